@@ -1,4 +1,4 @@
-"""Pytest plugin of oz: the fixture `oz_bus`.
+"""Pytest plugin of oz: the fixture `oz_bus`, and `async def` tests with it.
 
 pytest loads this module in each environment with oz. It is not part of the package, so that oz is imported only when
 a test uses the fixture.
@@ -6,7 +6,8 @@ a test uses the fixture.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,16 +21,31 @@ def oz_bus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """Return a bus in one process, `oz.testing.Bus`. The end of the test closes its members.
 
     The seed is 0, or the parameter of the test: `@pytest.mark.parametrize("oz_bus", range(100), indirect=True)`.
-    `oz.asyncio.Node` and `oz.Node` create nodes of this bus during the test, for code that creates its nodes itself.
+    `Node`, `Publisher` and `Subscriber` of `oz` and of `oz.asyncio` create members of this bus during the test, for
+    code that creates its own. An `async def` test runs in the loop of the bus.
     """
     import oz.asyncio
     from oz.testing import Bus
 
     with Bus(getattr(request, "param", 0)) as bus:
-
-        def create_blocking(*arguments: Any, **options: Any) -> Any:
-            return bus.blocking(bus.node(*arguments, **options))
-
-        monkeypatch.setattr(oz.asyncio, "Node", bus.node)
-        monkeypatch.setattr(oz, "Node", create_blocking)
+        for name in ("Node", "Publisher", "Subscriber"):
+            create = getattr(bus, name.lower())
+            monkeypatch.setattr(oz.asyncio, name, create)
+            monkeypatch.setattr(oz, name, _blocking(bus, create))
         yield bus
+
+
+def _blocking(bus: oz.testing.Bus, create: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **options: bus.blocking(create(*arguments, **options))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test in the loop of its bus, unless another plugin runs the test."""
+    bus: Any = pyfuncitem.funcargs.get("oz_bus")
+    # pytest-asyncio has replaced the function of its tests; anyio has a mark.
+    if bus is None or not iscoroutinefunction(pyfuncitem.obj) or pyfuncitem.get_closest_marker("anyio"):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    bus.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -10,19 +10,14 @@ import sys
 from setuptools import Extension, setup
 
 SOURCES = (
-    "alone",
-    "batches",
-    "line",
     "links_body",
     "links_calls",
     "links_io",
     "links_lone",
     "module",
-    "packing",
     "plain",
     "read",
     "receive",
-    "routed",
     "rules",
     "send",
 )

@@ -138,17 +138,21 @@ def ask_plainly(pipe: Connection, place: str, count: int, in_flight: int) -> Non
 
 
 def _echo(message: oz.Message) -> Any:
-    return message.reply(message.payload)
+    return message.payload
 
 
-async def _echo_async(message: oz.Message) -> None:
-    await message.reply(message.payload)
+async def _echo_async(message: oz.Message) -> Any:
+    return message.payload
+
+
+def _options(place: str) -> oz.NodeOptions:
+    return oz.NodeOptions(directory=f"{place}/s")
 
 
 def answer(pipe: Connection, place: str, *, inline: bool = False) -> None:
     """Answer as a node."""
-    with oz.Node("answers", directory=f"{place}/s") as node:
-        node.subscribe(SUBJECT, handler=_echo, inline=inline)
+    with oz.Node("answers", options=_options(place)) as node:
+        node.subscribe(SUBJECT, handler=_echo, delivery=oz.Delivery(inline=inline))
         pipe.send("ready")
         report(pipe)
 
@@ -160,18 +164,18 @@ def answer_inline(pipe: Connection, place: str) -> None:
 
 def ask(pipe: Connection, place: str, count: int, in_flight: int) -> None:
     """Ask as a node."""
-    with oz.Node("asks", directory=f"{place}/s") as node:
-        node.wait_for_peers("answers", timeout=TIMEOUT)
-        node.wait_ready(TIMEOUT)
-        measure_threads(pipe, lambda: node.request(SUBJECT, PAYLOAD, TIMEOUT), count, in_flight)
+    with oz.Node("asks", options=_options(place)) as node:
+        node.wait_ready("answers", subscriber=SUBJECT, timeout=TIMEOUT)
+        measure_threads(pipe, lambda: node.request(SUBJECT, PAYLOAD, timeout=TIMEOUT), count, in_flight)
 
 
 def answer_in_loop(pipe: Connection, place: str, *, inline: bool = False) -> None:
     """Answer as a node of asyncio."""
 
     async def main() -> None:
-        async with oz.asyncio.Node("answers", directory=f"{place}/s") as node:
-            node.subscribe(SUBJECT, handler=_echo_async, inline=inline)
+        async with oz.asyncio.Node("answers", options=_options(place)) as node:
+            handler = _echo if inline else _echo_async
+            node.subscribe(SUBJECT, handler=handler, delivery=oz.Delivery(inline=inline))
             pipe.send("ready")
             await asyncio.to_thread(report, pipe)
 
@@ -187,10 +191,11 @@ def ask_in_loop(pipe: Connection, place: str, count: int, in_flight: int) -> Non
     """Ask as a node of asyncio."""
 
     async def main() -> None:
-        async with oz.asyncio.Node("asks", directory=f"{place}/s") as node:
-            await node.wait_for_peers("answers", timeout=TIMEOUT)
-            await node.wait_ready(TIMEOUT)
-            await measure_tasks(pipe, lambda: node.request(SUBJECT, PAYLOAD, TIMEOUT), count, in_flight)
+        async with oz.asyncio.Node("asks", options=_options(place)) as node:
+            await node.wait_ready("answers", subscriber=SUBJECT, timeout=TIMEOUT)
+            await measure_tasks(
+                pipe, lambda: node.request(SUBJECT, PAYLOAD, timeout=TIMEOUT), count, in_flight
+            )
 
     asyncio.run(main())
 

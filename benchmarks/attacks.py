@@ -121,11 +121,11 @@ def of_nodes(kind: str, attack: str, heard: Heard) -> Iterator[Publish]:
         stack.callback(shutil.rmtree, made, ignore_errors=True)
         directory = f"{made}/bus"
         process = stack.enter_context(victim(kind, directory))
-        honest = stack.enter_context(oz.Node("honest", bus="a", directory=directory))
-        far = stack.enter_context(oz.Node("far", bus="b", directory=directory))
+        options = oz.NodeOptions(directory=directory)
+        honest = stack.enter_context(oz.Node("honest", bus="a", options=options))
+        far = stack.enter_context(oz.Node("far", bus="b", options=options))
         honest.subscribe(f"{SLOW}.{kind}", handler=heard.take)
-        honest.wait_for_peers({kind}, timeout=PATIENCE)
-        honest.wait_ready(PATIENCE)
+        honest.wait_ready(kind, timeout=PATIENCE)
         sends, subject = (far, f"{SLOW}.forwarder") if kind == "forwarder" else (honest, f"say.{kind}")
         # The first may come before the other side knows who wants them.
         while not heard.took:

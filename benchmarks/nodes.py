@@ -17,9 +17,9 @@ import time
 from multiprocessing.connection import Connection
 
 import machine
+from oz.services.nameserver import NameServer
 
 import oz
-from oz.services.nameserver import NameServer
 
 
 def serve_names(pipe: Connection) -> None:
@@ -29,14 +29,13 @@ def serve_names(pipe: Connection) -> None:
         server.run(lambda: server.stop() if pipe.poll() else None)
 
 
-def be_a_node(pipe: Connection, nameserver: str, directory: str, others: int) -> None:
-    """Join when told to; say when all are there, and what a second of idleness cost."""
+def run_node(pipe: Connection, server: str, directory: str, others: int) -> None:
+    """Join on request. Send the time at which all peers are up, then the cost of a second of idleness."""
     pipe.send("imported")
     pipe.recv()
-    with oz.Node(nameserver=nameserver, directory=directory, join_timeout=60) as node:
-        node.subscribe("ask.me", handler=lambda one: one.reply(one.payload), group="answering")
-        node.wait_for_peers(others, timeout=60)
-        node.wait_ready(timeout=60)
+    with oz.Node(connect=server, options=oz.NodeOptions(directory=directory)) as node:
+        node.subscribe("ask.me", handler=lambda one: one.payload, group="answering")
+        node.wait_ready(count=others, timeout=60)
         pipe.send(time.monotonic())
         seconds = pipe.recv()
         before, began = time.process_time(), time.monotonic()
@@ -56,7 +55,7 @@ def mesh(count: int, seconds: float) -> None:
         for _ in range(count):
             mine, its = multiprocessing.Pipe()
             arguments = (its, endpoint, f"{directory}/s", count - 1)
-            multiprocessing.Process(target=be_a_node, args=arguments, daemon=True).start()
+            multiprocessing.Process(target=run_node, args=arguments, daemon=True).start()
             pipes.append(mine)
         for pipe in pipes:
             pipe.recv()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import nodes
 import pattern_index
 import recording
 import table
+
+import nodes
 
 if __name__ == "__main__":
     table.main([])

@@ -323,7 +323,8 @@ async def _be_nodes(pipe: Connection, directory: str, count: int, others: int) -
     hear = asyncio.get_running_loop().run_in_executor
     await hear(None, pipe.recv)
     growth = Growth()
-    nodes = [oz.asyncio.Node(directory=directory, join_timeout=PATIENCE) for _ in range(count)]
+    options = oz.NodeOptions(directory=directory)
+    nodes = [oz.asyncio.Node(options=options) for _ in range(count)]
     got = [0]
 
     async def heard(_: Any) -> None:
@@ -331,12 +332,9 @@ async def _be_nodes(pipe: Connection, directory: str, count: int, others: int) -
 
     try:
         for node in nodes:
-            await node.start()
             node.subscribe("md.>", handler=heard)
         for node in nodes:
-            await node.wait_for_peers(others, timeout=PATIENCE)
-        for node in nodes:
-            await node.wait_ready(timeout=PATIENCE)
+            await node.wait_ready(count=others, timeout=PATIENCE)
     except oz.OzError as error:
         pipe.send(f"{type(error).__name__}: {error}"[:300])
         return

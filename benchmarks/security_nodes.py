@@ -33,9 +33,10 @@ def publish(pipe: Connection, count: int, directory: Path, securing: Securing) -
     """Publish by a node."""
     turn = len(SUBJECTS)
     options: dict[str, Any] = {"bind": LOOPBACK, "codec": None, "on_full": "block"}
-    with oz.Node("feed", directory=directory / "a", security=securing(), **options) as node:
+    place = oz.NodeOptions(directory=directory / "a")
+    with oz.Node("feed", security=securing(), options=place, **options) as node:
         pipe.send(node.endpoint)
-        node.wait_for_subscribers(1, SUBJECTS[0], timeout=60)
+        node.wait_for_subscribers(SUBJECTS[0], timeout=60)
         pipe.recv()
         for number in range(count):
             node.publish(SUBJECTS[number % turn], PAYLOAD)
@@ -53,11 +54,13 @@ def subscribe(
         if tally.got == count:
             is_all.set()
 
-    options: dict[str, Any] = {"peers": endpoint, "codec": None, "directory": directory / "b"}
-    with oz.Node("desk", security=securing(), **options) as node:
-        node.wait_for_peers("feed", 60)
-        node.subscribe("md.*.*", handler=take, overflow="drop_newest", max_pending=count)
-        node.wait_ready(60)
+    place = oz.NodeOptions(directory=directory / "b")
+    with oz.Node("desk", connect=endpoint, codec=None, security=securing(), options=place) as node:
+        node.wait_ready("feed", timeout=60)
+        node.subscribe(
+            "md.*.*", handler=take, overflow="drop_newest", delivery=oz.Delivery(max_pending=count)
+        )
+        node.wait_ready(timeout=60)
         begin()
         is_all.wait(60)
         return tally.stop()
@@ -130,10 +133,8 @@ def _join_nodes(
 
         def begin(one: int, peers: Sequence[str]) -> oz.Node:
             security = oz.Security(keys / f"n{one}.key_secret", trusted=trusted) if is_keyed else None
-            there = directory / f"j{turn}-{one}"
-            node = oz.Node(
-                f"n{one}", bind=LOOPBACK, peers=peers, directory=there, security=security, threads=1
-            )
+            place = oz.NodeOptions(directory=directory / f"j{turn}-{one}", threads=1)
+            node = oz.Node(f"n{one}", bind=LOOPBACK, connect=peers, security=security, options=place)
             return stack.enter_context(node)
 
         used = processor_seconds()
@@ -142,7 +143,7 @@ def _join_nodes(
         endpoint = pipe.recv()
         nodes += [begin(one, [endpoint]) for one in numbers if one]
         for node in nodes:
-            node.wait_for_peers(count - 1, JOINED_AFTER)
+            node.wait_ready(count=count - 1, timeout=JOINED_AFTER)
         pipe.send(processor_seconds() - used)
         pipe.recv()
 

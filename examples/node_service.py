@@ -1,4 +1,4 @@
-"""Ask and answer on a bus: neither side knows where the other is."""
+"""Requests and replies on a bus. The nodes find each other."""
 
 import oz
 
@@ -6,26 +6,24 @@ BUS = "service-example"
 LIMITS = {"rates": 100, "credit": 20}
 
 
-def on_limit(message: oz.Message) -> None:
-    """Say whether a desk may trade so much; who asks gets exactly this answer."""
+def on_limit(message: oz.Message) -> dict[str, object]:
+    """Return whether a desk may trade this size. The return value is the reply."""
     desk = message.subject.rpartition(".")[2]
-    message.reply({"desk": desk, "allowed": message.payload["size"] <= LIMITS[desk]})
+    return {"desk": desk, "allowed": message.payload["size"] <= LIMITS[desk]}
 
 
 with oz.Node("risk", bus=BUS) as risk, oz.Node("trader", bus=BUS) as trader:
     risk.subscribe("risk.limit.*", handler=on_limit)
-    # After this each node knows the subscriptions of the other.
-    risk.wait_for_peers("trader", timeout=15)
-    risk.wait_ready(timeout=15)
+    trader.wait_ready(subscriber="risk.limit.rates", timeout=15)
 
     for desk, size in (("rates", 50), ("credit", 50)):
         answer = trader.request(f"risk.limit.{desk}", {"size": size}, timeout=10)
         print(desk, size, answer.payload["allowed"])
 
-    # Nobody has a subscription for this one: that is known at once, without waiting for the timeout.
+    # No node subscribes to this subject. The error comes at once, and not after the timeout.
     try:
         trader.request("risk.margin.rates", {}, timeout=10)
     except oz.NoResponders:
-        print("nobody answers risk.margin.rates")
+        print("no responder for risk.margin.rates")
 
-    print("answered", risk.stats.replies)
+    print("received", risk.stats.received)

@@ -1,4 +1,4 @@
-"""A group of workers: each job goes to one of them, also when one of them leaves in between."""
+"""A group of workers: one worker receives each job, also after one of them has left."""
 
 from collections import Counter
 from queue import SimpleQueue
@@ -10,7 +10,7 @@ done: SimpleQueue[tuple[str, int]] = SimpleQueue()
 
 
 def start(name: str) -> oz.Node:
-    """Start a worker. It could as well be a process of its own, on this host or another."""
+    """Start a worker. It could be another process, on this host or another."""
     node = oz.Node(name, bus=BUS)
     node.subscribe(
         "job.*", group="workers", handler=lambda message: done.put((name, message.payload["number"]))
@@ -20,9 +20,8 @@ def start(name: str) -> oz.Node:
 
 with oz.Node("boss", bus=BUS) as boss:
     workers = [start(name) for name in ("ann", "bob", "cho")]
-    boss.wait_for_peers(["ann", "bob", "cho"], timeout=15)
     for worker in workers:
-        worker.wait_ready(timeout=15)
+        worker.wait_ready("boss", timeout=15)
 
     for number in range(12):
         boss.publish("job.paint", {"number": number})
@@ -31,7 +30,7 @@ with oz.Node("boss", bus=BUS) as boss:
     print("shares", *sorted(shares.items()))
     print("each job once", sorted(number for _, number in finished) == list(range(12)))
 
-    # It says goodbye, finishes what it has, and gets nothing more.
+    # The worker finishes its jobs and leaves the bus.
     workers.pop().close()
     for number in range(12):
         boss.publish("job.paint", {"number": number})

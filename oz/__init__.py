@@ -32,7 +32,6 @@ from oz.errors import (
     JournalError,
     JournalFull,
     JournalMissing,
-    NameserverUnavailable,
     NoRequest,
     NoResponders,
     OptionError,
@@ -40,6 +39,7 @@ from oz.errors import (
     OzError,
     PatternError,
     PatternTimeout,
+    PeerLost,
     PermissionDenied,
     ProtocolError,
     ReplyError,
@@ -69,9 +69,10 @@ if TYPE_CHECKING:
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
-    from oz.options import Delivery, Limits, Multicast, Options
-    from oz.protocol.node.advisories import Advisory
-    from oz.protocol.node.subscription import NodeStats
+    from oz.node.events import Event, Peer
+    from oz.node.stats import NodeStats
+    from oz.node.sync import Node
+    from oz.options import Delivery, Limits, Multicast, NodeOptions, Options
     from oz.publisher.stats import PublisherStats, SubscriberInfo
     from oz.publisher.sync import Publisher
     from oz.subjects.dialects import DIALECTS
@@ -81,11 +82,8 @@ if TYPE_CHECKING:
     from oz.subscriber.places import PublisherInfo
     from oz.subscriber.queue import Stats as SubscriberStats
     from oz.subscriber.sync import Subscriber, Subscription
-    from oz.sync.node import Node
-    from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
     from oz.transport.endpoints import EndpointError
     from oz.transport.security import Security
-    from oz.wire.announcement import Announcement
 
 __version__ = VERSION
 __compiled__ = HOT is not None
@@ -95,8 +93,6 @@ warn_of_other(__path__[0])
 # `asyncio` and `compile` are public too; `from oz import *` must not put them in place of Python's own.
 __all__ = [
     "DIALECTS",
-    "Advisory",
-    "Announcement",
     "ClosedError",
     "Configuration",
     "ConfigurationError",
@@ -104,6 +100,7 @@ __all__ = [
     "ConfigurationSurvey",
     "Delivery",
     "EndpointError",
+    "Event",
     "Gap",
     "JavaMissing",
     "JournalError",
@@ -112,12 +109,11 @@ __all__ = [
     "Limits",
     "Message",
     "Multicast",
-    "NameserverUnavailable",
     "NoRequest",
     "NoResponders",
     "Node",
+    "NodeOptions",
     "NodeStats",
-    "NodeSubscription",
     "OptionError",
     "Options",
     "OwnershipError",
@@ -126,6 +122,8 @@ __all__ = [
     "PatternError",
     "PatternIndex",
     "PatternTimeout",
+    "Peer",
+    "PeerLost",
     "PermissionDenied",
     "Poller",
     "ProtocolError",
@@ -133,7 +131,6 @@ __all__ = [
     "Publisher",
     "PublisherInfo",
     "PublisherStats",
-    "ReceivedSubscription",
     "ReplyError",
     "Security",
     "Setting",
@@ -171,10 +168,13 @@ _PLACES = {
     "Gap": "oz.message",
     "Message": "oz.message",
     "Multicast": "oz.options",
-    "Advisory": "oz.protocol.node.advisories",
-    "NodeStats": "oz.protocol.node.subscription",
+    "Event": "oz.node.events",
+    "Node": "oz.node.sync",
+    "NodeStats": "oz.node.stats",
+    "Peer": "oz.node.events",
     "Delivery": "oz.options",
     "Limits": "oz.options",
+    "NodeOptions": "oz.options",
     "Options": "oz.options",
     "PublisherStats": "oz.publisher.stats",
     "SubscriberInfo": "oz.publisher.stats",
@@ -188,12 +188,8 @@ _PLACES = {
     "Pattern": "oz.subjects.pattern",
     "validate_subject": "oz.subjects.pattern",
     "compile": "oz.subjects.pattern",
-    "Node": "oz.sync.node",
-    "NodeSubscription": "oz.sync.subscriptions",
-    "ReceivedSubscription": "oz.sync.subscriptions",
     "EndpointError": "oz.transport.endpoints",
     "Security": "oz.transport.security",
-    "Announcement": "oz.wire.announcement",
 }
 """Where the public names are that are imported when they are asked for.
 

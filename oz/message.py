@@ -15,6 +15,20 @@ MessageId = bytes | tuple[bytes, int]
 NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 
 
+class Forwarded(NamedTuple):
+    """Source of a message that a forwarder published.
+
+    Attributes:
+        origin: id of the first publisher, 16 bytes.
+        position: of the message at the first publisher.
+        via: ids of the forwarders that the message has passed, 8 bytes each.
+    """
+
+    origin: bytes
+    position: int
+    via: bytes
+
+
 class Extras(NamedTuple):
     """Optional fields of a message beside subject and payload. None is an absent field.
 
@@ -25,12 +39,16 @@ class Extras(NamedTuple):
         reply_to: subject to reply on.
         message_id: identifies a repeated message.
         key: for sticky queue groups, in place of the subject. It stays with the publisher.
+        forwarded: source of a message that a forwarder published.
+        to_all: True if a request expects the replies of all responders.
     """
 
     headers: Mapping[str, Any] | None = None
     reply_to: str | None = None
     message_id: MessageId | None = None
     key: str | bytes | None = None
+    forwarded: Forwarded | None = None
+    to_all: bool | None = None
 
 
 BARE = Extras()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
@@ -164,6 +165,41 @@ class Options(_Named):
             raise ConfigurationError("delimiter", self.delimiter, "argument", rule)
         if self.multicast is not None and not isinstance(self.multicast, Multicast):
             raise ConfigurationError("multicast", self.multicast, "argument", "it is an oz.Multicast")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions(Options):
+    """Options of a node: those of a publisher and a subscriber, and its own.
+
+    Attributes:
+        advertise: address or name of this host that other hosts dial, in place of the bound address.
+        directory: where nodes of one host find each other; None for the directory of the user.
+        lost_after: seconds without an answer of a silent peer after which the peer is lost.
+        threads: handlers that run at once at most; without asyncio.
+        echo: whether subscriptions of the node receive what the node publishes.
+        error_replies: whether the reply to a request has the text of the exception of a handler.
+    """
+
+    advertise: str | None = None
+    directory: str | os.PathLike[str] | None = None
+    lost_after: float = 5.0
+    threads: int = 8
+    echo: bool = True
+    error_replies: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        for name in ("echo", "error_replies"):
+            if type(getattr(self, name)) is not bool:
+                raise ConfigurationError(name, getattr(self, name), "argument", "it is True or False")
+        if self.advertise is not None and not (isinstance(self.advertise, str) and self.advertise):
+            rule = "it is an address or a name of this host"
+            raise ConfigurationError("advertise", self.advertise, "argument", rule)
+        for name in ("multicast", "delimiter"):
+            if getattr(self, name) is not None:
+                rule = "a node has links only: use oz.Publisher and oz.Subscriber"
+                raise ConfigurationError(name, getattr(self, name), "argument", rule)
 
 
 @dataclass(frozen=True, kw_only=True)

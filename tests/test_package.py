@@ -139,13 +139,13 @@ async def main():
         assert (await sub.receive(timeout=40)).payload == b"x"
 
 asyncio.run(main())
-with oz.Node("x", bind="tcp://127.0.0.1:*") as x, oz.Node("y", peers=[x.endpoint]) as y:
+with oz.Node("x", bind="tcp://127.0.0.1:*") as x, oz.Node("y", connect=[x.endpoint]) as y:
     received = x.subscribe("q")
-    y.wait_for_peers("x", 40)
+    y.wait_ready("x", timeout=40)
     for _ in range(200):
         y.publish("q", 1)
         try:
-            assert received.receive(0.2).payload == 1
+            assert received.receive(timeout=0.2).payload == 1
             break
         except oz.Timeout:
             continue
@@ -162,7 +162,7 @@ def test_oz_works_where_there_is_no_posix_and_says_what_does_not(tmp_path):
     said = python(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}" + ELSEWHERE).stdout.splitlines()
     assert len(said) == 3
     assert said[0].endswith("this operating system has no flock, which a writer needs")
-    assert "has no Unix sockets for it; give the node peers, a nameserver or bind" in said[1]
+    assert "has no Unix sockets for it; give the node connect= or bind=" in said[1]
     assert "multicast needs Linux" in said[2]
 
 

@@ -1,4 +1,4 @@
-"""Publishes prices, ten a second, until it is ended."""
+"""Publishes prices, ten a second, until a signal ends it."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""Listens to prices, and quotes for whoever asks, until it is ended."""
+"""Receives prices and replies to requests for quotes, until a signal ends it."""
 
 import signal
 from contextlib import suppress
@@ -14,19 +14,18 @@ def on_price(message: oz.Message) -> None:
     mids[message.subject.removeprefix("price.")] = message.payload["mid"]
 
 
-def on_quote(message: oz.Message) -> None:
-    """Answer with a price that is the wider, the more somebody wants."""
+def on_quote(message: oz.Message) -> dict[str, object]:
+    """Return a quote. Its spread grows with the size."""
     pair = message.subject.removeprefix("quote.")
     if pair not in mids:
-        message.reply({"error": f"no price of {pair} yet"})
-        return
+        return {"error": f"no price of {pair} yet"}
     half = mids[pair] * 1e-5 * message.payload["size"]
-    message.reply({"bid": mids[pair] - half, "ask": mids[pair] + half})
+    return {"bid": mids[pair] - half, "ask": mids[pair] + half}
 
 
 with oz.Node("pricing", bus="market-example") as node, suppress(KeyboardInterrupt):
     node.subscribe("price.*", handler=on_price, overflow="conflate")
-    # Start it twice, and the two share the requests.
+    # Two processes of this program share the requests.
     node.subscribe("quote.*", handler=on_quote, group="pricers")
     while True:
         signal.pause()

@@ -1,6 +1,6 @@
-"""Starts the three programs of a small market-data bus, and ends them when the dashboard has seen enough.
+"""Starts the three programs of a small market-data bus, and ends them when the dashboard has five quotes.
 
-None of them is told where the others are, and the order does not matter.
+The programs find each other, in any order of starts.
 """
 
 import subprocess

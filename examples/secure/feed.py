@@ -1,22 +1,19 @@
-"""Publishes prices and orders, until it is told that somebody else has tried to."""
+"""Publishes prices and orders until a signal ends it, and counts the prices that it receives from other nodes."""
 
-from threading import Event
+import signal
+import time
+from contextlib import suppress
 
 import oz
 
-forged = Event()
+signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave the bus in order
+forged: list[oz.Message] = []
 
-
-def told(message):
-    if "publishes" in message.payload.text:
-        forged.set()
-
-
-with oz.Node("feed", echo=False) as node:
-    node.subscribe("_OZ.ADVISORY.ERROR.PERMISSION_DENIED", handler=told)
-    node.subscribe("md.>", handler=lambda message: print("feed    takes", message.subject, flush=True))
-    while not forged.wait(0.05):
+with oz.Node("feed", options=oz.NodeOptions(echo=False)) as node, suppress(KeyboardInterrupt):
+    node.subscribe("md.>", handler=forged.append)
+    while True:
         node.publish("md.xetra.sap", 128.4)
         node.publish("orders.open.17", "buy 100")
         node.publish("orders.secret.18", "buy 1,000,000")
-    print("feed    drops a price that is not from here", flush=True)
+        time.sleep(0.05)
+print("feed    has received forged prices:", len(forged), flush=True)

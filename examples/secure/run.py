@@ -1,6 +1,6 @@
-"""A market-data bus that lets in only who belongs, and only to their subjects: keys, rights and programs.
+"""A market-data bus with keys and permissions.
 
-The programs say nothing of keys: each is given a file with its own by OZ_SECURITY.
+The programs do not mention keys: OZ_SECURITY names a file with the key of each.
 """
 
 import os
@@ -23,7 +23,7 @@ with tempfile.TemporaryDirectory() as place:
     keys, rights = f"{place}/keys", Path(place, "permissions.toml")
     for user in USERS:
         oz("keys", "new", user, "--directory", keys)
-        # All of these trust each other. Between hosts `oz keys trust` puts into a directory who is trusted.
+        # The three programs trust each other. Between hosts, `oz keys trust` fills a directory of trusted keys.
         own = f'key = "keys/{user}.key_secret"\ntrusted = "keys"\npermissions = "permissions.toml"\n'
         Path(place, f"{user}.toml").write_text(f"[security]\n{own}")
     shown = oz("keys", "show", *USERS, "--directory", keys).splitlines()
@@ -37,6 +37,7 @@ with tempfile.TemporaryDirectory() as place:
     feed = start("feed")
     try:
         codes = [start(user).wait() for user in ("tap", "viewer")]
+        feed.terminate()
         codes.append(feed.wait(timeout=60))
     finally:
         feed.kill()

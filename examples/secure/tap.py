@@ -1,14 +1,20 @@
-"""A wire tap: it asks for everything, and is told what it may not have."""
+"""A wire tap: it subscribes to all messages, and the feed denies the subscriptions that include secret orders."""
+
+from queue import SimpleQueue
 
 import oz
 
-with oz.Node("tap") as node:
-    for pattern in (">", "orders.>", "orders.open.>"):
-        subscription = node.subscribe(pattern)
-        try:
-            message = subscription.receive(timeout=40)
-        except oz.PermissionDenied as denied:
-            print(f"tap     may not have {pattern}, which asks for {denied.subject} too", flush=True)
-        else:
-            print("tap     gets", message.subject, message.payload, flush=True)
-        subscription.unsubscribe()
+denials: SimpleQueue[oz.Event] = SimpleQueue()
+
+
+def on_event(event: oz.Event) -> None:
+    if event.kind == "denied":
+        denials.put(event)
+
+
+with oz.Node("tap", on_event=on_event) as node:
+    for pattern in (">", "orders.>"):
+        node.subscribe(pattern)
+        print("tap     may not read", denials.get(timeout=40).about, flush=True)
+    message = node.subscribe("orders.open.>").receive(timeout=40)
+    print("tap     receives", message.subject, message.payload, flush=True)

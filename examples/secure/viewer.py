@@ -1,10 +1,10 @@
-"""May look at prices, and not make any."""
+"""Reads prices. Its key may not publish them."""
 
 import oz
 
 with oz.Node("viewer") as node:
     prices = node.subscribe("md.>")
     message = prices.receive(timeout=40)
-    print("viewer  sees", message.subject, message.payload, flush=True)
-    node.wait_for_subscribers(1, "md.xetra.sap", timeout=40)
+    print("viewer  receives", message.subject, message.payload, flush=True)
+    node.wait_ready(subscriber="md.xetra.sap", timeout=40)
     node.publish("md.xetra.sap", 0.01)

@@ -26,7 +26,7 @@ def test_thermometer_publishes_changes_only(oz_bus):
 
 def test_shop_asks_again_until_the_service_is_back(oz_bus):
     async def price(message):
-        await message.reply(42)
+        return 42
 
     async def main():
         async with oz_bus.node("shop") as shop:
@@ -44,7 +44,7 @@ def test_job_of_a_worker_that_dies_is_done_by_another(oz_bus):
         async with oz_bus.node("office") as office, oz_bus.node("ann") as ann, oz_bus.node("bob") as bob:
             workers = [Worker(ann), Worker(bob)]
             foreman = Foreman(office, patience=60)
-            await office.wait_ready(5)
+            await office.wait_ready("ann", "bob")
             doing = asyncio.create_task(foreman.have_done("paint", seconds=30))
             await asyncio.sleep(10)
             busy = next(worker.node for worker in workers if worker.node.stats.received > 0)

@@ -8,19 +8,16 @@
             print(message.subject, message.payload)
 """
 
-from oz.asyncio.node import Node
-from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.dropin.asyncio import Poller, PubSocket, SubSocket
+from oz.node.aio import Node
 from oz.publisher.aio import Publisher
 from oz.subscriber.aio import Subscriber, Subscription
 
 __all__ = [
     "Node",
-    "NodeSubscription",
     "Poller",
     "PubSocket",
     "Publisher",
-    "ReceivedSubscription",
     "SubSocket",
     "Subscriber",
     "Subscription",

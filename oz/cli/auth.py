@@ -12,7 +12,7 @@ from oz.cli.options import parse_all
 from oz.cli.output import json_field, plain_table, say, write_json, write_line
 from oz.configuration.permission_file import PermissionFile, read_permissions, survey_permissions
 from oz.escaping import printable
-from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
+from oz.node.subjects import INBOX, OWN, reaches
 from oz.security.permissions import ACTIONS, Action, Permissions, User, Verdict
 from oz.transport.security import credentials_of, resolve_security
 
@@ -47,9 +47,9 @@ The exit code is 0 if the file can be used, also with warnings, and 1 if it cann
 """
 
 _KEPT = (
-    f"subjects that begin with {INBOX} and {OWN} are kept by nodes: what follows is said of sockets. Between "
-    "nodes they belong to the key that the uuid in them is made from, and only rules that begin with _ give "
-    f"an {INBOX} to somebody else"
+    f"subjects that begin with {INBOX.decode()} and {OWN.decode()} belong to nodes: the answer below is about sockets. "
+    "Between nodes, an inbox belongs to the key of its node, and no program publishes or subscribes to "
+    f"{OWN.decode()}"
 )
 
 _MATRIX_HELP = """Print a table of users and actions: allowed subjects, and denied ones after a minus."""

@@ -55,8 +55,8 @@ Exit codes:
 _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 
 
-def close_when_sent(ctx: click.Context, publisher: oz.Publisher) -> None:
-    """Close a publisher, and wait until all messages are sent, as long as it takes.
+def close_when_sent(ctx: click.Context, publisher: oz.Publisher | oz.Node) -> None:
+    """Close a publisher or a node, and wait until all messages are sent, as long as it takes.
 
     Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1.
     """

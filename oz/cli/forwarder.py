@@ -24,17 +24,17 @@ from oz.options import Limits
 from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
-    from oz.services.forwarder import Forwarder
+    from oz.services.bridge import Forwarder
     from oz.services.proxy import Proxy
 
 _HELP = """Pass messages between buses, or between publishers and subscribers that do not reach each other.
 
 With --leg for each bus it has a node on every bus. It subscribes on each bus to the patterns of the other
 buses, and passes on messages, requests and replies. Nodes need no setting for it. A leg is a list of KEY=VALUE
-with commas between: bus, nameserver, bind, peers, advertise, directory, name, join_timeout, lost_after,
+with commas between: bus, connect (a node or a name server), bind, advertise, directory, name, lost_after,
 high_water_mark, security (a file as for --security), and allow, a pattern of the messages that may enter the
-bus. Without a name server and peers a leg finds the nodes of this host. Several forwarders may join the same
-buses, also in a ring: one passes messages, the others stand by.
+bus. Without connect a leg finds the nodes of this host. Two forwarders may join the same buses: subscribers get
+each message once, and one goes on when the other one ends.
 
 With --frontend or --connect, and --backend, it is a plain ZeroMQ proxy, which filters by prefix. Publishers
 connect to --frontend, subscribers to --backend, over tcp or ipc. --connect is for publishers that bind, and for
@@ -44,7 +44,7 @@ It prints one line when it is ready. Ctrl-C and SIGTERM end it: it prints its co
 
 \b
 Examples:
-  oz forwarder --leg bus=lan,nameserver=tcp://ns:5756 --leg bus=wan,peers=tcp://192.0.2.7:5760
+  oz forwarder --leg bus=lan,connect=tcp://ns:5756 --leg bus=wan,connect=tcp://192.0.2.7:5760
   oz forwarder --leg bus=feed --leg 'bus=desk,allow=md.>,allow=news.*'
   oz forwarder --config forwarder.toml
   oz forwarder --frontend 'tcp://*:5601' --backend 'tcp://*:5602'
@@ -52,13 +52,12 @@ Examples:
 """
 
 
-_SEVERAL = ("nameserver", "bind", "peers", "allow")
+_SEVERAL = ("connect", "bind", "allow")
 _ONE: dict[str, Callable[[str], Any]] = {
     "bus": str,
     "name": str,
     "advertise": str,
     "directory": str,
-    "join_timeout": float,
     "lost_after": float,
     "high_water_mark": int,
     "security": str,
@@ -177,7 +176,7 @@ def forwarder(
     backend: list[str],
     connect: list[str],
 ) -> None:
-    """Pass on; the text of the help is `_HELP`."""
+    """Run a forwarder; `_HELP` is the text of the help."""
     is_plain = bool(frontend or backend or connect)
     if is_plain and (legs or read or name):
         raise click.UsageError("--leg and --config join buses; --frontend, --backend and --connect sockets")
@@ -196,7 +195,7 @@ def forwarder(
             "give --leg twice or more, once for each bus to join; or --frontend or --connect, and --backend"
         )
     # Both start threads, which the other commands have no use for.
-    from oz.services.forwarder import Forwarder
+    from oz.services.bridge import Forwarder
     from oz.services.proxy import Proxy
 
     raise_descriptors()
@@ -256,12 +255,7 @@ class _ForwarderLines:
             ways = [f"publishers at {one}" for one in running.frontends]
             ways += [f"connected to {one}" for one in self._connect]
             return [*ways, *(f"subscribers at {one}" for one in running.backends)]
-        if not running.is_settled:
-            return []
-        return [
-            f"{state} on bus {leg.engine.bus}"
-            for leg, state in zip(running.legs, running.states, strict=True)
-        ]
+        return [f"{state} on bus {leg.bus}" for leg, state in zip(running.legs, running.states, strict=True)]
 
     def summary(self) -> str:
         """Say what passed."""
@@ -276,8 +270,7 @@ class _ForwarderLines:
             )
         done = running.stats
         return (
-            f"{done.received} messages of {done.size} bytes came and {done.passed} were passed on for "
-            f"{done.interests} patterns; {done.lost} were lost, {done.unwanted} unwanted, "
-            f"{done.looped} in a loop and {done.refused} refused; replaced another forwarder "
-            f"{done.takeovers} times"
+            f"{done.received} messages of {done.payload_bytes} bytes came and {done.passed} were passed on for "
+            f"{done.interests} patterns; {done.requests} requests were passed on and {done.replies} replies came "
+            f"back; {done.lost} messages were lost, {done.unwanted} unwanted and {done.looped} in a loop"
         )

@@ -1,4 +1,4 @@
-"""The way a command joins a bus: the options that say where, the ready line, and the end."""
+"""How a command joins a bus: its options, the ready line, and the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 import oz
 from oz.cli.options import security_option
@@ -19,42 +18,37 @@ from oz.escaping import printable
 READY_SECONDS = 5.0
 """How long peers may take to answer before a command says that it is ready nevertheless."""
 
-SETTINGS = ("bus", "nameserver", "bind", "peers", "directory", "name")
+SETTINGS = ("bus", "connect", "bind", "directory", "name")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def joining_options(command: _F) -> _F:
-    """Offer the options of a command that joins a bus whatever it is told; `join` reads them."""
+    """Offer the options of a command that always joins a bus; `joined` reads them."""
     bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
     bind = click.option(
         "-b", "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
     )
-    return _offer(security_option(command), bus, bind, *_shared(""))
+    connect = click.option(
+        "-c", "--connect", multiple=True, metavar="ENDPOINT",
+        help="A node or a name server to connect to; may be repeated.",
+    )  # fmt: skip
+    return _offer(security_option(command), bus, bind, connect, *_shared(""))
 
 
 def bus_options(command: _F) -> _F:
-    """Offer the options of a command that may join a bus, and has a `--bind` already; see `is_on_bus`."""
+    """Offer the options of a command that may join a bus, and has `--bind` and `--connect`; see `is_on_bus`."""
     bus = click.option(
         "--bus",
         metavar="NAME",
-        help="Join this bus in place of --bind and --connect. The bus of an unconfigured node is `default`. "
-        "--bind is then the endpoint for nodes of other hosts.",
+        help="Join this bus as a node. The bus of an unconfigured node is `default`. --connect is then a node or "
+        "a name server, --bind the endpoint for nodes of other hosts.",
     )
     return _offer(command, bus, *_shared(" Joins a bus: that of --bus, or else the configured one."))
 
 
 def _shared(note: str) -> list[Callable[[Any], Any]]:
     return [
-        click.option(
-            "--nameserver", multiple=True, metavar="ENDPOINT", help=f"A name server; may be repeated.{note}"
-        ),
-        click.option(
-            "--peers",
-            multiple=True,
-            metavar="ENDPOINT",
-            help=f"A node to connect to, without a name server; may be repeated.{note}",
-        ),
         click.option(
             "--directory", metavar="DIR", help=f"The directory in which nodes of this host meet.{note}"
         ),
@@ -69,16 +63,16 @@ def _offer(command: _F, *options: Callable[[Any], Any]) -> _F:
 
 
 def is_on_bus(given: Mapping[str, Any]) -> bool:
-    """Tell whether `bus_options` ask for a bus."""
-    return any(given[name] not in (None, ()) for name in ("bus", "nameserver", "peers", "directory", "name"))
+    """Return whether `bus_options` ask for a bus."""
+    return any(given[name] is not None for name in ("bus", "directory", "name"))
 
 
 def configured(given: Mapping[str, Any]) -> Configuration:
-    """Return what a node would go by that is told no more than these options.
+    """Return the configuration of a node with these options.
 
     Raises:
-        click.UsageError: an option makes no sense.
-        ConfigurationError: something else does not.
+        click.UsageError: an option has a wrong value.
+        ConfigurationError: the environment or the file has one.
     """
     try:
         return resolve(**_settings(given))
@@ -86,31 +80,34 @@ def configured(given: Mapping[str, Any]) -> Configuration:
         raise _explained(error) from None
 
 
-def dialect_on_bus(ctx: click.Context, given: str) -> str:
-    """Return the dialect that was asked for, or else the configured one."""
-    if ctx.get_parameter_source("dialect") is ParameterSource.DEFAULT:
-        return configured({}).dialect
-    return given
-
-
 @contextmanager
-def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iterator[oz.Node]:
+def joined(
+    ctx: click.Context,
+    given: Mapping[str, Any],
+    *,
+    node_options: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Iterator[oz.Node]:
     """Join a bus for a `with` block, and leave it at the end, also on Ctrl-C and SIGTERM.
 
     Args:
-        ctx: of the command; the log of the node becomes its warnings.
-        given: the options by name.
-        options: more of `oz.Node`.
+        ctx: of the command. The log of the node becomes its warnings.
+        given: options of the command by name.
+        node_options: fields of `oz.NodeOptions`.
+        arguments: more arguments of `oz.Node`.
 
     Raises:
-        click.UsageError: an option makes no sense.
+        click.UsageError: an option has a wrong value.
         OzError: as `oz.Node`.
     """
     settings = _settings(given)
     settings["name"] = configured(given).name or f"oz-{ctx.info_name}-{os.getpid()}"
+    options = oz.NodeOptions(directory=settings.pop("directory"), **(node_options or {}))
+    if settings["connect"] is None:
+        del settings["connect"]
     with log_in_lines(ctx, "warning: "):
         try:
-            node = oz.Node(**settings, **options, security=given.get("security"))
+            node = oz.Node(**settings, **arguments, security=given.get("security"), options=options)
         except oz.ConfigurationError as error:
             raise _explained(error) from None
         with node:
@@ -125,7 +122,7 @@ def say_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS)
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
     """Wait for answers of peers, `seconds` at most; return whether all have answered."""
     try:
-        node.wait_ready(seconds)
+        node.wait_ready(timeout=seconds)
     except oz.Timeout:
         return False
     return True
@@ -134,7 +131,7 @@ def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
 def ready_line(node: oz.Node, *, is_whole: bool) -> str:
     """Return the line that reports name, bus, endpoints and peers of a node."""
     count = len(node.peers)
-    bound = "".join(f", bound to {one}" for one in node.announcement.endpoints)
+    bound = "".join(f", bound to {one}" for one in node.endpoints if not one.startswith("ipc://"))
     peers = "1 peer" if count == 1 else f"{count} peers"
     rest = "" if is_whole else ", and others that have not answered yet"
     return f"ready, {printable(node.name)} on bus {printable(node.bus)}{bound}, {peers}{rest}"

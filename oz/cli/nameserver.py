@@ -1,4 +1,4 @@
-"""`oz nameserver`: nodes of a bus find each other through it."""
+"""`oz nameserver`: runs a name server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from oz.system import raise_descriptors
 
 DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
 
-_HELP = f"""Run a name server, through which the nodes of a bus find each other.
+_HELP = f"""Run a name server, which introduces the nodes of a bus to each other.
 
-Messages do not pass it, and it stores nothing. After a restart every node announces itself again within one or
-two seconds; meanwhile nodes keep their peers. Several name servers need not know each other: give nodes all
-their endpoints. One name server serves any number of buses, and nodes of different buses do not see each other.
+Nodes name it with --connect. Messages do not pass it, and it stores nothing. Nodes keep their peers while it is
+down. After a restart at the same endpoint every node comes back within some seconds. Several name servers need not
+know each other: give nodes all their endpoints. One name server serves any number of buses, and nodes of different
+buses do not see each other.
 
 Without --bind it binds {DEFAULT_NAMESERVER}, for nodes on this host only. It prints one line when it is ready.
 Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
@@ -33,36 +34,50 @@ Examples:
 
 
 @click.command(help=_HELP, short_help="Run a name server for the nodes of a bus.")
-@endpoints_option(
-    "--bind", f"The endpoint where nodes find it; may be repeated.  [default: {DEFAULT_NAMESERVER}]"
-)
+@endpoints_option("--bind", f"The endpoint for nodes; may be repeated.  [default: {DEFAULT_NAMESERVER}]")
+@endpoints_option("--connect", "Another name server, whose nodes this one learns; may be repeated.")
+@click.option("--bus", metavar="NAME", help="The only bus that it serves.  [default: all buses]")
 @click.option("--name", metavar="NAME", help="The name of the name server.  [default: this host's name]")
 @security_option
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each node that comes or goes.")
 @quiet_option
 @click.pass_context
 def nameserver(
-    ctx: click.Context, /, bind: list[str], name: str | None, security: oz.Security | None, verbose: bool
+    ctx: click.Context,
+    /,
+    bind: list[str],
+    connect: list[str],
+    bus: str | None,
+    name: str | None,
+    security: oz.Security | None,
+    verbose: bool,
 ) -> None:
-    """Run it; the text of the help is `_HELP`."""
-    from oz.services.nameserver import NameServer
+    """Run a name server; `_HELP` is the text of the help."""
+    from oz.services.name_server import NameServer
 
     raise_descriptors()
-    limits = resolve_limits()
-    try:
-        made = NameServer(bind or [DEFAULT_NAMESERVER], name=name, limits=limits, security=security)
-    except zmq.ZMQError:
-        # An endpoint in use is not wrong usage.
-        raise
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     level = logging.INFO if verbose else logging.WARNING
-    with log_in_lines(ctx, level=level), made as running, stop_on_signals(running.stop):
-        say_status(ctx, f"ready, {', '.join(f'bound to {one}' for one in running.endpoints)}")
-        running.run()
-        stats = running.stats
-        say_status(
-            ctx,
-            f"{stats.joined} nodes joined, {stats.left} left and {stats.lost} were lost; "
-            f"{len(running.nodes)} are there",
-        )
+    with log_in_lines(ctx, level=level):
+        try:
+            made = NameServer(
+                bind or [DEFAULT_NAMESERVER],
+                name=name,
+                bus=bus,
+                connect=connect,
+                limits=resolve_limits(),
+                security=security,
+            )
+        except zmq.ZMQError:
+            # An endpoint in use is not wrong usage.
+            raise
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        with made as running, stop_on_signals(running.stop):
+            say_status(ctx, f"ready, {', '.join(f'bound to {one}' for one in running.endpoints)}")
+            running.run()
+            stats = running.stats
+            say_status(
+                ctx,
+                f"{stats.joined} nodes joined, {stats.left} left and {stats.lost} were lost; "
+                f"{len(running.nodes)} are up",
+            )

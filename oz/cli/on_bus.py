@@ -1,9 +1,11 @@
-"""The node behind `oz pub` and `oz sub`: to them it is like sockets."""
+"""Node of `oz pub` and `oz sub`, with the calls of a publisher and a subscriber."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
 import click
@@ -16,9 +18,9 @@ from oz.cli.payloads import PayloadForm
 from oz.cli.waiting import Waiting
 from oz.escaping import printable
 
-_DAYS = 86_400.0  # seconds; ZeroMQ counts them in milliseconds, in 32 bits
-
-_LOSSES = {"gap": "did not arrive", "slow_consumer": "dropped: they come faster than they are read"}
+_DAYS = 86_400.0  # Seconds.
+_WAITING = 1_000
+"""Messages that wait to be printed at most."""
 
 
 class BusPublisher:
@@ -34,11 +36,11 @@ class BusPublisher:
 
     def has_subscribers(self, subject: bytes) -> bool:
         """Return whether a node of the bus has a subscription for the subject."""
-        return self._node.interest(subject)
+        return self._node.has_subscribers(subject)
 
     def wait_for_subscribers(self, subject: bytes, *, timeout: float) -> None:
         """Wait for subscriptions; see `oz.Publisher`."""
-        self._node.wait_for_subscribers(1, subject, timeout)
+        self._node.wait_for_subscribers(subject, timeout=timeout)
 
 
 @contextmanager
@@ -55,11 +57,10 @@ def bus_publisher(
     options: dict[str, Any] = {
         "dialect": dialect,
         "codec": form.codec,
-        "echo": False,
         "on_full": "block",
         "last_value": last_value,
     }
-    with joined(ctx, given, **options) as node:
+    with joined(ctx, given, node_options={"echo": False, "send_timeout": inf}, **options) as node:
         say_ready(ctx, node)
         try:
             yield BusPublisher(node, form)
@@ -87,44 +88,54 @@ class Shown(NamedTuple):
 class BusSubscriber:
     """A node, as `oz sub` sees it."""
 
-    def __init__(self, ctx: click.Context, node: oz.Node, form: PayloadForm) -> None:
-        """Take a node that has joined."""
-        self.node, self._form, self._ctx = node, form, ctx
-        self._subscription: Any = None
+    def __init__(self, form: PayloadForm) -> None:
+        """Start without messages."""
+        self._form = form
+        self._messages: queue.Queue[oz.Message] = queue.Queue(_WAITING)
+        self._ring: Callable[[], object] = lambda: None
 
-    def subscribe(self, patterns: Sequence[oz.Pattern], options: Mapping[str, Any]) -> None:
-        """Subscribe, and say on stderr what is lost."""
-        self.node.subscribe("_OZ.ADVISORY.WARN.*", dialect="nats", handler=self._say_loss)
-        self._subscription = self.node.subscribe(patterns, **options)
+    def subscribe(self, node: oz.Node, patterns: Sequence[oz.Pattern], options: Mapping[str, Any]) -> None:
+        """Subscribe at a node that has joined."""
+        node.subscribe(patterns, self._put, **options)
+
+    def _put(self, message: oz.Message) -> None:
+        # It waits while the queue is full, so that the overflow policy of the subscription decides.
+        self._messages.put(message)
+        self._ring()
 
     @contextmanager
     def heard_by(self, waiting: Waiting) -> Iterator[None]:
         """Ring for each message, in a `with` block."""
-        with self._subscription.queue.news.rings(waiting.bell.ring):
+        self._ring = waiting.bell.ring
+        try:
             yield
+        finally:
+            # A handler that waits for room goes on, so that the node closes.
+            self._messages.maxsize = 0
+            with self._messages.not_full:
+                self._messages.not_full.notify_all()
 
     def receive(self, *, timeout: float) -> Shown:
-        """Wait for a message.
+        """Return the next message.
 
         Raises:
             Timeout: none came in time.
         """
-        message = self._subscription.receive(timeout)
+        try:
+            message = self._messages.get(timeout=timeout) if timeout else self._messages.get_nowait()
+        except queue.Empty:
+            raise oz.Timeout("no message came in time") from None
         frames = [message.subject_bytes, self._form.write(message.payload)]
         return Shown(message.subject, message.payload, frames, message.headers)
 
-    def wait_ready(self, *, timeout: float) -> None:
-        """Wait for peers to answer; see `oz.Node`."""
-        self.node.wait_ready(timeout)
 
-    def _say_loss(self, message: oz.Message) -> None:
-        advisory = message.payload
-        if advisory.kind in _LOSSES:
-            of = f" of {printable(advisory.about)}" if advisory.kind == "gap" else ""
-            say(self._ctx, f"{_messages(advisory.count, of)} {_LOSSES[advisory.kind]}")
+def say_loss(ctx: click.Context, event: oz.Event) -> None:
+    """Report lost messages on stderr."""
+    if event.kind == "loss":
+        say(ctx, f"{_messages(event.count)} from {printable(event.about)} did not arrive")
 
 
-def _messages(count: int | None, of: str) -> str:
+def _messages(count: int | None) -> str:
     if count is None:
-        return f"messages{of}, nobody knows how many,"
-    return f"1 message{of}" if count == 1 else f"{count} messages{of}"
+        return "messages of an unknown number"
+    return "1 message" if count == 1 else f"{count} messages"

@@ -16,7 +16,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code
-from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
+from oz.cli.joining import bus_options, is_on_bus
 from oz.cli.json_lines import read_json_line
 from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import (
@@ -130,8 +130,6 @@ def pub(
     """Publish; the text of the help is `_HELP`."""
     is_bus = is_on_bus(joining)
     if is_bus:
-        dialect = dialect_on_bus(ctx, dialect)
-        _check_bus(connect)
         PayloadForm(form).read(_as_bytes(payload or "null"))
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
@@ -148,7 +146,7 @@ def pub(
     with (
         bus_publisher(
             ctx,
-            joining | {"bind": bind, "security": security},
+            joining | {"bind": bind, "connect": connect, "security": security},
             PayloadForm(form),
             dialect=dialect,
             last_value=last_value,
@@ -193,11 +191,6 @@ def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
             raise
         say(ctx, f"line {line}: {describe(error)}")
         ctx.exit(USAGE if isinstance(error, BadPayload) else exit_code(error))
-
-
-def _check_bus(connect: list[str]) -> None:
-    if connect:
-        raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, joined, say_ready
+from oz.cli.joining import bus_options, is_on_bus, joined, say_ready
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -147,19 +147,15 @@ def record(
         raise click.UsageError("--dedupe and --filtering do not go with --bus")
     if filtering == "prefix" and (dedupe or group):
         raise click.UsageError("--dedupe and --group do not go with --filtering prefix")
-    compiled = parse_all(patterns, dialect_on_bus(ctx, dialect) if is_bus else dialect)
+    compiled = parse_all(patterns, dialect)
     check_subscribed(
         security, compiled, is_routed=is_bus or not (bind or filtering == "prefix"), group=group or ""
     )
     # Messages form no reference cycles, and the collector would visit each of them several times.
     gc.set_threshold(100_000, 20, 100)
     if is_bus:
-        if connect:
-            raise click.UsageError(
-                "--connect does not go with --bus: a node finds its peers; --peers names one"
-            )
         with (
-            joined(ctx, given, echo=False, codec=_Bytes) as node,
+            joined(ctx, given | {"connect": connect}, node_options={"echo": False}, codec=None) as node,
             Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
             say_ready(ctx, node)
@@ -181,12 +177,6 @@ def record(
         ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
         line = f"{ready}, recording in {journal}"
         _run(ctx, recorder, f"{line} from offset {recorder.writer.end_offset}")
-
-
-class _Bytes:
-    """Codec of the recording node: payloads stay bytes, whatever the codec of the bus is."""
-
-    encode = decode = staticmethod(bytes)
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> None:

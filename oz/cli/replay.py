@@ -13,6 +13,7 @@ import click
 
 import oz
 from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent
+from oz.cli.joining import bus_options, is_on_bus, joined, say_ready
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -46,8 +47,9 @@ as the journal has them. A message with several payload frames cannot be publish
 SIGUSR1 pauses the replay, and a second SIGUSR1 resumes it. After a pause, and after Ctrl-Z and fg, the
 following messages keep their distances.
 
-Waits --wait seconds for a subscriber; if none comes, it exits with 3. Without --bind and --connect it
-binds {DEFAULT_ENDPOINT}, where `oz sub` connects. Needs the extra ozmq[journal].
+Waits --wait seconds for a subscriber; if none comes, it exits with 3. With --bus it joins a bus as a node and
+publishes there. Without --bind, --connect and --bus it binds {DEFAULT_ENDPOINT}, where `oz sub` connects. Needs
+the extra ozmq[journal].
 
 {RANGES}
 
@@ -58,6 +60,7 @@ Examples:
   oz replay recorded --from -1h --until -30m --speed 10
   oz replay recorded --bind tcp://192.0.2.7:5750 --speed max
   oz replay recorded --connect tcp://192.0.2.8:5751
+  oz replay recorded --bus trading
 """
 
 SLOWEST = 1e-9
@@ -77,8 +80,9 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 
 
 @click.command(help=_HELP, short_help="Publish the messages of a journal again.")
-@click.argument("directory", type=PathName(file_okay=False, path_type=Path))
+@click.argument("recorded", metavar="DIRECTORY", type=PathName(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
+@bus_options
 @refused_to_option
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
               help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
@@ -92,7 +96,8 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.pass_context
 def replay(
     ctx: click.Context,
-    directory: Path,
+    /,
+    recorded: Path,
     bind: list[str],
     connect: list[str],
     speed: float | None,
@@ -102,13 +107,30 @@ def replay(
     end: int | datetime | None,
     wait: float,
     security: oz.Security | None,
+    **given: Any,
 ) -> None:
-    """Replay; the text of the help is `_HELP`."""
+    """Replay; `_HELP` is the text of the help."""
     from oz.journal import Journal
     from oz.services.replayer import Replay
 
-    journal = Journal(directory)
+    journal = Journal(recorded)
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
+    bounds: dict[str, Any] = {"start": start, "end": end}
+    if is_on_bus(given):
+        settings = given | {"bind": bind, "connect": connect, "security": security}
+        # Without echo, because a replay has no subscriptions.
+        with joined(
+            ctx, settings, node_options={"echo": False}, codec=None, dialect="zmq", on_full="raise"
+        ) as node:
+            say_ready(ctx, node)
+            made = Replay(journal, node, pattern, speed=speed, **bounds)
+            _wait_for_subscriber(ctx, node, wait)
+            with _controlled(made), _progress(made, journal, start, end) as on_poll:
+                made.run(on_poll)
+            if not made.is_stopped:
+                close_when_sent(ctx, node)
+        _report(ctx, made)
+        return
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
     # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
@@ -124,11 +146,15 @@ def replay(
         )
     made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
     with log_in_lines(ctx, "warning: "), _closed_when_sent(ctx, publisher, made):
-        say_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
+        say_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
         if not any(map(is_multicast, (*bind, *connect))):
             _wait_for_subscriber(ctx, publisher, wait)
         with _controlled(made), _progress(made, journal, start, end) as on_poll:
             made.run(on_poll)
+    _report(ctx, made)
+
+
+def _report(ctx: click.Context, made: Replay) -> None:
     notes = [f"published {made.published} messages"]
     if made.gaps:
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
@@ -153,7 +179,7 @@ def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher, made: Replay)
         close_when_sent(ctx, publisher)
 
 
-def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher, seconds: float) -> None:
+def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, seconds: float) -> None:
     try:
         publisher.wait_for_subscribers(timeout=seconds)
     except oz.Timeout:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import quiet_option, say, say_status
 from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
@@ -195,13 +195,14 @@ subject, and OZ_HEADER_TRACE_ID a header such as trace-id. Its output, without a
 reply. If it exits with another code than 0, runs longer than --timeout or writes more than 64 MiB, the reason
 goes to stderr and to the requester. --echo replies with the payload of the request, --text with a fixed text.
 
-With --group one member of the group gets each request. --concurrency requests are handled at once. The
-command prints one line when it is ready. Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
+With --group one member of the group gets each request. --concurrency requests of different subjects are
+handled at once; requests of one subject are handled one after the other. The command prints one line when it
+is ready. Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
 
 \b
 Examples:
   oz reply 'time.now' --command date
-  oz reply 'text.upper' --command 'tr a-z A-Z' --group upper --concurrency 4
+  oz reply 'text.*' --command 'tr a-z A-Z' --group upper --concurrency 4
   oz reply 'file.size' --command 'wc -c' --payload bytes
   oz reply 'echo.>' --echo
 """
@@ -219,7 +220,7 @@ Answer = Callable[[oz.Message], Any]
 @click.option("-g", "--group", metavar="NAME", callback=checked_group,
               help="Of the nodes that name this group, one gets each request.")  # fmt: skip
 @click.option("--concurrency", type=Whole(1, 1_000), default=1, metavar="N",
-              help="Requests that are handled at once.  [default: 1]")  # fmt: skip
+              help="Subjects whose requests are handled at once.  [default: 1]")  # fmt: skip
 @click.option("-t", "--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
               help="Time that one run of the command may take.  [default: 10]")  # fmt: skip
 @dialect_option("a pattern that names none")
@@ -244,7 +245,6 @@ def reply(
     """Answer; the text of the help is `_HELP`."""
     if [text_of_command is not None, echo, text is not None].count(True) != 1:
         raise click.UsageError("give one of --command, --echo and --text")
-    dialect = dialect_on_bus(ctx, dialect)
     patterns = parse_all([pattern], dialect)
     rights = OwnRights(joining["security"], "reply")
     for one in patterns:
@@ -257,8 +257,13 @@ def reply(
         answer = _always(payloads.read(text.encode(errors="surrogateescape")))
     service = _Service(ctx, answer)
     # One thread more than may wait for commands.
-    options: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec, "threads": concurrency + 1}
-    with joined(ctx, joining, **options) as node, _said_once(), await_signal() as wait_for_end:
+    arguments: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec}
+    threads = {"threads": concurrency + 1}
+    with (
+        joined(ctx, joining, node_options=threads, **arguments) as node,
+        _said_once(),
+        await_signal() as wait_for_end,
+    ):
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
         say_ready(ctx, node)
         try:

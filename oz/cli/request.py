@@ -1,4 +1,4 @@
-"""`oz request`: ask on a subject, and print the answers."""
+"""`oz request`: send a request, and print the replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
-from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
@@ -73,32 +73,34 @@ def request(
     form: str,
     **joining: Any,
 ) -> None:
-    """Ask; the text of the help is `_HELP`."""
+    """Send the request; `_HELP` has the help."""
     if as_json and raw:
         raise click.UsageError("--json and --raw: give one of them")
-    dialect = dialect_on_bus(ctx, dialect)
     named = text_or_bytes(subject)
-    # A bad subject or payload is told before anything is joined.
+    # Check subject and payload before joining the bus.
     oz.validate_subject(named, dialect)
     rights = OwnRights(joining["security"], "request")
     rights.check(subject.encode(errors="surrogateescape"))
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
-    with joined(ctx, joining, dialect=dialect, codec=payloads.codec, echo=False) as node:
+    with joined(ctx, joining, node_options={"echo": False}, dialect=dialect, codec=payloads.codec) as node:
         say_ready(ctx, node)
         if wait:
             _await_responder(node, subject, wait)
         try:
             began = time.monotonic()
-            answers = node.request_many(
-                named, asked, timeout=timeout, limit=many or 1, headers=headers or None
-            )
-            _print(answers, partial(_as_json, began) if as_json else _as_is(payloads, raw=raw))
+            show = partial(_as_json, began) if as_json else _as_is(payloads, raw=raw)
+            if many is None:
+                show(node.request(named, asked, timeout=timeout, headers=headers or None))
+                return
+            replies = node.request_many(named, asked, timeout=timeout, limit=many, headers=headers or None)
+            if not _print(replies, show):
+                raise oz.Timeout("no reply came in time")
         except oz.NoResponders as error:
             say(ctx, printable(describe(error)))
             ctx.exit(NOBODY)
         except oz.Timeout:
-            say(ctx, f"no answer to {printable(named)} within {timeout:g} s{rights.hint()}")
+            say(ctx, f"no reply to {printable(named)} within {timeout:g} s{rights.hint()}")
             ctx.exit(TIMED_OUT)
 
 
@@ -110,12 +112,16 @@ def _written(payload: str) -> bytes:
 
 def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
     with suppress(oz.Timeout):
-        node.wait_for_subscribers(1, subject.encode(errors="surrogateescape"), seconds)
+        node.wait_for_subscribers(subject.encode(errors="surrogateescape"), timeout=seconds)
 
 
-def _print(answers: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> None:
-    for answer in answers:
-        show(answer)
+def _print(replies: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> int:
+    """Print replies as they come, and return their number."""
+    count = 0
+    for reply in replies:
+        show(reply)
+        count += 1
+    return count
 
 
 def _as_is(payloads: PayloadForm, *, raw: bool) -> Callable[[oz.Message], None]:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import oz
 from oz.escaping import printable
-from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
-from oz.protocol.publisher.access import Access, Rights, exactly
+from oz.node.subjects import INBOX, OWN, reaches
+from oz.security.access import Access, Rights, exactly
+from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions
 from oz.transport.security import credentials_of
-from oz.wire.denials import Denial
 
 _DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is asked on"}
 

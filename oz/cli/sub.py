@@ -14,9 +14,9 @@ import click
 
 import oz
 from oz.cli.exits import TIMED_OUT
-from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, is_ready, joined
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_ready_line
-from oz.cli.on_bus import BusSubscriber, Shown
+from oz.cli.on_bus import BusSubscriber, Shown, say_loss
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     DELIVERY,
@@ -114,9 +114,7 @@ def sub(
 ) -> None:
     """Print messages; the text of the help is `_HELP`."""
     is_bus = is_on_bus(given)
-    if is_bus:
-        dialect = dialect_on_bus(ctx, dialect)
-    elif form != "text":
+    if not is_bus and form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
     if is_bus and filtering == "prefix":
         raise click.UsageError("--filtering prefix does not go with --bus: nodes filter as publishers")
@@ -168,11 +166,11 @@ def _on_bus(
     dialect: str,
     delivery: dict[str, Any],
 ) -> Iterator[_Ready]:
-    if given["connect"]:
-        raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
-    with joined(ctx, given, dialect=dialect, codec=form.codec) as node:
-        subscriber = BusSubscriber(ctx, node, form)
-        subscriber.subscribe(patterns, delivery)
+    if policy := delivery.pop("policy", None):
+        delivery["delivery"] = oz.Delivery(policy=policy)
+    subscriber = BusSubscriber(form)
+    with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(say_loss, ctx)) as node:
+        subscriber.subscribe(node, patterns, delivery)
         say_status(ctx, node_ready_line(node, is_whole=is_ready(node)))
         yield _Ready(ctx, subscriber, None)
 
@@ -245,7 +243,7 @@ class _Ready:
 
     def check(self, seconds: float = 0) -> str | None:
         """Report that the subscriber is ready, if it is and was not before; return what is missing."""
-        if self._line is not None:
+        if self._line is not None and isinstance(self.subscriber, oz.Subscriber):
             try:
                 self.subscriber.wait_ready(timeout=seconds)
             except oz.Timeout as error:

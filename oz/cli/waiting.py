@@ -14,8 +14,8 @@ from math import ceil, inf
 import zmq
 
 from oz.cli.stop_signals import stop_on_signals
-from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
+from oz.transport.bell import Bell
 
 _LONGEST = 1e6
 """Seconds of one wait at most."""

@@ -22,107 +22,13 @@ _CHOICES = ("0", "1", "require")
 
 LIBZMQ = (
     "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
-    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send",
+    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send", "zmq_msg_init_size", "zmq_msg_copy", "zmq_msg_send",
 )  # fmt: skip
 """What the compiled part calls of libzmq."""
 
 
 class Hot(Protocol):
     """The functions of the compiled part; None stands for a case that the twin has to do."""
-
-    def unpack(
-        self, frame: bytes, at: int, count: int, known: dict[bytes, Any]
-    ) -> tuple[list[bytes], list[bytes], list[Any] | None] | None:
-        """Read the body of a batch in which all is plain bytes: subjects, payloads, and the route of each.
-
-        There are no routes where one of them is not among those known.
-        """
-
-    def know_packer(self, pack: Callable[[list[Any]], bytes]) -> None:
-        """Say what packs a list that `pack` does not."""
-
-    def pack(self, items: list[Any]) -> bytes:
-        """Pack a list as a MessagePack array."""
-
-    def know_recipients(self, recipients_class: type) -> None:
-        """Say of which class the recipients of messages are."""
-
-    def split(
-        self, recipients: list[Any], items: list[Any], first: int
-    ) -> dict[Any, tuple[list[bytes], list[int]]] | None:
-        """Return for each stream its messages, packed, and their positions; None where some are not plain.
-
-        Args:
-            recipients: of each message.
-            items: subjects and payloads in turn.
-            first: the position of the first message.
-        """
-
-    def HandOver(
-        self,
-        *,
-        twin: Callable[..., None],
-        guard: Any,
-        postponed: Any,
-        sink: Any,
-        make_lossy: Callable[[], object],
-        send: Callable[..., Any],
-        error: type[Exception],
-        more: int,
-        counted_from: int,
-        sendiov: int,
-        fail: Callable[[int], NoReturn],
-    ) -> Callable[..., None]:
-        """Make what hands a plain message of a small payload to ZeroMQ; see `PlainFrames.hand_over`.
-
-        Args:
-            twin: does all else, with the same arguments.
-            guard: of the publisher.
-            postponed: the guard's.
-            sink: of the publisher.
-            make_lossy: called when that is lossless.
-            send: sends one frame.
-            error: what that raises where nothing was sent.
-            more: the flag of a frame that others follow.
-            counted_from: bytes of a payload from which on the twin takes it.
-            sendiov: the address of `zmq_sendiov`, to be called in place of `send`; 0 for sockets without it.
-            fail: raises the error of a number.
-        """
-
-    def SendAlone(
-        self,
-        *,
-        messages: list[Any],
-        look: Callable[[], object],
-        stream: type,
-        rich: type,
-        pack: Callable[[list[Any]], bytes],
-        address: int,
-        sendiov: int,
-        most: int,
-        quiet: float,
-        share: float,
-        listen_every: float,
-        **parts: Any,
-    ) -> Callable[[Any, bytes, Any], bool]:
-        """Make what sends a message that waits for no others, to one stream; see `Accumulator.begin`.
-
-        It is called with recipients, subject and payload, and gives False where that is still to be called.
-
-        Args:
-            messages: those that wait.
-            look: looks for subscriptions.
-            stream: the class of streams.
-            rich: that of payloads with extras.
-            pack: packs these, with their subject.
-            address: of libzmq's socket.
-            sendiov: the address of `zmq_sendiov`.
-            most: bytes of subject and payload, packed, from which on it has the other way.
-            quiet: `QUIET` of the accumulator.
-            share: of the time of a long send that counts as quiet after it.
-            listen_every: seconds for which nobody looks again.
-            parts: accumulator, guard, postponed, dispatch, sink, stats, sender, clock and socket.
-        """
 
     def send_parts(self, sendiov: int, socket: int, frames: tuple[bytes, ...], flags: int, /) -> int:
         """Send up to 64 frames as one message; give 0, or the number of an error.
@@ -132,54 +38,6 @@ class Hot(Protocol):
             socket: that of libzmq's socket; 0 is one that is closed.
             frames: exactly bytes.
             flags: with that of more frames.
-        """
-
-    def AnswerLine(self, patience: float) -> Any:
-        """Make a line of threads whose answers have come; only on Linux. See `oz.sync.answer_line.Line`.
-
-        Args:
-            patience: seconds in which nobody goes to wait, after which all in the line are woken.
-        """
-
-    def TakeLone(
-        self,
-        *,
-        twin: Callable[..., Any],
-        guard: Any,
-        read: Callable[[Any, int], list[bytes]],
-        clock: Callable[[], int],
-        accept: Callable[[list[bytes], int], Any],
-        skip: Callable[[Any], object],
-        error: type[Exception],
-        path: Any,
-        declarer: Any,
-        streams: Any,
-        waiting: Any,
-        again: type[Exception],
-        look: Callable[[int], object],
-        hasten: Callable[[], object],
-        find_nothing: Callable[..., Any],
-        go_on: Callable[..., Any],
-    ) -> Callable[..., Any]:
-        """Make what takes a message that came alone; see `ReceivePath.take`.
-
-        Args:
-            twin: does all else, with the same arguments.
-            guard: of the subscriber.
-            read: reads all frames of a message.
-            clock: tells the time of a message.
-            accept: takes in the frames of a message.
-            skip: takes the rest of a message that something was raised in the middle of.
-            error: what `read` raises where there is no message.
-            path: the twin's.
-            declarer: of the subscriber.
-            streams: of the subscriber.
-            waiting: messages that were unpacked.
-            again: what `read` raises where it finds nothing.
-            look: called with the time when something may be due.
-            hasten: called when something has come since the last look.
-            find_nothing: goes on, with the same arguments, where nothing was read.
-            go_on: the same, where no message came of what was read.
         """
 
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
@@ -282,13 +140,20 @@ class Hot(Protocol):
         """Return the C access to a socket: methods that do not wait and run no signal handlers.
 
         - `has_input()` returns whether a message can be read.
-        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH.
+        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH. The
+          second frame may be a `SharedFrame`.
         - `read(limit, most)` returns the frames of each message that can be read, `most` of each message.
 
         Args:
             socket: of pyzmq.
             address: of the socket of libzmq.
             raise_error: called with the number of another error.
+        """
+
+    def SharedFrame(self, first: bytes, second: bytes, /) -> Any:
+        """Return a frame of libzmq with the content of both, which several messages share.
+
+        len() returns its bytes.
         """
 
     def put_messages(self, messages: list[Any], start: int, /) -> int:

@@ -47,20 +47,10 @@ hot_set(PyObject *object, Py_ssize_t offset, PyObject *value)
     Py_XDECREF(before);
 }
 
-/* The streams of recipients that get each message as it is; NULL for others. A borrowed reference. */
-PyObject *hot_simple_streams(PyObject *some);
-
 /* Marks of MessagePack, whose specification names them so. */
 enum { FIXARRAY = 0x90, BIN_8 = 0xc4, BIN_16 = 0xc5, BIN_32 = 0xc6, ARRAY_16 = 0xdc, ARRAY_32 = 0xdd };
 
-extern PyMethodDef hot_batch_methods[], hot_packing_methods[], 
-    hot_read_methods[], hot_send_methods[];
-extern PyType_Spec hot_take_lone_spec, hot_send_alone_spec, hot_reader_spec, hot_receive_spec, 
-    hot_hand_over_spec;
-
-/* What needs system calls that only Linux has. */
-#ifdef __linux__
-extern PyType_Spec hot_line_spec;
-#endif
+extern PyMethodDef hot_read_methods[], hot_send_methods[];
+extern PyType_Spec hot_reader_spec, hot_receive_spec;
 
 #endif

@@ -44,14 +44,19 @@ extern Subscribing links_subscriber;
 /* Find the methods of deque; 0 with an exception. */
 int links_begin(void);
 
-/* Return the route of a subject by a `Subjects`, a dict of routes and a function that finds others. A new reference; NULL
-   with an exception. */
-PyObject *links_route_of(PyObject *cache, PyObject *routes, PyObject *find, PyObject *stream, const char *at,
-                         uint32_t size);
+/* Find the subjects and payloads of a body of up to MAX_COUNT messages without extras, as distances from `begin`; 0 for
+   another body. */
+int links_find_entries(const unsigned char *begin, const unsigned char *at, const unsigned char *end, Py_ssize_t count,
+                       Entry *entries);
 
-/* Return a message. It takes over the reference to the payload. */
-PyObject *links_make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *arrival,
-                             Py_ssize_t offset);
+/* Routes of a stream: a `Subjects`, the dict behind it, and a function that finds others. */
+typedef struct {
+    PyObject *cache, *routes, *find, *stream;
+} Finder;
+
+/* Return the messages of a body as a list; NULL with an exception. */
+PyObject *links_make_messages(const Finder *finder, const char *begin, const Entry *entries, Py_ssize_t count,
+                              PyTypeObject *kind, PyObject *arrival);
 
 /* Return the address of the socket of a RawSocket; NULL if it is closed, or for another object. */
 void *links_address_of(PyObject *raw);
@@ -99,7 +104,7 @@ links_put_binary(unsigned char *at, PyObject *bytes)
 
 extern PyMethodDef links_body_methods[], links_delivery_methods[], links_lone_methods[];
 extern PyType_Spec links_columns_spec, links_subjects_spec, links_publish_spec, links_outbox_spec,
-    links_iteration_spec, links_raw_spec, links_receiver_spec;
+    links_iteration_spec, links_raw_spec, links_receiver_spec, links_shared_spec;
 extern PyTypeObject *links_columns_type;
 
 #endif

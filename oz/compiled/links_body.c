@@ -61,6 +61,24 @@ read_binary(Reader *reader, uint32_t *place, uint32_t *size)
     return 1;
 }
 
+int
+links_find_entries(const unsigned char *begin, const unsigned char *at, const unsigned char *end, Py_ssize_t count,
+                   Entry *entries)
+{
+    Reader reader = {begin, at, end};
+    if (read_array(&reader) != 3 * count) {
+        return 0;
+    }
+    for (Py_ssize_t place = 0; place < count; place++) {
+        Entry *entry = &entries[place];
+        if (!read_binary(&reader, &entry->subject, &entry->subject_size) ||
+            !read_binary(&reader, &entry->payload, &entry->payload_size) || read_number(&reader, 1) != NIL) {
+            return 0;
+        }
+    }
+    return reader.at == reader.end;
+}
+
 PyDoc_STRVAR(scan_doc,
 "scan(frame, at, count) -> Columns | None\n\n"
 "Check a body of `count` messages without extras, which begins at an index of a frame. None for another body.");
@@ -81,24 +99,12 @@ scan(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
         Py_RETURN_NONE;
     }
     const unsigned char *begin = (const unsigned char *)PyBytes_AS_STRING(arguments[0]);
-    Reader reader = {begin, begin + at, begin + size};
-    if (read_array(&reader) != 3 * count) {
-        Py_RETURN_NONE;
-    }
     Columns *columns = (Columns *)links_columns_type->tp_alloc(links_columns_type, count);
     if (columns == NULL) {
         return NULL;
     }
     columns->frame = Py_NewRef(arguments[0]);
-    for (Py_ssize_t place = 0; place < count; place++) {
-        Entry *entry = &columns->entries[place];
-        if (!read_binary(&reader, &entry->subject, &entry->subject_size) ||
-            !read_binary(&reader, &entry->payload, &entry->payload_size) || read_number(&reader, 1) != NIL) {
-            Py_DECREF(columns);
-            Py_RETURN_NONE;
-        }
-    }
-    if (reader.at != reader.end) {
+    if (!links_find_entries(begin, begin + at, begin + size, count, columns->entries)) {
         Py_DECREF(columns);
         Py_RETURN_NONE;
     }
@@ -172,16 +178,18 @@ PyType_Spec links_columns_spec = {
 
 /* Routes by subject ---------------------------------------------------------------------------------------------- */
 
-/* Cache in front of a dict of routes. A lookup needs no bytes object for the subject. A subject has two slots, so that
-   colliding subjects of a hostile peer cost a lookup in the dict, and no more. */
+/* Cache in front of a dict of routes. A lookup needs no bytes object for the subject, and reads one line of memory beside
+   the route. A set of slots is such a line. Colliding subjects of a hostile peer cost a lookup in the dict, and no
+   more. */
 
+#define SET 4
 #define FEWEST_SLOTS 64
 #define MOST_SLOTS 8192
 #define LONGEST_CACHED 256
 
 typedef struct {
     uint64_t hash;
-    PyObject *subject, *route;
+    PyObject *route;
 } Slot;
 
 typedef struct {
@@ -205,71 +213,81 @@ hash_of(const char *at, size_t size)
     return hash ^ hash >> 29;
 }
 
-static inline int
-is_in(const Slot *slot, uint64_t hash, const char *at, size_t size)
+/* Return the first slot of the set of a hash. */
+static inline Slot *
+set_of(Slot *slots, size_t size, uint64_t hash)
 {
-    return slot->subject != NULL && slot->hash == hash && (size_t)PyBytes_GET_SIZE(slot->subject) == size &&
-           memcmp(PyBytes_AS_STRING(slot->subject), at, size) == 0;
+    return &slots[hash & (size - 1) & ~(size_t)(SET - 1)];
+}
+
+/* Return whether a route is that of a subject. The text of a cached route has ASCII characters only. */
+static inline int
+is_route_of(PyObject *route, const char *at, size_t size)
+{
+    PyObject *text = hot_get(route, links_subscriber.route_subject);
+    return text != NULL && (size_t)PyUnicode_GET_LENGTH(text) == size && memcmp(PyUnicode_DATA(text), at, size) == 0;
 }
 
 /* Return the route of a subject, NULL if it is not cached. The reference is borrowed. */
 static inline PyObject *
 cached_route(Subjects *self, uint64_t hash, const char *at, size_t size)
 {
-    size_t place = hash & (self->size - 1);
-    if (is_in(&self->slots[place], hash, at, size)) {
-        return self->slots[place].route;
+    Slot *set = set_of(self->slots, self->size, hash);
+    for (int place = 0; place < SET; place++) {
+        if (set[place].hash == hash && set[place].route != NULL && is_route_of(set[place].route, at, size)) {
+            return set[place].route;
+        }
     }
-    return is_in(&self->slots[place ^ 1], hash, at, size) ? self->slots[place ^ 1].route : NULL;
+    return NULL;
 }
 
-/* Put a subject into one of its slots; return what was there. */
-static Slot
+/* Put a route into its set; return the route that it replaces, or NULL. */
+static PyObject *
 put_slot(Slot *slots, size_t size, Slot slot)
 {
-    size_t place = slot.hash & (size - 1);
-    if (slots[place].subject != NULL) {
-        place ^= 1;
+    Slot *set = set_of(slots, size, slot.hash);
+    int place = 0;
+    while (place < SET - 1 && set[place].route != NULL) {
+        place++;
     }
-    Slot before = slots[place];
-    slots[place] = slot;
+    PyObject *before = set[place].route;
+    set[place] = slot;
     return before;
 }
 
 static void
 grow(Subjects *self)
 {
-    size_t size = 4 * self->size, filled = 0, before_size = self->size;
-    Slot *slots = PyMem_Calloc(size, sizeof(Slot)), *before = self->slots;
+    size_t size = 4 * self->size;
+    Slot *slots = PyMem_Calloc(size, sizeof(Slot));
     if (slots == NULL) {
         return;
     }
-    for (size_t place = 0; place < before_size; place++) {
-        /* Two subjects of a pair have no more than a pair after it, so that nothing is replaced. */
-        if (before[place].subject != NULL) {
-            put_slot(slots, size, before[place]);
-            filled++;
+    for (size_t place = 0; place < self->size; place++) {
+        /* The routes of a set have no more than a set after it, so that none is replaced. */
+        if (self->slots[place].route != NULL) {
+            put_slot(slots, size, self->slots[place]);
         }
     }
+    PyMem_Free(self->slots);
     self->slots = slots;
     self->size = size;
-    self->filled = filled;
-    PyMem_Free(before);
 }
 
 static void
-cache_route(Subjects *self, uint64_t hash, PyObject *subject, PyObject *route)
+cache_route(Subjects *self, uint64_t hash, Py_ssize_t size, PyObject *route)
 {
-    if (PyBytes_GET_SIZE(subject) > LONGEST_CACHED) {
+    PyObject *text = hot_get(route, links_subscriber.route_subject);
+    if (size > LONGEST_CACHED || text == NULL || !PyUnicode_CheckExact(text) || !PyUnicode_IS_READY(text) ||
+        !PyUnicode_IS_ASCII(text)) {
         return;
     }
     if (self->filled > self->size / 4 && self->size < MOST_SLOTS) {
         grow(self);
     }
-    Slot before = put_slot(self->slots, self->size, (Slot){hash, Py_NewRef(subject), Py_NewRef(route)});
-    self->filled += before.subject == NULL;
-    Py_XDECREF(before.subject);
-    Py_XDECREF(before.route);
+    PyObject *before = put_slot(self->slots, self->size, (Slot){hash, Py_NewRef(route)});
+    self->filled += before == NULL;
+    Py_XDECREF(before);
 }
 
 static PyObject *
@@ -306,10 +324,7 @@ static int
 subjects_clear(Subjects *self)
 {
     for (size_t place = 0; place < self->size; place++) {
-        Slot before = self->slots[place];
-        self->slots[place] = (Slot){0, NULL, NULL};
-        Py_XDECREF(before.subject);
-        Py_XDECREF(before.route);
+        Py_CLEAR(self->slots[place].route);
     }
     self->filled = 0;
     return 0;
@@ -411,7 +426,7 @@ find_route(Subjects *cache, PyObject *routes, PyObject *find, PyObject *stream, 
         PyErr_SetString(PyExc_TypeError, "a route is of another class");
     }
     if (route != NULL) {
-        cache_route(cache, hash, subject, route);
+        cache_route(cache, hash, size, route);
     }
     Py_DECREF(subject);
     return route;
@@ -440,22 +455,73 @@ make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *a
     return (PyObject *)made;
 }
 
-PyObject *
-links_make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *arrival, Py_ssize_t offset)
+/* Routes are seldom in the caches of a processor that many subscribers share. They are fetched while the messages before
+   them are made: the text of a route, the route, and its set are this many messages ahead. */
+#define TEXT_AHEAD 4
+#define ROUTE_AHEAD 8
+
+/* Return the route that a hash stands for, not compared with the subject; NULL without. The reference is borrowed. */
+static inline PyObject *
+likely_route(Subjects *self, uint64_t hash)
 {
-    return make_message(kind, route, payload, arrival, offset);
+    Slot *set = set_of(self->slots, self->size, hash);
+    for (int place = 0; place < SET; place++) {
+        if (set[place].hash == hash) {
+            return set[place].route;
+        }
+    }
+    return NULL;
+}
+
+static inline void
+fetch_ahead(Subjects *cache, const uint64_t *hashes, Py_ssize_t place, Py_ssize_t count)
+{
+    PyObject *route = place + ROUTE_AHEAD < count ? likely_route(cache, hashes[place + ROUTE_AHEAD]) : NULL;
+    if (route != NULL) {
+        __builtin_prefetch(route);
+        __builtin_prefetch((char *)route + links_subscriber.route_target);
+    }
+    route = place + TEXT_AHEAD < count ? likely_route(cache, hashes[place + TEXT_AHEAD]) : NULL;
+    if (route != NULL) {
+        __builtin_prefetch(hot_get(route, links_subscriber.route_subject));
+    }
 }
 
 PyObject *
-links_route_of(PyObject *cache, PyObject *routes, PyObject *find, PyObject *stream, const char *at, uint32_t size)
+links_make_messages(const Finder *finder, const char *begin, const Entry *entries, Py_ssize_t count, PyTypeObject *kind,
+                    PyObject *arrival)
 {
-    if (cache == NULL || Py_TYPE(cache)->tp_dealloc != (destructor)subjects_dealloc || routes == NULL ||
-        !PyDict_Check(routes)) {
-        return PyErr_Format(PyExc_TypeError, "a route needs a cache and a dict");
+    if (finder->cache == NULL || Py_TYPE(finder->cache)->tp_dealloc != (destructor)subjects_dealloc ||
+        finder->routes == NULL || !PyDict_Check(finder->routes)) {
+        return PyErr_Format(PyExc_TypeError, "routes need a cache and a dict");
     }
-    uint64_t hash = hash_of(at, size);
-    PyObject *route = Py_XNewRef(cached_route((Subjects *)cache, hash, at, size));
-    return route != NULL ? route : find_route((Subjects *)cache, routes, find, stream, hash, at, size);
+    Subjects *cache = (Subjects *)finder->cache;
+    uint64_t hashes[MAX_COUNT];
+    for (Py_ssize_t place = 0; place < count; place++) {
+        hashes[place] = hash_of(begin + entries[place].subject, entries[place].subject_size);
+        __builtin_prefetch(set_of(cache->slots, cache->size, hashes[place]));
+    }
+    PyObject *messages = PyList_New(count);
+    for (Py_ssize_t place = 0; messages != NULL && place < count; place++) {
+        const Entry *entry = &entries[place];
+        const char *at = begin + entry->subject;
+        fetch_ahead(cache, hashes, place, count);
+        PyObject *route = Py_XNewRef(cached_route(cache, hashes[place], at, entry->subject_size));
+        if (route == NULL) {
+            route = find_route(cache, finder->routes, finder->find, finder->stream, hashes[place], at,
+                               entry->subject_size);
+        }
+        PyObject *payload =
+            route == NULL ? NULL : PyBytes_FromStringAndSize(begin + entry->payload, entry->payload_size);
+        PyObject *made = payload == NULL ? NULL : make_message(kind, route, payload, arrival, place);
+        Py_XDECREF(route);
+        if (made == NULL) {
+            Py_CLEAR(messages);
+            break;
+        }
+        PyList_SET_ITEM(messages, place, made);
+    }
+    return messages;
 }
 
 PyDoc_STRVAR(make_messages_doc,
@@ -467,35 +533,14 @@ static PyObject *
 make_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
     if (given != 7 || links_subscriber.message == NULL || !Py_IS_TYPE(arguments[0], links_columns_type) ||
-        Py_TYPE(arguments[1])->tp_dealloc != (destructor)subjects_dealloc || !PyDict_Check(arguments[2]) ||
         (arguments[5] != (PyObject *)links_subscriber.message &&
          arguments[5] != (PyObject *)links_subscriber.handled_message)) {
         return PyErr_Format(PyExc_TypeError, "make_messages() needs columns, a cache, a dict, a function and a class");
     }
     Columns *columns = (Columns *)arguments[0];
-    Subjects *cache = (Subjects *)arguments[1];
-    PyTypeObject *kind = (PyTypeObject *)arguments[5];
-    const char *begin = PyBytes_AS_STRING(columns->frame);
-    Py_ssize_t count = Py_SIZE(columns);
-    PyObject *messages = PyList_New(count);
-    for (Py_ssize_t place = 0; messages != NULL && place < count; place++) {
-        Entry *entry = &columns->entries[place];
-        const char *at = begin + entry->subject;
-        uint64_t hash = hash_of(at, entry->subject_size);
-        PyObject *route = Py_XNewRef(cached_route(cache, hash, at, entry->subject_size));
-        if (route == NULL) {
-            route = find_route(cache, arguments[2], arguments[3], arguments[4], hash, at, entry->subject_size);
-        }
-        PyObject *payload = route == NULL ? NULL : part_of(columns, entry->payload, entry->payload_size);
-        PyObject *made = payload == NULL ? NULL : make_message(kind, route, payload, arguments[6], place);
-        Py_XDECREF(route);
-        if (made == NULL) {
-            Py_CLEAR(messages);
-            break;
-        }
-        PyList_SET_ITEM(messages, place, made);
-    }
-    return messages;
+    const Finder finder = {arguments[1], arguments[2], arguments[3], arguments[4]};
+    return links_make_messages(&finder, PyBytes_AS_STRING(columns->frame), columns->entries, Py_SIZE(columns),
+                               (PyTypeObject *)arguments[5], arguments[6]);
 }
 
 PyDoc_STRVAR(make_plain_doc,

@@ -83,6 +83,75 @@ check_open(Raw *self)
     return 0;
 }
 
+/* Frame that several messages share. */
+typedef struct {
+    PyObject_HEAD
+    Frame frame;
+} Shared;
+
+static PyObject *
+shared_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *first, *second;
+    static char *keywords[] = {"", "", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "SS:SharedFrame", keywords, &first, &second)) {
+        return NULL;
+    }
+    if (plain_libzmq.init_size == NULL) {
+        return PyErr_Format(PyExc_ValueError, "SharedFrame() needs a libzmq that is known");
+    }
+    Shared *self = (Shared *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    const size_t size = (size_t)PyBytes_GET_SIZE(first), more = (size_t)PyBytes_GET_SIZE(second);
+    if (plain_libzmq.init_size(&self->frame, size + more) != 0) {
+        plain_libzmq.init(&self->frame);
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    char *content = plain_libzmq.data(&self->frame);
+    memcpy(content, PyBytes_AS_STRING(first), size);
+    memcpy(content + size, PyBytes_AS_STRING(second), more);
+    return (PyObject *)self;
+}
+
+static void
+shared_dealloc(Shared *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    plain_libzmq.close(&self->frame);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t
+shared_length(Shared *self)
+{
+    return (Py_ssize_t)plain_libzmq.size(&self->frame);
+}
+
+static PyType_Slot shared_slots[] = {
+    {Py_tp_doc, PyDoc_STR("Frame that several messages share: see oz.compiled.Hot.")},
+    {Py_sq_length, shared_length},
+    {Py_tp_new, shared_new},
+    {Py_tp_dealloc, shared_dealloc},
+    {0, NULL},
+};
+
+PyType_Spec links_shared_spec = {
+    .name = "oz.compiled._hot.SharedFrame",
+    .basicsize = sizeof(Shared),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = shared_slots,
+};
+
+static int
+is_shared(PyObject *frame)
+{
+    return Py_TYPE(frame)->tp_dealloc == (destructor)shared_dealloc;
+}
+
 /* Return an option that is an int, -1 with errno. */
 static int
 option_of(Raw *self, int option)
@@ -107,10 +176,34 @@ raw_has_input(Raw *self, PyObject *Py_UNUSED(nothing))
     return events < 0 ? raise_number(self, plain_libzmq.last_error()) : PyBool_FromLong(events & POLLIN);
 }
 
+/* Send a shared frame; 0, or the number of an error. */
+static int
+send_shared(Raw *self, Shared *shared)
+{
+    Frame copy;
+    plain_libzmq.init(&copy);
+    if (plain_libzmq.copy(&copy, &shared->frame) != 0) {
+        return plain_libzmq.last_error();
+    }
+    int result;
+    do {
+        result = plain_libzmq.send_frame(&copy, self->address, DONTWAIT);
+    } while (result < 0 && plain_libzmq.last_error() == EINTR);
+    if (result >= 0) {
+        return 0;
+    }
+    int error = plain_libzmq.last_error();
+    plain_libzmq.close(&copy);
+    return error;
+}
+
 /* Send one frame; 0, or the number of an error. */
 static int
 send_frame(Raw *self, PyObject *frame, int flags)
 {
+    if (is_shared(frame)) {
+        return send_shared(self, (Shared *)frame);
+    }
     int result;
     do {
         result = plain_libzmq.send(self->address, PyBytes_AS_STRING(frame), (size_t)PyBytes_GET_SIZE(frame),
@@ -126,8 +219,9 @@ PyDoc_STRVAR(send_pair_doc,
 static PyObject *
 raw_send_pair(Raw *self, PyObject *const *arguments, Py_ssize_t given)
 {
-    if (given != 2 || !PyBytes_CheckExact(arguments[0]) || !PyBytes_CheckExact(arguments[1])) {
-        return PyErr_Format(PyExc_TypeError, "send_pair() needs two bytes objects");
+    if (given != 2 || !PyBytes_CheckExact(arguments[0]) ||
+        !(PyBytes_CheckExact(arguments[1]) || is_shared(arguments[1]))) {
+        return PyErr_Format(PyExc_TypeError, "send_pair() needs two frames");
     }
     if (!check_open(self)) {
         return NULL;

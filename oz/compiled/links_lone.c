@@ -187,27 +187,6 @@ typedef struct {
 } Joined;
 
 static int
-read_part(const unsigned char **at, const unsigned char *end, const char **part, uint32_t *size)
-{
-    if (end - *at < 2 || **at < BIN_8 || **at > BIN_32) {
-        return 0;
-    }
-    int width = 1 << (**at - BIN_8);
-    if (end - *at < 1 + width) {
-        return 0;
-    }
-    uint64_t length = number_at(*at + 1, width);
-    *at += 1 + width;
-    if ((uint64_t)(end - *at) < length) {
-        return 0;
-    }
-    *part = (const char *)*at;
-    *size = (uint32_t)length;
-    *at += length;
-    return 1;
-}
-
-static int
 read_head(PyObject *lone, const unsigned char *at, size_t size, Joined *joined)
 {
     if (size <= HEAD_BYTES || at[0] != JOINED || at[1] != 0 ||
@@ -218,20 +197,6 @@ read_head(PyObject *lone, const unsigned char *at, size_t size, Joined *joined)
     *joined = (Joined){number_at(at + 4, 8), number_at(at + 24, 8), (Py_ssize_t)number_at(at + 12, 4),
                        at + HEAD_BYTES, at + size};
     return joined->count > 0 && joined->count <= MAX_COUNT && joined->position <= INT64_MAX - MAX_COUNT;
-}
-
-/* Read the length of the array of a body; 0 if it does not fit the head. */
-static int
-read_length(Joined *joined)
-{
-    const unsigned char *at = joined->body;
-    uint64_t length = 3 * (uint64_t)joined->count;
-    if (length < 16) {
-        joined->body = at + 1;
-        return *at == (FIXARRAY | length);
-    }
-    joined->body = at + 3;
-    return joined->end - at >= 3 && *at == ARRAY_16 && number_at(at + 1, 2) == length;
 }
 
 static PyObject *
@@ -276,63 +241,55 @@ make_arrival(PyObject *lone, PyObject *link, const Joined *joined, PyObject *seq
     return made;
 }
 
-/* Return the next message of a body; NULL if the twin must read it. */
-static PyObject *
-next_message(Receiver *self, PyObject *lone, Joined *joined, PyObject *arrival, Py_ssize_t offset)
+/* Return whether all messages are for the queue of the subscriber only. */
+static int
+are_for_queue(Receiver *self, PyObject *messages)
 {
-    const char *subject, *bytes;
-    uint32_t subject_size, size;
-    if (!read_part(&joined->body, joined->end, &subject, &subject_size) ||
-        !read_part(&joined->body, joined->end, &bytes, &size) || joined->body == joined->end ||
-        *joined->body++ != NIL) {
+    for (Py_ssize_t place = 0; place < PyList_GET_SIZE(messages); place++) {
+        PyObject *route = PyTuple_GET_ITEM(PyList_GET_ITEM(messages, place), 2);
+        PyObject *target = hot_get(route, links_subscriber.route_target);
+        if (target == NULL || !Py_IS_TYPE(target, links_subscriber.queue) ||
+            hot_get(target, links_subscriber.queue_items) != self->items) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Return the messages of a frame; NULL if the twin must read the frame. */
+static PyObject *
+make_all(Receiver *self, PyObject *lone, const Joined *joined, PyObject *arrival)
+{
+    Entry entries[MAX_COUNT];
+    const Finder finder = {hot_get(lone, known.cache), hot_get(lone, known.routes), hot_get(lone, known.find),
+                           hot_get(lone, known.stream)};
+    if (!links_find_entries(joined->body, joined->body, joined->end, joined->count, entries)) {
         return NULL;
     }
-    PyObject *route = links_route_of(hot_get(lone, known.cache), hot_get(lone, known.routes), hot_get(lone, known.find),
-                                     hot_get(lone, known.stream), subject, subject_size);
-    PyObject *target = route == NULL ? NULL : hot_get(route, links_subscriber.route_target), *message = NULL;
-    if (target != NULL && Py_IS_TYPE(target, links_subscriber.queue) &&
-        hot_get(target, links_subscriber.queue_items) == self->items) {
-        PyObject *payload = PyBytes_FromStringAndSize(bytes, size);
-        message = payload == NULL
-                      ? NULL
-                      : links_make_message(links_subscriber.message, route, payload, arrival, offset);
+    PyObject *messages = links_make_messages(&finder, (const char *)joined->body, entries, joined->count,
+                                             links_subscriber.message, arrival);
+    if (messages != NULL && !are_for_queue(self, messages)) {
+        Py_CLEAR(messages);
     }
-    Py_XDECREF(route);
-    return message;
+    return messages;
 }
 
-/* Return the messages of a frame behind the first, as a list that may be empty; the first is stored. NULL if the twin
-   must read the frame. */
+/* Return the first message; put the others into the empty queue of the subscriber. NULL if that failed. */
 static PyObject *
-make_all(Receiver *self, PyObject *lone, Joined *joined, PyObject *arrival, PyObject **first)
+put_others(Receiver *self, PyObject *messages)
 {
-    *first = next_message(self, lone, joined, arrival, 0);
-    PyObject *others = *first == NULL ? NULL : PyList_New(joined->count - 1);
-    for (Py_ssize_t place = 1; others != NULL && place < joined->count; place++) {
-        PyObject *message = next_message(self, lone, joined, arrival, place);
-        if (message == NULL) {
-            Py_CLEAR(others);
-            break;
+    PyObject *first = Py_NewRef(PyList_GET_ITEM(messages, 0));
+    if (PyList_GET_SIZE(messages) > 1) {
+        PyObject *const given[] = {self->items, messages};
+        PyObject *done = PyList_SetSlice(messages, 0, 1, NULL) < 0
+                             ? NULL
+                             : PyObject_VectorcallMethod(name_extend, given, 2, NULL);
+        Py_XDECREF(done);
+        if (done == NULL) {
+            Py_CLEAR(first);
         }
-        PyList_SET_ITEM(others, place - 1, message);
     }
-    if (others != NULL && joined->body != joined->end) {
-        Py_CLEAR(others);
-    }
-    return others;
-}
-
-/* Put messages into the empty queue of the subscriber; 0 if that failed. */
-static int
-put_others(Receiver *self, PyObject *others)
-{
-    if (PyList_GET_SIZE(others) == 0) {
-        return 1;
-    }
-    PyObject *const given[] = {self->items, others};
-    PyObject *done = PyObject_VectorcallMethod(name_extend, given, 2, NULL);
-    Py_XDECREF(done);
-    return done != NULL;
+    return first;
 }
 
 /* Return the first message of a frame, put the others into the queue, and record them; NULL if the twin must read the
@@ -346,7 +303,7 @@ accept(Receiver *self, PyObject *lone, Joined *joined)
     if (hot_number(link, known.expected) != (long long)joined->sequence ||
         hot_number(link, known.unacked_batches) + 1 >= hot_number(link, known.ack_batches) ||
         hot_number(link, known.unacked_bytes) + size >= hot_number(link, known.ack_bytes) ||
-        hot_get(self->clock, known.since) != Py_None || PyObject_Size(self->items) || !read_length(joined)) {
+        hot_get(self->clock, known.since) != Py_None || PyObject_Size(self->items)) {
         return NULL;
     }
     Changes changes = {.count = 0, .failed = 0};
@@ -360,17 +317,16 @@ accept(Receiver *self, PyObject *lone, Joined *joined)
     add(&changes, self->stats, known.received, count);
     add(&changes, self->stats, known.stats_delivered, count);
     add(&changes, self->engine, known.engine_version, 1);
-    PyObject *first = NULL, *arrival = changes.failed ? NULL : make_arrival(lone, link, joined, sequence);
-    PyObject *others = arrival == NULL ? NULL : make_all(self, lone, joined, arrival, &first);
+    PyObject *arrival = changes.failed ? NULL : make_arrival(lone, link, joined, sequence);
+    PyObject *messages = arrival == NULL ? NULL : make_all(self, lone, joined, arrival);
+    PyObject *first = messages == NULL ? NULL : put_others(self, messages);
     Py_XDECREF(arrival);
-    if (others == NULL || !put_others(self, others)) {
+    Py_XDECREF(messages);
+    if (first == NULL) {
         PyErr_Clear();
-        Py_XDECREF(others);
-        Py_XDECREF(first);
         drop_changes(&changes);
         return NULL;
     }
-    Py_DECREF(others);
     make_changes(&changes);
     return first;
 }
@@ -659,7 +615,7 @@ typedef struct {
         bye, is_ping_due;
     Py_ssize_t raw;
     Py_ssize_t b_stream, b_sequence, b_count, b_body, b_size, b_position, b_drops, b_flags, b_is_acked;
-    Py_ssize_t y_count, y_frame, y_size, y_position, y_differences, y_native, y_at, y_positions, y_flat;
+    Py_ssize_t y_count, y_frame, y_size, y_position, y_differences, y_at, y_positions, y_flat;
 } Publishing;
 
 static Publishing publishing;
@@ -708,7 +664,7 @@ know_lone_publisher(PyObject *Py_UNUSED(module), PyObject *arguments)
         {said.batch, "flags", &said.b_flags}, {said.batch, "is_acked", &said.b_is_acked},
         {said.body, "count", &said.y_count}, {said.body, "frame", &said.y_frame}, {said.body, "size", &said.y_size},
         {said.body, "position", &said.y_position}, {said.body, "differences", &said.y_differences},
-        {said.body, "native", &said.y_native}, {said.body, "at", &said.y_at},
+        {said.body, "at", &said.y_at},
         {said.body, "_positions", &said.y_positions}, {said.body, "_flat", &said.y_flat},
     };
     for (size_t at = 0; at < Py_ARRAY_LENGTH(slots); at++) {
@@ -814,7 +770,6 @@ make_body(PyObject *packed, PyObject *position, PyObject *size, double now)
     hot_fill(body, publishing.y_size, Py_NewRef(size));
     hot_fill(body, publishing.y_position, Py_NewRef(position));
     hot_fill(body, publishing.y_differences, differences);
-    hot_fill(body, publishing.y_native, Py_NewRef(Py_None));
     hot_fill(body, publishing.y_at, at);
     hot_fill(body, publishing.y_positions, positions);
     hot_fill(body, publishing.y_flat, Py_NewRef(Py_None));

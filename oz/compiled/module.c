@@ -85,18 +85,11 @@ add_type(PyObject *module, PyType_Spec *spec)
 PyMODINIT_FUNC
 PyInit__hot(void)
 {
-    PyMethodDef *const functions[] = {hot_batch_methods, hot_packing_methods,
-                                      hot_read_methods, hot_send_methods,
+    PyMethodDef *const functions[] = {hot_read_methods, hot_send_methods,
                                       links_body_methods, links_delivery_methods, links_lone_methods};
-    PyType_Spec *const types[] = {&hot_reader_spec,
-                                  &hot_hand_over_spec,
-                                  &hot_take_lone_spec, &hot_send_alone_spec,
-                                  &hot_receive_spec,
+    PyType_Spec *const types[] = {&hot_reader_spec, &hot_receive_spec,
                                   &links_subjects_spec,  &links_outbox_spec,  &links_publish_spec,
-                                  &links_iteration_spec, &links_raw_spec,  &links_receiver_spec,
-#ifdef __linux__
-                                  &hot_line_spec,
-#endif
+                                  &links_iteration_spec, &links_raw_spec, &links_receiver_spec, &links_shared_spec,
     };
     PyObject *module = PyModule_Create(&definition);
     for (size_t at = 0; module != NULL && at < Py_ARRAY_LENGTH(functions); at++) {

@@ -98,6 +98,9 @@ typedef struct {
     int (*close)(Frame *frame);
     int (*last_error)(void);
     int (*send)(void *socket, const void *data, size_t size, int flags);
+    int (*init_size)(Frame *frame, size_t size);
+    int (*copy)(Frame *to, Frame *from);
+    int (*send_frame)(Frame *frame, void *socket, int flags);
 } Libzmq;
 
 /* Filled by `know_libzmq`, as is the class zmq.Again. */

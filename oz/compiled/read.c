@@ -6,7 +6,7 @@
 
 /* libzmq --------------------------------------------------------------------------------------------------------- */
 
-/* Bytes: WATCHED_FROM of oz.protocol.publisher.backlog. */
+/* Bytes up to which libzmq keeps a frame inside the message. */
 #define NEVER_SHARED 512
 
 Libzmq plain_libzmq;
@@ -24,15 +24,22 @@ PyDoc_STRVAR(know_libzmq_doc,
 static PyObject *
 know_libzmq(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    Py_ssize_t said[9];
-    PyObject *told, *error;
-    if (!PyArg_ParseTuple(arguments, "(nnnnnnnnn)OO:know_libzmq", &said[0], &said[1], &said[2], &said[3], &said[4],
-                          &said[5], &said[6], &said[7], &said[8], &told, &error)) {
+    PyObject *functions, *told, *error;
+    Py_ssize_t said[sizeof(Libzmq) / sizeof(void *)];
+    const Py_ssize_t count = Py_ARRAY_LENGTH(said);
+    if (!PyArg_ParseTuple(arguments, "O!OO:know_libzmq", &PyTuple_Type, &functions, &told, &error)) {
         return NULL;
     }
-    for (int place = 0; place < 9; place++) {
+    if (PyTuple_GET_SIZE(functions) != count) {
+        return PyErr_Format(PyExc_ValueError, "know_libzmq() takes the addresses of %zd functions", count);
+    }
+    for (Py_ssize_t place = 0; place < count; place++) {
+        said[place] = PyLong_AsSsize_t(PyTuple_GET_ITEM(functions, place));
+        if (said[place] == -1 && PyErr_Occurred()) {
+            return NULL;
+        }
         if (!said[place]) {
-            return PyErr_Format(PyExc_ValueError, "know_libzmq() takes the addresses of nine functions");
+            return PyErr_Format(PyExc_ValueError, "know_libzmq() takes the addresses of %zd functions", count);
         }
     }
     if (Py_TYPE(told)->tp_descr_get == NULL) {

@@ -48,7 +48,7 @@ def private_directory(directory: str | os.PathLike[str], *, source: str = "argum
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):
-        rule = f"{sys.platform} has no Unix sockets for it; give the node peers, a nameserver or bind"
+        rule = f"{sys.platform} has no Unix sockets for it; give the node connect= or bind="
         raise ConfigurationError("directory", str(path), source, rule)
     try:
         _make(path)

@@ -24,30 +24,18 @@ class Configuration:
     Attributes:
         bus: the bus to join.
         name: what the node is called; None for the program's name and its process id.
-        nameserver: endpoints of name servers.
+        connect: endpoints of nodes or name servers to connect to.
         bind: endpoints at which nodes of other hosts connect to it.
-        peers: endpoints of nodes to connect to.
-        dialect: that of its patterns.
-        codec: what payloads are: a name, or an object with `encode` and `decode`.
-        join_timeout: how long to wait for a name server, in seconds.
         directory: where nodes of one host find each other; `private_directory` makes it.
-        threads: the most handlers that run at once.
-        lost_after: after how many seconds of silence a peer is lost.
         limits: those of the file's table `[limits]`, and for the others the default.
         sources: where each came from, by name, as `Setting.source`.
     """
 
     bus: str
     name: str | None
-    nameserver: tuple[str, ...]
+    connect: tuple[str, ...]
     bind: tuple[str, ...]
-    peers: tuple[str, ...]
-    dialect: str
-    codec: Any
-    join_timeout: float
     directory: Path
-    threads: int
-    lost_after: float
     limits: Limits
     sources: Mapping[str, str]
 

@@ -16,10 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from oz.configuration.directory import default_directory
-from oz.subjects.dialects import DIALECTS
-
-CODECS = ("msgpack", "json")
-"""The codecs that have a name; those of oz.wire.codec, which is none of this layer's business."""
 
 MAX_BOUND = 16
 """What an announcement to a name server has room for."""
@@ -82,89 +78,6 @@ class BusName(Name):
         if isinstance(value, str) and not _BUS.fullmatch(value):
             raise ValueError("a bus has a plain name: give letters, digits, _ and - only, such as trading")
         return Name.check(self, value)
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """One of some names.
-
-    Attributes:
-        names: those names.
-        methods: an argument may also be an object that has all of these.
-    """
-
-    names: tuple[str, ...]
-    methods: tuple[str, ...] = ()
-
-    def from_text(self, text: str) -> Any:
-        """Take it as it is."""
-        return self.check(text)
-
-    def check(self, value: Any) -> Any:
-        """Refuse what is none of the names.
-
-        Raises:
-            ValueError: it is none of them.
-        """
-        if isinstance(value, str) and value in self.names:
-            return value
-        if self.methods and all(callable(getattr(value, method, None)) for method in self.methods):
-            return value
-        objects = f", or as an argument an object with {' and '.join(self.methods)}" if self.methods else ""
-        raise ValueError(f"give one of these: {', '.join(self.names)}{objects}")
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A whole number between two bounds, which belong to it."""
-
-    low: int
-    high: int
-
-    def from_text(self, text: str) -> int:
-        """Read a decimal number.
-
-        Raises:
-            ValueError: it is none, or out of bounds.
-        """
-        return self.check(_number(text, int))
-
-    def check(self, value: Any) -> int:
-        """Refuse what is no whole number, or out of bounds.
-
-        Raises:
-            ValueError: it is so.
-        """
-        if isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high:
-            return value
-        raise ValueError(f"give a whole number from {self.low} to {self.high}")
-
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """A duration between two bounds, which belong to it."""
-
-    low: float
-    high: float
-
-    def from_text(self, text: str) -> float:
-        """Read a number.
-
-        Raises:
-            ValueError: it is none, or out of bounds.
-        """
-        return self.check(_number(text, float))
-
-    def check(self, value: Any) -> float:
-        """Refuse what is no number, or out of bounds.
-
-        Raises:
-            ValueError: it is so.
-        """
-        # What is not a number at all (nan) is not between the bounds either.
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high:
-            return float(value)
-        raise ValueError(f"give a number of seconds from {self.low:g} to {self.high:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +181,6 @@ def _as_text(endpoint: Any) -> Any:
         return endpoint
 
 
-def _number(text: str, kind: Callable[[str], float]) -> float | None:
-    """Read a number; None where the text is none."""
-    try:
-        return kind(text)
-    except ValueError:
-        return None
-
-
 def _short(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 100 else f"{shown[:80]}…"
@@ -325,15 +230,9 @@ def _always(value: Any) -> Callable[[], Any]:
 DEFINITIONS: tuple[Definition, ...] = (
     Definition("bus", BusName(), _always("default"), "the bus to join; nodes of others never hear of it"),
     Definition("name", Name(), _always(None), "what the node is called"),
-    Definition("nameserver", Endpoints(16), _always(()), "where name servers are"),
+    Definition("connect", Endpoints(1_024), _always(()), "nodes or name servers to connect to"),
     Definition("bind", Endpoints(MAX_BOUND, are_bound=True), _always(()), "where other hosts connect to it"),
-    Definition("peers", Endpoints(1_024), _always(()), "nodes to connect to, without a name server"),
-    Definition("dialect", OneOf(DIALECTS), _always(DIALECTS[0]), "the dialect of its patterns"),
-    Definition("codec", OneOf(CODECS, ("encode", "decode")), _always(CODECS[0]), "what payloads are"),
-    Definition("join_timeout", Seconds(0, 86_400), _always(5.0), "seconds to wait for a name server"),
     Definition("directory", PrivateDirectory(), default_directory, "where nodes of one host find each other"),
-    Definition("threads", Count(1, 1_024), _always(8), "the most handlers that run at once"),
-    Definition("lost_after", Seconds(0.1, 3_600), _always(3.0), "seconds of silence until a peer is lost"),
 )
 """All settings, in the order in which they are shown."""
 

@@ -1,1 +1,1 @@
-"""Nodes on links: pure machines. `oz.Node` does not use them yet."""
+"""Nodes on links. `oz.Node` does not use them yet."""

@@ -1,13 +1,17 @@
-"""Requests of a node: which peer holds each request, replies, retries, timeouts.
+"""Requests of a node: holder of each request, replies, retries, timeouts.
 
 Theory of operation
 -------------------
-A request goes to a peer as a message of stream 0 of the peer's session. Its number identifies it in replies. The
-session delivers it over reconnections, so that a request is sent once to each *holder*. Each request ends
-exactly once, by its last reply, by an error, or (with `many`) without an error.
+A request is an ordinary message in one stream of a peer's session. Its `reply_to` names this node and the
+request: `_INBOX.<node id in hex>.<number>`. The session delivers the message over reconnections, so that a
+request is sent once to each *holder*. Replies are direct messages with this subject. They count only if they
+come from a holder, so that a peer cannot answer a request that it did not receive. The members of a group
+with redelivery may pass a request on: then each peer may answer it.
 
-`Responders` picks peers, as a group picks members. A subject without a responder fails at once, unless a link
-is greeting: then the request waits until `changed`, because the link may bring a subscription.
+Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
+
+`Responders` picks the streams. A subject without a responder fails at once, unless a link is greeting: then
+the request waits until `changed`, because the link may bring a subscription.
 
 States and events. "–" means no effect.
 
@@ -19,8 +23,8 @@ changed, none, no link  ends: NoResponders              –
 is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
 other reply             –  (late)                       –  (late)
-holder is lost          –                               other holders: –; retries: HELD by another member;
-                                                        replies arrived: ends; else ends: PeerLost
+session of a holder     –                               other holders: –; retries: HELD by another member;
+ends                                                    replies arrived: ends; else ends: PeerLost
 deadline                ends: Timeout                   many: ends; else ends: Timeout
 cancel                  removed                         removed
 ======================= =============================== ===================================================
@@ -30,114 +34,144 @@ A peer that is lost may have run the request: retries are at least once. Retries
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oz.errors import NoResponders, OzError, PeerLost, Timeout, WouldBlock
 
+if TYPE_CHECKING:
+    from oz.security.permissions import Permissions
+
 MAX_REQUESTS = 65_536
 """Requests without an end at most."""
-
-
-class Send(NamedTuple):
-    """Effect: send a request to a peer.
-
-    Attributes:
-        node: id of the peer.
-        number: of the request.
-        content: of the request.
-    """
-
-    node: bytes
-    number: int
-    content: Content
-
-
-class Reply(NamedTuple):
-    """Effect: a reply arrived.
-
-    Attributes:
-        number: of the request.
-        message: the reply.
-    """
-
-    number: int
-    message: Any
-
-
-class Ended(NamedTuple):
-    """Effect: a request has ended.
-
-    Attributes:
-        number: of the request.
-        error: None if all expected replies have arrived.
-    """
-
-    number: int
-    error: OzError | None
-
-
-Effect = Send | Reply | Ended
+INBOX = "_INBOX."
+"""Start of the subjects of replies."""
+_ID_DIGITS = 32
 
 
 class Content(NamedTuple):
-    """What a request asks.
+    """Message that a request sends.
 
     Attributes:
-        subject: of the request.
+        subject: as text.
+        raw: the subject as bytes.
         payload: encoded.
-        headers: of the request.
+        extras: map for the wire, or None.
         key: for sticky groups; the subject if None.
     """
 
     subject: str
+    raw: bytes
     payload: bytes = b""
-    headers: dict[str, Any] | None = None
+    extras: dict[str, Any] | None = None
     key: bytes | None = None
 
 
+class Request:
+    """One request. As an effect it has news: a reply, or its end.
+
+    Attributes:
+        reply_to: subject of its replies.
+        content: message that it sends.
+        deadline: time at which it ends, in seconds.
+        is_many: whether it expects replies of several peers.
+        holders: streams that hold it.
+        replies: that its caller has not taken.
+        error: that ended it, or None.
+        has_ended: whether no reply can come any more.
+        notify: called by the engine when there is news.
+        asked_at: time at which it was sent last, in seconds.
+        has_denied: whether a reply was refused.
+    """
+
+    __slots__ = (
+        "_admitted", "_count", "_left", "_lost", "_retries", "asked_at", "content", "deadline", "error",
+        "has_denied", "has_ended", "holders", "is_many", "notify", "replies", "reply_to",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        reply_to: str,
+        content: Content,
+        deadline: float,
+        retries: int,
+        left: int | None,
+        *,
+        is_many: bool,
+    ) -> None:
+        self.reply_to, self.content, self.is_many = reply_to, content, is_many
+        self.deadline, self._retries, self._left, self._count = deadline, retries, left, 0
+        self._lost: list[bytes] = []
+        self._admitted: dict[str, int] | None = None
+        self.asked_at, self.has_denied = 0.0, False
+        self.holders: Sequence[Any] = ()
+        self.replies: deque[Any] = deque()
+        self.error: OzError | None = None
+        self.has_ended = False
+        self.notify: Callable[[], object] = bool
+
+    def admits(self, key: str, permissions: Permissions, now: float) -> bool:
+        """Return whether the holder of a key may send one more reply, and count it.
+
+        Args:
+            key: public key of the responder.
+            permissions: that it is held to.
+            now: in seconds.
+        """
+        if self._admitted is None:
+            self._admitted = {}
+        count, age = self._admitted.get(key, 0), now - self.asked_at
+        if not permissions.may_reply(permissions.user_of(key), self.content.raw, count, age):
+            return False
+        self._admitted[key] = count + 1
+        return True
+
+
+class Send(NamedTuple):
+    """Effect: send a request in a stream.
+
+    Attributes:
+        stream: of the session of a peer.
+        request: to send.
+    """
+
+    stream: Any
+    request: Request
+
+
+Effect = Send | Request
+
+
 class Responders(Protocol):
-    """Subscriptions of the peers. `publisher.groups.Group` picks, over one stream for each session."""
+    """Subscriptions of the peers. A stream has the attributes of `oz.publisher.session.Stream`."""
 
     @property
     def is_greeting(self) -> bool:
         """Whether a link may bring subscriptions that are not known yet."""
 
-    def pick(self, content: Content, excluded: Collection[bytes], now: float) -> bytes | None:
-        """Return a peer with a matching subscription, None without one.
+    def pick(self, content: Content, excluded: Collection[bytes], now: float) -> Any | None:
+        """Return a stream with a matching subscription, None without one.
 
         Args:
             content: of the request.
-            excluded: peers that were lost with the request.
+            excluded: ids of peers that were lost with the request.
             now: in seconds.
 
         Raises:
-            WouldBlock: stream 0 of the chosen session is full.
+            WouldBlock: each matching stream is full.
         """
 
-    def all(self, content: Content, now: float) -> Sequence[bytes]:
-        """Return all peers with a matching subscription, and one member of each group.
+    def all(self, content: Content, now: float) -> Sequence[Any]:
+        """Return all matching plain streams, and one of each group.
 
         Raises:
-            WouldBlock: stream 0 of a chosen session is full.
+            WouldBlock: each matching stream is full.
         """
 
     def name(self, node: bytes) -> str:
         """Return the name of a peer."""
-
-
-class _Request:
-    __slots__ = ("content", "deadline", "holders", "left", "lost", "many", "replies", "retries")
-
-    def __init__(
-        self, content: Content, deadline: float, retries: int, left: int | None, *, many: bool
-    ) -> None:
-        self.content, self.deadline, self.retries, self.left = content, deadline, retries, left
-        self.many = many
-        self.holders: list[bytes] = []
-        self.lost: list[bytes] = []
-        self.replies = 0
 
 
 class Requests:
@@ -147,16 +181,19 @@ class Requests:
         late: replies that no request expects.
     """
 
-    def __init__(self, responders: Responders, *, max_requests: int = MAX_REQUESTS) -> None:
+    def __init__(self, node: bytes, responders: Responders, *, max_requests: int = MAX_REQUESTS) -> None:
         """Start without requests.
 
         Args:
+            node: id of this node.
             responders: subscriptions of the peers.
             max_requests: requests without an end at most.
         """
         self._responders, self._max_requests = responders, max_requests
-        self._open: dict[int, _Request] = {}
-        self._deadlines: list[tuple[float, int]] = []
+        self._inbox = f"{INBOX}{node.hex()}."
+        self._open: dict[str, Request] = {}
+        self._waiting: dict[str, Request] = {}
+        self._deadlines: list[tuple[float, str]] = []
         self._number = 0
         self.late = 0
 
@@ -166,7 +203,7 @@ class Requests:
 
     def request(
         self, content: Content, now: float, *, timeout: float | None = 1.0, retries: int = 0
-    ) -> tuple[int, list[Effect]]:
+    ) -> tuple[Request, list[Effect]]:
         """Send a request to one responder.
 
         Args:
@@ -176,24 +213,24 @@ class Requests:
             retries: times that the request goes to another responder after the loss of its holder.
 
         Returns:
-            Number of the request, and effects.
+            The request, and effects.
 
         Raises:
             NoResponders: no peer has a matching subscription.
-            WouldBlock: too many requests have not ended, or the chosen session is full.
+            WouldBlock: too many requests have not ended, or each matching stream is full.
         """
-        return self._begin(content, now, timeout, retries, 1, many=False)
+        return self._begin(content, now, timeout, retries, 1, is_many=False)
 
     def request_many(
         self, content: Content, now: float, *, timeout: float | None = 1.0, limit: int | None = None
-    ) -> tuple[int, list[Effect]]:
+    ) -> tuple[Request, list[Effect]]:
         """Send a request to all responders; it ends after `limit` replies or `timeout` seconds.
 
         Raises:
             NoResponders: no peer has a matching subscription.
-            WouldBlock: too many requests have not ended, or a chosen session is full.
+            WouldBlock: too many requests have not ended, or each matching stream is full.
         """
-        return self._begin(content, now, timeout, 0, limit, many=True)
+        return self._begin(content, now, timeout, 0, limit, is_many=True)
 
     def _begin(
         self,
@@ -203,130 +240,154 @@ class Requests:
         retries: int,
         left: int | None,
         *,
-        many: bool,
-    ) -> tuple[int, list[Effect]]:
+        is_many: bool,
+    ) -> tuple[Request, list[Effect]]:
         if len(self._open) >= self._max_requests:
             raise WouldBlock(f"{len(self._open)} requests have no reply yet: wait for some of them")
         deadline = float("inf") if timeout is None else now + timeout
-        request = _Request(content, deadline, retries, left, many=many)
         self._number += 1
-        number = self._number
-        effects = self._send(number, request, now)
-        if not effects and not self._responders.is_greeting:
-            raise self._no_responders(request)
-        self._open[number] = request
+        reply_to = f"{self._inbox}{self._number}"
+        request = Request(reply_to, content, deadline, retries, left, is_many=is_many)
+        effects = self._send(request, now)
+        if not effects:
+            if not self._responders.is_greeting:
+                raise self._no_responders(request)
+            self._waiting[reply_to] = request
+        self._open[reply_to] = request
         if timeout is not None:
-            heappush(self._deadlines, (deadline, number))
-        return number, effects
+            heappush(self._deadlines, (deadline, reply_to))
+        return request, effects
 
-    def _send(self, number: int, request: _Request, now: float) -> list[Effect]:
-        if request.many:
-            holders = list(self._responders.all(request.content, now))
+    def _send(self, request: Request, now: float) -> list[Effect]:
+        request.asked_at = now
+        if request.is_many:
+            request.holders = self._responders.all(request.content, now)
         else:
-            holder = self._responders.pick(request.content, request.lost, now)
-            holders = [] if holder is None else [holder]
-        request.holders = holders
-        return [Send(holder, number, request.content) for holder in holders]
+            stream = self._responders.pick(request.content, request._lost, now)
+            request.holders = () if stream is None else (stream,)
+        return [Send(stream, request) for stream in request.holders]
 
     @staticmethod
-    def _no_responders(request: _Request) -> NoResponders:
+    def _no_responders(request: Request) -> NoResponders:
         return NoResponders(
             f"no node has a subscription for {request.content.subject!r}: wait for one with "
             f"wait_ready(subscriber={request.content.subject!r})"
         )
 
-    def _end(self, number: int, error: OzError | None) -> Ended:
-        del self._open[number]
+    def _end(self, request: Request, error: OzError | None) -> Request:
+        request.error, request.has_ended = error, True
+        del self._open[request.reply_to]
+        if self._waiting:
+            self._waiting.pop(request.reply_to, None)
         # A heap has no removal: it is made anew when most of its entries have ended.
         if len(self._deadlines) > 64 + 2 * len(self._open):
             self._deadlines = sorted(entry for entry in self._deadlines if entry[1] in self._open)
-        return Ended(number, error)
+        return request
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request waits for a responder."""
+        return bool(self._waiting)
+
+    def find(self, reply_to: str) -> Request | None:
+        """Return the request that a reply is for; None if it has ended."""
+        return self._open.get(reply_to)
 
     def changed(self, now: float) -> list[Effect]:
         """Send the waiting requests, after a change of subscriptions or links."""
         effects: list[Effect] = []
-        for number, request in list(self._open.items()):
-            if not request.holders:
-                effects += self._retry(number, request, now, None)
+        for request in list(self._waiting.values()):
+            effects += self._retry(request, now, None)
         return effects
 
-    def _retry(self, number: int, request: _Request, now: float, loss: OzError | None) -> list[Effect]:
+    def _retry(self, request: Request, now: float, loss: OzError | None) -> list[Effect]:
         """Send a request that has no holder.
 
         Args:
-            number: of the request.
             request: to send.
             now: in seconds.
             loss: how the request ends without a responder; None if it may wait for one.
         """
         try:
-            sent = self._send(number, request, now)
+            sent = self._send(request, now)
         except WouldBlock as error:
-            return [self._end(number, error)]
+            return [self._end(request, error)]
         if sent:
+            self._waiting.pop(request.reply_to, None)
             return sent
         if loss is None and self._responders.is_greeting:
             return []
-        return [self._end(number, loss or self._no_responders(request))]
+        return [self._end(request, loss or self._no_responders(request))]
 
-    def on_reply(self, node: bytes, number: int, message: Any) -> list[Effect]:
+    def on_reply(self, node: bytes, subject: str, message: Any) -> list[Effect]:
         """Read a reply.
 
         Args:
             node: id of the peer that sent it.
-            number: of the request.
+            subject: of the reply.
             message: the reply.
         """
-        request = self._open.get(number)
-        if request is None or node not in request.holders:
+        request = self._open.get(subject)
+        if request is None or not _may_reply(request, node):
             self.late += 1
             return []
-        request.replies += 1
-        effects: list[Effect] = [Reply(number, message)]
-        if request.replies == request.left:
-            effects.append(self._end(number, None))
-        return effects
+        request._count += 1
+        request.replies.append(message)
+        return [self._end(request, None) if request._count == request._left else request]
 
-    def peer_lost(self, node: bytes, now: float) -> list[Effect]:
+    def session_ended(self, session: Any, now: float) -> list[Effect]:
         """Record that the session of a peer has ended: the peer is lost, has closed, or has a new session."""
         effects: list[Effect] = []
-        for number, request in list(self._open.items()):
-            if node not in request.holders:
+        for request in list(self._open.values()):
+            held = [one for one in request.holders if one.session is not session]
+            if len(held) == len(request.holders):
                 continue
-            request.holders.remove(node)
-            if request.holders:
+            request.holders = held
+            if held:
                 continue
-            if request.replies:
-                effects.append(self._end(number, None))
+            if request._count:
+                effects.append(self._end(request, None))
                 continue
-            request.lost.append(node)
-            loss = PeerLost(request.content.subject, self._responders.name(node))
-            if request.retries:
-                request.retries -= 1
-                effects += self._retry(number, request, now, loss)
+            request._lost.append(session.member)
+            loss = PeerLost(request.content.subject, self._responders.name(session.member))
+            if request._retries:
+                request._retries -= 1
+                effects += self._retry(request, now, loss)
             else:
-                effects.append(self._end(number, loss))
+                effects.append(self._end(request, loss))
         return effects
 
-    def cancel(self, number: int) -> None:
+    def fail(self, request: Request, error: OzError) -> list[Effect]:
+        """End a request that its stream did not accept, unless it has ended or another stream holds it."""
+        if request.has_ended or len(request.holders) > 1:
+            return []
+        return [self._end(request, error)]
+
+    def end_all(self, error: OzError) -> list[Effect]:
+        """End all requests, because the node closes."""
+        return [self._end(request, error) for request in list(self._open.values())]
+
+    def cancel(self, request: Request) -> None:
         """Forget a request, because its caller does not wait any more."""
-        if number in self._open:
-            self._end(number, None)
+        if not request.has_ended:
+            self._end(request, None)
 
     def tick(self, now: float) -> list[Effect]:
-        """End the requests whose time is over."""
+        """End the requests whose time is over, and send the waiting ones if they can be sent."""
         effects: list[Effect] = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, number = heappop(self._deadlines)
-            request = self._open.get(number)
+            _, reply_to = heappop(self._deadlines)
+            request = self._open.get(reply_to)
             if request is not None:
-                effects.append(self._end(number, self._timeout(request)))
-        return effects
+                effects.append(self._end(request, self._timeout(request)))
+        # The time for which a link counts as greeting may be over.
+        return effects + self.changed(now) if self._waiting else effects
 
-    def _timeout(self, request: _Request) -> OzError | None:
-        if request.many and request.holders:
+    def _timeout(self, request: Request) -> OzError | None:
+        if request.is_many and request.holders:
             return None
-        names = ", ".join(repr(self._responders.name(holder)) for holder in request.holders)
+        nodes = dict.fromkeys(one.session.member for one in request.holders)
+        names = ", ".join(repr(self._responders.name(node)) for node in nodes)
         where = f"node {names} has it" if names else "no link has brought a subscription for it"
         return Timeout(f"no reply to the request to {request.content.subject!r}: {where}")
 
@@ -335,3 +396,20 @@ class Requests:
         while self._deadlines and self._deadlines[0][1] not in self._open:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
+
+
+def _may_reply(request: Request, node: bytes) -> bool:
+    return any(one.session.member == node or one.redelivers for one in request.holders)
+
+
+def inbox_node(subject: str) -> bytes | None:
+    """Return the id of the node that a subject of replies belongs to; None for another subject."""
+    start = len(INBOX)
+    if not subject.startswith(INBOX) or subject[start + _ID_DIGITS : start + _ID_DIGITS + 1] != ".":
+        return None
+    try:
+        node = bytes.fromhex(subject[start : start + _ID_DIGITS])
+    except ValueError:
+        return None
+    # `fromhex` skips spaces.
+    return node if len(node) * 2 == _ID_DIGITS else None

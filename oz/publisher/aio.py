@@ -7,16 +7,18 @@ import atexit
 from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.numbers import check_count, check_wait
 from oz.program_end import close_all
-from oz.publisher.base import PublisherBase
+from oz.publisher.base import PublisherBase, PublishingBase
 from oz.publisher.engine import UNKNOWN, Engine
-from oz.publisher.thread import Attendance
+from oz.publisher.thread import Attendance, Attended
+from oz.transport.runtime import Runtime
 from oz.transport.steps import Steps, run, run_async
+from oz.transport.waiting import Waiters
 
 TURN = 0.001
 """Seconds after which `await publish(...)` gives the loop a turn."""
@@ -27,7 +29,30 @@ _log = peer_logger("oz.publisher")
 _Result = TypeVar("_Result")
 
 
-class _LoopAttendance:
+class AttendedInLoop(Attended, Protocol):
+    """Engine of a publisher or of a node, as an event loop needs it."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clocks."""
+
+    @property
+    def waiters(self) -> Waiters:
+        """Functions of the tasks that wait."""
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the sockets are closed."""
+
+    def flush_due(self) -> None:
+        """Send the waiting messages, unless they are held."""
+
+
+class LoopAttendance:
     """Rounds of `Engine.attend` in an event loop: for descriptors, `wake` and the next deadline.
 
     Messages that wait for a batch are sent at the end of the loop's turn. So the engine rests whenever no
@@ -41,8 +66,14 @@ class _LoopAttendance:
         clock, busy_clock: of the engine.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
+        """Let the engine wake the loop that `start` finds.
+
+        Args:
+            engine: of the publisher or the node.
+            kind: "publisher" or "node", for the log.
+        """
+        self._engine, self._kind = engine, kind
         self._loop: asyncio.AbstractEventLoop | None = None
         self._descriptors: tuple[int, ...] = ()
         self._timer: asyncio.TimerHandle | None = None
@@ -91,7 +122,7 @@ class _LoopAttendance:
             self.stop()
             return
         except Exception:
-            _log.exception("a publisher failed to attend to its subscribers; it goes on")
+            _log.exception("a %s failed to attend to its links; it goes on", self._kind)
             more = False
         engine.is_resting = True
         spent = self.clock() - began
@@ -124,7 +155,7 @@ class _LoopAttendance:
         except ClosedError:
             self.stop()
         except Exception:
-            _log.exception("a publisher failed to send to its subscribers; it goes on")
+            _log.exception("a %s failed to send; it goes on", self._kind)
         self._engine.is_resting, self._is_scheduled = True, False
 
     def _end_pause(self) -> None:
@@ -168,8 +199,13 @@ class _LoopAttendance:
                 return
         work()
 
-    async def wait(self, steps: Steps[_Result]) -> _Result:
-        """Run steps of the engine. A cancellation ends them where they hold nothing."""
+    async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
+        """Run steps of the engine. A cancellation ends them where they hold nothing.
+
+        Args:
+            steps: of the engine.
+            waiters: of the engine, in place of `Engine.waiters`.
+        """
         self.start()
         news = asyncio.Event()
 
@@ -179,7 +215,7 @@ class _LoopAttendance:
                     await news.wait()
             news.clear()
 
-        waiters = self._engine.waiters
+        waiters = self._engine.waiters if waiters is None else waiters
         waiters[news.set] = None
         try:
             return await run_async(steps, wait)
@@ -192,7 +228,7 @@ class _Done:
 
     __slots__ = ("_attendance",)
 
-    def __init__(self, attendance: _LoopAttendance) -> None:
+    def __init__(self, attendance: LoopAttendance) -> None:
         self._attendance = attendance
 
     def __await__(self) -> Generator[None, None, None]:
@@ -209,7 +245,7 @@ class _Life:
     """Engine and attendance of a publisher, for the end of the program."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.attendance = engine, _LoopAttendance(engine)
+        self.engine, self.attendance = engine, LoopAttendance(engine)
         _open.add(self)
 
     def forget(self) -> None:
@@ -255,28 +291,16 @@ def _close_all() -> None:
     close_all(_open)
 
 
-class Publisher(PublisherBase):
-    """Publishes messages by subject, as `oz.publisher.sync.Publisher` does, in an event loop.
+class Publishing(PublishingBase):
+    """Calls of an object that publishes in an event loop: a publisher or a node."""
 
-    All calls belong to the thread of the loop. Messages that wait for a batch are sent at the end of the
-    loop's turn.
-    """
+    _attendance: LoopAttendance
+    _done: _Done
 
-    _class_name = "oz.asyncio.Publisher"
-
-    def _begin(self, engine: Engine) -> None:
-        self._life = _Life(engine)
-        self._attendance = self._life.attendance
-        self._done = _Done(self._attendance)
-
-    def _start(self) -> None:
-        self._attendance.start()
-
-    def _abort(self) -> None:
-        self._life.drop()
-
-    def _drop(self) -> None:
-        self._attendance.call(self._life.drop)
+    def _attend_with(self, attendance: LoopAttendance) -> None:
+        """Let the calls wait with an attendance."""
+        self._attendance = attendance
+        self._done = _Done(attendance)
 
     def publish(
         self,
@@ -339,26 +363,6 @@ class Publisher(PublisherBase):
         if engine.on_full == "raise":
             raise engine.refuse(message.subject)
         return self._attendance.wait(engine.room(message))
-
-    def bind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Bind to an endpoint at once; see `oz.publisher.sync.Publisher.bind`. The result may be awaited."""
-        super().bind(endpoint)
-        return self._done
-
-    def connect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Connect to an endpoint at once; see `oz.publisher.sync.Publisher.connect`. The result may be awaited."""
-        super().connect(endpoint)
-        return self._done
-
-    def unbind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Undo `bind` at once; see `oz.publisher.sync.Publisher.unbind`. The result may be awaited."""
-        super().unbind(endpoint)
-        return self._done
-
-    def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Undo `connect` at once; see `oz.publisher.sync.Publisher.disconnect`. The result may be awaited."""
-        super().disconnect(endpoint)
-        return self._done
 
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]
@@ -423,6 +427,49 @@ class Publisher(PublisherBase):
         check_count("count", count, 1, _MAX_COUNT)
         check_wait("timeout", timeout)
         await self._attendance.wait(self._engine.subscribers(subject, count, timeout))
+
+
+class Publisher(Publishing, PublisherBase):
+    """Publishes messages by subject, as `oz.publisher.sync.Publisher` does, in an event loop.
+
+    All calls belong to the thread of the loop. Messages that wait for a batch are sent at the end of the
+    loop's turn.
+    """
+
+    _class_name = "oz.asyncio.Publisher"
+
+    def _begin(self, engine: Engine) -> None:
+        self._life = _Life(engine)
+        self._attend_with(self._life.attendance)
+
+    def _start(self) -> None:
+        self._attendance.start()
+
+    def _abort(self) -> None:
+        self._life.drop()
+
+    def _drop(self) -> None:
+        self._attendance.call(self._life.drop)
+
+    def bind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Bind to an endpoint at once; see `oz.publisher.sync.Publisher.bind`. The result may be awaited."""
+        super().bind(endpoint)
+        return self._done
+
+    def connect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Connect to an endpoint at once; see `oz.publisher.sync.Publisher.connect`. The result may be awaited."""
+        super().connect(endpoint)
+        return self._done
+
+    def unbind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Undo `bind` at once; see `oz.publisher.sync.Publisher.unbind`. The result may be awaited."""
+        super().unbind(endpoint)
+        return self._done
+
+    def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Undo `connect` at once; see `oz.publisher.sync.Publisher.disconnect`. The result may be awaited."""
+        super().disconnect(endpoint)
+        return self._done
 
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.

@@ -23,11 +23,71 @@ from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.codec import Codec
 
 
-class PublisherBase(ABC):
-    """Publisher without the calls that wait."""
+class PublishingBase:
+    """Calls of an object that publishes, a publisher or a node, without those that wait."""
 
     # A slot, because C reads it.
     __slots__ = ("__dict__", "__weakref__", "_outbox")
+
+    _engine: Engine
+
+    def _publish_with(self, engine: Engine) -> None:
+        """Let the calls publish with an engine."""
+        self._engine = engine
+        if HOT is not None:
+            self._outbox = HOT.Outbox(
+                quick=engine.quick,
+                waiting=engine.waiting,
+                engine=engine,
+                batcher=engine.batcher,
+                lock=engine.lock,
+                plain=engine.plain_raw,
+                full_length=engine.full_length,
+                most_bytes=engine.most_bytes,
+                window_bytes=engine.settings.window_bytes,
+                pending_bytes=engine.settings.pending_bytes,
+                total_bytes=engine.settings.total_bytes,
+                joined_bytes=engine.settings.joined_bytes,
+                refuses=engine.refuses,
+            )
+
+    @staticmethod
+    def _check_pairs(pairs: object) -> None:
+        if isinstance(pairs, Mapping | str | bytes):
+            hint = "call .items()" if isinstance(pairs, Mapping) else "use publish for one message"
+            raise TypeError(f"pairs are (subject, payload), not {type(pairs).__name__}: {hint}")
+
+    @staticmethod
+    def _no_pair(element: object, index: int) -> ConfigurationError:
+        rule = "an element is a pair (subject, payload); use publish for headers=, key= and id="
+        return ConfigurationError(f"pairs[{index}]", element, "argument", rule)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Send the messages that are published in a `with` block together, at its end or in full batches."""
+        engine = self._engine
+        token = object()
+        try:
+            engine.hold(token)
+            yield
+        finally:
+            try:
+                engine.release(token)
+            finally:
+                # Again, if a signal handler has raised in the first call.
+                engine.release(token)
+
+    def has_subscribers(self, subject: str | bytes) -> bool:
+        """Return whether a subscriber receives a subject, or will when its link resumes.
+
+        Raises:
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        return self._engine.count_subscribers(subject) > 0
+
+
+class PublisherBase(PublishingBase, ABC):
+    """Publisher without the calls that wait."""
 
     _class_name = "oz.Publisher"
 
@@ -82,23 +142,7 @@ class PublisherBase(ABC):
             context=context,
             options=options,
         )
-        self._engine = engine
-        if HOT is not None:
-            self._outbox = HOT.Outbox(
-                quick=engine.quick,
-                waiting=engine.waiting,
-                engine=engine,
-                batcher=engine.batcher,
-                lock=engine.lock,
-                plain=engine.plain_raw,
-                full_length=engine.full_length,
-                most_bytes=engine.most_bytes,
-                window_bytes=engine.settings.window_bytes,
-                pending_bytes=engine.settings.pending_bytes,
-                total_bytes=engine.settings.total_bytes,
-                joined_bytes=engine.settings.joined_bytes,
-                refuses=engine.refuses,
-            )
+        self._publish_with(engine)
         self._begin(engine)
         try:
             for one in as_list(bind):
@@ -108,17 +152,6 @@ class PublisherBase(ABC):
         except BaseException:
             self._abort()
             raise
-
-    @staticmethod
-    def _check_pairs(pairs: object) -> None:
-        if isinstance(pairs, Mapping | str | bytes):
-            hint = "call .items()" if isinstance(pairs, Mapping) else "use publish for one message"
-            raise TypeError(f"pairs are (subject, payload), not {type(pairs).__name__}: {hint}")
-
-    @staticmethod
-    def _no_pair(element: object, index: int) -> ConfigurationError:
-        rule = "an element is a pair (subject, payload); use publish for headers=, key= and id="
-        return ConfigurationError(f"pairs[{index}]", element, "argument", rule)
 
     @abstractmethod
     def _begin(self, engine: Engine) -> None:
@@ -135,29 +168,6 @@ class PublisherBase(ABC):
     @abstractmethod
     def _drop(self) -> None:
         """Close without a wait, because the publisher became garbage: in any thread, at any place."""
-
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        """Send the messages that are published in a `with` block together, at its end or in full batches."""
-        engine = self._engine
-        token = object()
-        try:
-            engine.hold(token)
-            yield
-        finally:
-            try:
-                engine.release(token)
-            finally:
-                # Again, if a signal handler has raised in the first call.
-                engine.release(token)
-
-    def has_subscribers(self, subject: str | bytes) -> bool:
-        """Return whether a subscriber receives a subject, or will when its link resumes.
-
-        Raises:
-            SubjectError, ClosedError, OwnershipError: as `publish`.
-        """
-        return self._engine.count_subscribers(subject) > 0
 
     def report_loss(self, count: int | None) -> None:
         """Report messages that were lost before this publisher to its subscribers, for gateways and forwarders.

@@ -51,11 +51,10 @@ class Body:
         size: bytes of the frame.
         position: of the first message.
         differences: of the positions, as in a head.
-        native: for the engine, which may keep a frame object of ZeroMQ here.
         at: time of the flush in seconds; 0 before it is known.
     """
 
-    __slots__ = ("_flat", "_positions", "at", "count", "differences", "frame", "native", "position", "size")
+    __slots__ = ("_flat", "_positions", "at", "count", "differences", "frame", "position", "size")
 
     def __init__(self, flat: list[Any] | None, positions: Sequence[int], frame: bytes | None = None) -> None:
         """Pack messages.
@@ -70,7 +69,6 @@ class Body:
         self.size = len(self.frame)
         self.position = positions[0]
         self.differences = b"" if type(positions) is range else links.encode_differences(positions)
-        self.native: Any = None
         self.at = 0.0
         self._positions = positions
         self._flat = flat
@@ -230,7 +228,7 @@ class Batcher:
         count = len(positions)
         # The first payload stands for all of them, so that large messages are seldom packed in vain.
         is_small = len(flat[1]) * count < self._one_body
-        if is_small and count <= self.batch and flat[2::3].count(None) == count:
+        if is_small and count <= self.batch:
             # To pack costs less than to add the sizes.
             frame = links.encode_body(flat)
             if len(frame) < self._one_body:

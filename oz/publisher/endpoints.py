@@ -36,7 +36,7 @@ class PublisherEndpoints:
     """The endpoints of a publisher. The caller has the lock of the engine.
 
     Attributes:
-        bound: bound endpoints, each with its link endpoint or None.
+        bound: bound endpoints, each with its link endpoint or None. An endpoint for links only is its own.
         connected: endpoints.
         listener: the ROUTER, None before the first link endpoint.
         taken: bound endpoints whose link endpoint is in use.
@@ -153,6 +153,21 @@ class PublisherEndpoints:
         if self._keys is not None:
             self._keys.forget(self._plain.socket, endpoint)
 
+    def bind_links(self, endpoint: str | bytes) -> str:
+        """Bind to an endpoint for links only; return it with its port.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+        """
+        text = as_text(endpoint)
+        self._check(text)
+        descriptors.need_for_endpoint(text)
+        if self.listener is None:
+            self.listener = self._create_listener()
+        bound = self._listen(text)
+        self.bound[bound] = bound
+        return bound
+
     def _bind_links(self, bound: str) -> str | None:
         links = self._links
         if links is False:
@@ -164,6 +179,9 @@ class PublisherEndpoints:
             where = links
         else:
             where = link_endpoint(bound)
+        return self._listen(where)
+
+    def _listen(self, where: str) -> str:
         listener: Any = self.listener
         if self._keys is not None:
             self._keys.serve(listener.socket, where)
@@ -203,7 +221,8 @@ class PublisherEndpoints:
         link = self.bound.pop(text)
         if text in self.taken:
             self.taken.remove(text)
-        self._unbind_plain(text)
+        if link != text:
+            self._unbind_plain(text)
         if link is not None and self.listener is not None and link not in self.bound.values():
             self._link_files.remove(link)
             self.listener.socket.unbind(link)

@@ -50,21 +50,25 @@ from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener, SharedJoin
 from oz.publisher.plain import PlainSubscribers
-from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.publisher.sessions import Sessions, allow_all
+from oz.publisher.routing import Interest, Route
+from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Stream
+from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
 from oz.transport import descriptors
 from oz.transport.contexts import has_ended
-from oz.transport.runtime import runtime_of
+from oz.transport.libzmq import SHARED_FRAME
+from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
+from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
+from oz.wire.links import Hello, join
 
 MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
@@ -77,6 +81,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
+_ALONE = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -125,12 +130,14 @@ class Engine:
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
+        defer: lets a loop send the requests and replies of its turn together; None to send them as `publish` does.
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
+        interest_class, last_values_class, subjects_class: of the parts that differ for a node.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -140,6 +147,11 @@ class Engine:
         "__dict__", "__weakref__", "_held", "_listener", "_sessions", "is_closing", "is_pressed", "is_resting",
         "is_watching", "plain_sent",
     )  # fmt: skip
+
+    _patterns_hint = "; publisher.subscribers lists the patterns"
+    interest_class = Interest
+    last_values_class = LastValues
+    subjects_class = SubjectCheck
 
     def __init__(
         self,
@@ -152,15 +164,21 @@ class Engine:
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options | None = None,
+        origin: bytes | None = None,
+        card: bytes = b"",
     ) -> None:
         """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
 
+        A node gives its id (16 bytes) as `origin`, and its card. Other publishers have a random origin and no card.
+
         Raises:
             ConfigurationError: an argument has a wrong value.
+            ValueError: the card is too large.
             TypeError: an argument is of another class.
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
+        wire.check_card(card)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
@@ -168,7 +186,7 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
-        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
+        self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
@@ -180,6 +198,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
+        self.defer: Callable[[], object] | None = None
         self.refuses = on_full != "drop"
         self.settings = Settings(
             window=WINDOW,
@@ -194,9 +213,10 @@ class Engine:
             patterns=options.limits.patterns,
             pattern_time=options.limits.pattern_time,
             peers=options.limits.peers,
+            join=SharedJoin() if runtime is REAL and SHARED_FRAME is not None else join,
         )
-        self._last_values = LastValues() if last_value else None
-        self.origin = runtime.random_bytes(16)
+        self._last_values = self.last_values_class() if last_value else None
+        self.origin = runtime.random_bytes(16) if origin is None else origin
         self.plain_sent = self._silent = self._refused = 0
         # The number of tokens, for the hot path.
         self._holds: set[object] = set()
@@ -205,6 +225,7 @@ class Engine:
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
+        self._sessions.card = card
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
@@ -225,6 +246,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._descriptors: tuple[Any, tuple[int, ...]] = (self, ())
         self._retry_at = 0.0
         _engines.add(self)
 
@@ -238,10 +260,239 @@ class Engine:
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
             processor_clock=self.runtime.processor_clock,
+            interest=self.interest_class,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()
         return sessions
+
+    # nodes
+
+    @property
+    def card(self) -> bytes:
+        """Card of later WELCOMEs; empty without."""
+        return self._sessions.card
+
+    @card.setter
+    def card(self, card: bytes) -> None:
+        self._sessions.card = wire.check_card(card)
+
+    @property
+    def admit(self) -> Callable[[Hello, str | None], int | None]:
+        """Returns the reason of a BYE for a HELLO of a user, or None. It is called under the lock."""
+        return self._sessions.admit
+
+    @admit.setter
+    def admit(self, admit: Callable[[Hello, str | None], int | None]) -> None:
+        self._sessions.admit = admit
+
+    @property
+    def on_session(self) -> Callable[[Session, str], object]:
+        """Called under the lock with a session and an event; see `Sessions.on_session`."""
+        return self._sessions.on_session
+
+    @on_session.setter
+    def on_session(self, on_session: Callable[[Session, str], object]) -> None:
+        self._sessions.on_session = on_session
+
+    def responders(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of nodes that receive a subject; None without any.
+
+        Another thread may publish at the same time: `Group.pick` needs `lock`.
+
+        Args:
+            subject: as text.
+            raw: the subject as bytes.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        return self._locked(lambda: self._sessions.responders(subject, raw))
+
+    def send_in(
+        self,
+        stream: Stream,
+        raw: bytes,
+        payload: bytes,
+        extras: dict[str, Any] | None,
+        *,
+        is_alone: bool = True,
+    ) -> bool:
+        """Publish a message to one stream, with the next batch.
+
+        Args:
+            stream: of `responders`. `Group.pick` has counted the message of a group.
+            raw: subject.
+            payload: of the message.
+            extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
+
+        Returns:
+            False if the stream is full or its session has ended: nothing was published.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
+
+    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
+        if self.is_closing:
+            self.check_usable()
+        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone)
+
+    def _add(
+        self,
+        stream: Stream,
+        recipients: Recipients,
+        raw: bytes,
+        payload: bytes,
+        extras: Any,
+        size: int,
+        is_alone: bool,
+    ) -> bool:
+        """Add a message for one stream to the batch; return False if it has no space."""
+        if self.waiting and stream.session.is_half_full:
+            # Messages that wait take space too.
+            self._sessions.now = self._clock()
+            self._sessions.flush()
+        if stream.session.has_ended or not stream.has_space(size):
+            return False
+        if is_alone and extras is None and not (self.waiting or self._held):
+            now = self._clock()
+            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, now):
+                return True
+        self.batcher.add(recipients, raw, payload, extras)
+        if self._held or len(self.waiting) >= self.full_length:
+            # The caller waits for a reply, perhaps in a `batch()` of its own.
+            self._flush()
+        elif self.defer is None or (is_alone and len(self.waiting) == _ALONE):
+            self._expect_flush()
+        else:
+            self.defer()
+        return True
+
+    def find_route(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of all sessions that receive a subject; None without any."""
+        self.check_usable()
+        return self._locked(self._sessions.interest.find, subject, raw)
+
+    def publish_to(
+        self, streams: Recipients, raw: bytes, payload: bytes, extras: dict[str, Any] | None
+    ) -> None:
+        """Publish a message to streams of `find_route`, in the next batch.
+
+        Args:
+            streams: plain streams.
+            raw: subject.
+            payload: of the message.
+            extras: map for the wire, or None.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self._locked(self._publish_to, streams, raw, payload, extras)
+
+    def _publish_to(self, streams: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
+        self.check_usable()
+        self.batcher.add(streams, raw, payload, extras)
+        self._expect_flush()
+
+    def direct(
+        self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
+    ) -> bool | None:
+        """Send a direct message to a node at once. Overflow policies do not drop it.
+
+        Args:
+            node: member of a session with a card.
+            subject: of the message.
+            payload: of the message.
+            extras: map for MessagePack, or None.
+
+        Returns:
+            False if the direct stream is full, None without a session that is UP or DOWN.
+
+        Raises:
+            ValueError: the node does not accept a message of this size.
+            TypeError: a part of the message is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        # Outside of `_locked`: an error there costs all sessions.
+        frame = wire.encode_body((subject.encode("utf-8", "surrogateescape"), _as_bytes(payload), extras))
+        result = self._locked(self._direct, node, frame)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+    def _direct(self, node: bytes, frame: bytes) -> bool | ValueError | None:
+        self.check_usable()
+        sessions = self._sessions
+        session = sessions.of_node(node)
+        if session is None:
+            return None
+        if len(frame) + wire.HEAD_BYTES > session.largest_frame:
+            return _too_large(len(frame), session.largest_frame - wire.HEAD_BYTES)
+        began = sessions.now = self._clock()
+        if not sessions.send_direct(session, frame):
+            return False
+        if self._listener is not None:
+            self._pump(self._listener)
+        self._sent(self._listener, began)
+        return True
+
+    def direct_later(
+        self,
+        node: bytes,
+        subject: str,
+        payload: bytes,
+        extras: dict[str, Any] | None = None,
+        *,
+        is_alone: bool = True,
+    ) -> bool | None:
+        """Send a direct message with the next batch; see `direct`.
+
+        Args:
+            node: member of a session with a card.
+            subject: of the message.
+            payload: of the message.
+            extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
+        """
+        raw = subject.encode("utf-8", "surrogateescape")
+        size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
+        result = self._locked(self._direct_later, node, raw, payload, extras, size, is_alone)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+    def _direct_later(
+        self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int, is_alone: bool
+    ) -> bool | ValueError | None:
+        if self.is_closing:
+            self.check_usable()
+        session = self._sessions.of_node(node)
+        if session is None:
+            return None
+        most = session.largest_frame - wire.HEAD_BYTES - ALONE_OVERHEAD
+        if size > most:
+            return _too_large(size, most)
+        stream = self._sessions.direct_stream(session)
+        return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
+
+    def end_session(self, node: bytes) -> None:
+        """Say BYE to a node and end its session; its messages are given up.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._end_session, node)
+
+    def _end_session(self, node: bytes) -> None:
+        self._sessions.now = self._clock()
+        self._sessions.end_node(node)
+        if self._listener is not None:
+            self._pump(self._listener)
 
     @property
     def plain_raw(self) -> Any:
@@ -287,6 +538,17 @@ class Engine:
         """Bind to an endpoint and its link endpoint; see `PublisherEndpoints.bind`."""
         self._change_endpoints(lambda: self._endpoints.bind(endpoint))
 
+    def bind_links(self, endpoint: str | bytes) -> str:
+        """Bind to an endpoint for links only; return it with its port.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        bound: list[str] = []
+        self._change_endpoints(lambda: bound.append(self._endpoints.bind_links(endpoint)))
+        return bound[0]
+
     def connect(self, endpoint: str | bytes) -> None:
         """Connect to an endpoint; see `PublisherEndpoints.connect`."""
         self._change_endpoints(lambda: self._endpoints.connect(endpoint))
@@ -323,14 +585,19 @@ class Engine:
         with self.lock:
             if self.is_closed:
                 return ()
-            sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
-            if self._listener is not None:
-                sockets.append(self._listener.socket)
-            try:
-                return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
-            except zmq.ZMQError as error:
-                self._check_context(error)
-                raise
+            listener = self._listener
+            # A descriptor stays the same as long as its socket.
+            if self._descriptors[0] is not listener:
+                sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
+                if listener is not None:
+                    sockets.append(listener.socket)
+                try:
+                    found = tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+                except zmq.ZMQError as error:
+                    self._check_context(error)
+                    raise
+                self._descriptors = listener, found
+            return self._descriptors[1]
 
     # publishing
 
@@ -378,7 +645,7 @@ class Engine:
             if not plain.send(raw, payload):
                 return False
             if plain.has_input():
-                self._request_attention()
+                self.request_attention()
         if sessions.interest.groups:
             sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
@@ -436,7 +703,7 @@ class Engine:
             if not self.is_watching:
                 self.is_watching = True
                 self._watch_at = self._clock() + WATCH_INTERVAL
-                self._request_attention()
+                self.request_attention()
         return True
 
     def _watch(self, now: float) -> None:
@@ -453,7 +720,7 @@ class Engine:
         elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
         """Publish the first message of a batch, whose recipients are in `quick`.
@@ -510,9 +777,10 @@ class Engine:
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
-    def _request_attention(self) -> None:
+    def request_attention(self) -> None:
+        """Let the attending side run."""
         self.is_resting = False
         self.wake()
 
@@ -636,9 +904,9 @@ class Engine:
                 self._pump(listener)
                 self._tell()
                 if sessions.has_work or listener.has_input():
-                    self._request_attention()
+                    self.request_attention()
             if sessions.ready:
-                self._request_attention()
+                self.request_attention()
         if self.refuses:
             self._measure_pressure()
         self.batcher.sent(began, self._clock())
@@ -776,6 +1044,10 @@ class Engine:
         self.is_pressed = False
         self._sessions = sessions = self._new_sessions()
         sessions.batcher = batcher
+        sessions.card, sessions.admit, sessions.on_session = old.card, old.admit, old.on_session
+        for session in old.by_id.values():
+            session.is_up, session.has_ended = False, True
+            sessions.on_session(session, ENDED)
         self.quick.clear()
         if self._listener is not None:
             for route in routes:
@@ -820,24 +1092,27 @@ class Engine:
         while (found := self.count_subscribers(subject, only_up=True)) < count:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
-                where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
-                if self.link_endpoints:
-                    where += f", for links at {', '.join(self.link_endpoints)}"
                 has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
                 hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 others = "" if subject is None else self._other_subscribers(found)
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
-                    f"{others}{hint}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; {self._describe()}{others}{hint}"
                 )
             yield end
+
+    def _describe(self) -> str:
+        """Return where subscribers reach the publisher, for a timeout."""
+        where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
+        if self.link_endpoints:
+            where += f", for links at {', '.join(self.link_endpoints)}"
+        return f"the publisher is at {where}"
 
     def _other_subscribers(self, found: int) -> str:
         """Return a hint for a timeout if there are subscribers whose patterns do not match."""
         others = self.count_subscribers(None) - found
         if others <= 0:
             return ""
-        return f". Subscribers without a matching pattern: {others}; publisher.subscribers lists the patterns"
+        return f". Subscribers without a matching pattern: {others}{self._patterns_hint}"
 
     def sessions(self) -> list[Session]:
         """Return the sessions that have not ended. A subscriber that comes again later has another object."""

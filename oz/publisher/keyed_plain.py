@@ -29,10 +29,9 @@ from typing import Any
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.publisher.accounts import Peer
 from oz.publisher.keys import PublisherKeys
 from oz.publisher.plain import PlainSubscribers
-from oz.transport.backend import PYZMQ
+from oz.transport.backend import PYZMQ, Peer
 
 MAX_READ = 1_000
 """Frames that are read at once at most."""

@@ -23,16 +23,15 @@ import zmq
 
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
-from oz.protocol.publisher.access import Access
-from oz.protocol.publisher.accounts import Peer
+from oz.security.access import Access
+from oz.security.denials import Denial
 from oz.security.identity import is_of
 from oz.subjects.pattern import Pattern
-from oz.transport.backend import PYZMQ
+from oz.transport.backend import PYZMQ, Peer
 from oz.transport.calls import Calls
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.peer_keys import PeerKeys
-from oz.wire.denials import Denial
 from oz.wire.links import Item, Refusal
 
 RIGHTS_INTERVAL = 0.5

@@ -17,9 +17,8 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.publisher.accounts import Peer
-from oz.transport.backend import PYZMQ
-from oz.transport.libzmq import raw_socket
+from oz.transport.backend import PYZMQ, Peer
+from oz.transport.libzmq import SHARED_FRAME, raw_socket
 from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
 from oz.transport.runtime import runtime_of
@@ -30,6 +29,9 @@ TAKEN, FULL, GONE = range(3)
 
 PROBE = (b"",)
 """Frames that make a subscriber greet again, as libzmq's probe of a new connection does."""
+
+SHARED_BYTES = 4096
+"""Bytes from which a body is a frame that sessions share. To copy a smaller body costs less."""
 
 MAX_LINGER = 10_000
 """Milliseconds for which libzmq goes on sending after `close(timeout=None)`.
@@ -45,6 +47,24 @@ _SOURCE = int(zmq.SRCFD)
 _RECEIVED = 100  # Frames of one connection that wait in libzmq.
 _MOST_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
+
+
+class SharedJoin:
+    """Frames of heads and bodies. Sessions with equal heads share the frame of a body."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, bytes, Any] = b"", b"", None
+
+    def __call__(self, head: bytes, body: bytes) -> Any:
+        """Return the JOINED frame of a head without differences and its body."""
+        if len(body) < SHARED_BYTES:
+            return links.join(head, body)
+        known_head, known_body, frame = self._last
+        if body is not known_body or head != known_head:
+            frame = SHARED_FRAME(links.joined_head(head), body)
+            # One assignment, because an exception of a signal handler may come between two.
+            self._last = head, body, frame
+        return frame
 
 
 class LinkListener:

@@ -151,7 +151,10 @@ class Interest:
         groups: by name, while they have members.
         on_change: called when cached routes become invalid. The engine clears its own caches.
         on_suspended: called with a pattern that exceeded its time and the streams that had it.
+        index_class: class of the index.
     """
+
+    index_class: type[PatternIndex[Stream]] = PatternIndex
 
     def __init__(
         self, pattern_time: float = PATTERN_TIME, processor_clock: Callable[[], float] = float
@@ -166,7 +169,7 @@ class Interest:
         self.groups: dict[str, Group] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
-        self._index: PatternIndex[Stream] = PatternIndex(cache_size=0)
+        self._index: PatternIndex[Stream] = self.index_class(cache_size=0)
         self._limit = _TimeLimit(pattern_time, processor_clock)
         self._index._keep_to(self._limit)
         self._counts: dict[Pattern, dict[Stream, int]] = {}
@@ -236,7 +239,7 @@ class Interest:
         # An index without regexes does not begin a search.
         self._limit.begin()
         streams, timed_out = self._index.find(raw)
-        alive = [one for one in set(streams) if not one.session.has_ended]
+        alive = [one for one in set(streams) if not one.session.has_ended and self._may_have(one, raw)]
         alive.sort(key=lambda one: one.joined)
         route = Route(raw, alive, self._choices) if alive else None
         if timed_out or self._limit.has_passed_over:
@@ -247,6 +250,10 @@ class Interest:
             self.routes = {}
         self.routes[subject] = route
         return route
+
+    def _may_have(self, stream: Stream, subject: bytes) -> bool:
+        """Return whether a stream with a matching pattern receives a subject; a node overrides it."""
+        return True
 
     def _strike(self, patterns: tuple[Pattern, ...]) -> None:
         for pattern in set(patterns):

@@ -17,6 +17,7 @@ session id or session of another key                        BYE(1)
 attempt below the session's, or equal from another route    ignored
 attempt equal, from the route                               WELCOME again
 attempt above, epoch and expected sequence fit              route and attempt are replaced; session resumes
+`admit` returns a reason                                    BYE(reason); the session ends
 anything else                                               session ends; a new one with a new epoch
 too many sessions                                           BYE(3)
 =========================================================== =================================================
@@ -46,12 +47,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from oz.errors import OzError, ProtocolError
-from oz.protocol.declared import restore_spelled
-from oz.publisher.batching import Batcher, split
+from oz.publisher.batching import Batcher, Body, split
+from oz.publisher.direct import DirectStream
 from oz.publisher.last_values import LastValues
-from oz.publisher.routing import Interest
+from oz.publisher.routing import Interest, Route
 from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.subjects.pattern import Pattern, may_take_long, weight_of
+from oz.subjects.spelling import restore
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
@@ -66,6 +68,19 @@ MAX_INVALID = 100
 
 _KEPT = 32  # Bytes that a conflating stream counts for a message beside its content.
 _PART = 64  # Bytes that a part of a declaration counts beside its content.
+
+UP, DOWN, ENDED, DECLARED = "up", "down", "ended", "declared"
+"""Events of `Sessions.on_session`.
+
+======== ===============================================================================
+event    meaning
+======== ===============================================================================
+up       a HELLO created or resumed the session; it may have been UP
+down     the session has no connection
+ended    the session has ended
+declared a declaration of the subscriber is applied and answered
+======== ===============================================================================
+"""
 
 Authorize = Callable[[str | None, Item, Pattern, str | None], Refusal | None]
 
@@ -88,6 +103,10 @@ class Sessions:
         redelivered: messages that moved to another member.
         rejected: frames that the protocol does not allow.
         now: time of the last event, in seconds.
+        card: of later WELCOMEs; empty if the publisher is no node.
+        admit: returns the reason of a BYE for a HELLO of a user, or None.
+        on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
+        by_node: sessions whose HELLO had a card, by member, in the order in which they began.
     """
 
     # Slots, because C reads and fills them.
@@ -103,6 +122,7 @@ class Sessions:
         authorize: Authorize = allow_all,
         owns: Callable[[bytes, str], bool] = lambda session, user: True,
         processor_clock: Callable[[], float] = float,
+        interest: type[Interest] = Interest,
     ) -> None:
         """Start without sessions.
 
@@ -114,9 +134,10 @@ class Sessions:
             authorize: returns why a user may not have a subscription, perhaps of a group, or None.
             owns: whether a session id belongs to a user.
             processor_clock: returns seconds of processor time, to find patterns that are slow together.
+            interest: class of the interest.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
-        self.interest = Interest(settings.pattern_time, processor_clock)
+        self.interest = interest(settings.pattern_time, processor_clock)
         self.interest.on_suspended = self._suspended
         self.batcher = Batcher(
             batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes
@@ -133,6 +154,10 @@ class Sessions:
         self._timers: list[tuple[float, int, bytes]] = []
         self._serial = 0
         self._compiled: WeakValueDictionary[tuple[str, str | bytes], Pattern] = WeakValueDictionary()
+        self.card = b""
+        self.admit: Callable[[Hello, str | None], int | None] = lambda hello, user: None
+        self.on_session: Callable[[Session, str], object] = lambda session, event: None
+        self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
         # Upper bound for the bytes of all sessions: the sum is made only when the bound exceeds `total_bytes`.
@@ -311,10 +336,22 @@ class Sessions:
                 return
             if self._is_stale(session, hello, route):
                 return
+            if session.member != hello.member:
+                # Its card would prove another node than the one whose direct messages the session receives.
+                self.replies.append((route, self._bye(links.MALFORMED)))
+                return
+        reason = self.admit(hello, user)
+        if reason is not None:
+            self.replies.append((route, self._bye(reason, 0 if session is None else session.following)))
+            if session is not None:
+                self.end(session, now)
+            return
+        if session is not None:
             session.heard_at = now
             self._hasten(session, now)
+            self._set_card(session, hello.card)
             if hello.attempt == session.attempt:
-                session.welcome(self.origin)
+                session.welcome(self.origin, self.card)
                 self.ready[session] = None
                 return
         other = self._by_route.get(route)
@@ -326,8 +363,9 @@ class Sessions:
             # The link declares everything again.
             self._discard_declarations(session)
             session.resume(hello, route, now)
-            session.welcome(self.origin)
+            session.welcome(self.origin, self.card)
             self.ready[session] = None
+            self.on_session(session, UP)
             return
         if session is not None:
             self.end(session, now)
@@ -356,8 +394,10 @@ class Sessions:
         if user is not None:
             self._of_key[user] = self._of_key.get(user, 0) + 1
         self._schedule(session, now + PING_INTERVAL)
-        session.welcome(self.origin)
+        session.welcome(self.origin, self.card)
         self.ready[session] = None
+        self._set_card(session, hello.card)
+        self.on_session(session, UP)
 
     @staticmethod
     def _bye(reason: int, following: int = 0) -> bytes:
@@ -469,6 +509,7 @@ class Sessions:
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
             self._answer(session)
+            self.on_session(session, DECLARED)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:
         """Return whether a part is applied; answer it if not."""
@@ -544,7 +585,7 @@ class Sessions:
         key = item.dialect, item.text
         pattern = self._compiled.get(key)
         if pattern is None:
-            pattern = self._compiled[key] = restore_spelled(item.dialect, item.text)
+            pattern = self._compiled[key] = restore(item.dialect, item.text)
         return pattern
 
     def _check_item(self, session: Session, item: Item, pattern: Pattern, stream: Stream) -> Refusal | None:
@@ -762,6 +803,8 @@ class Sessions:
         self.ready.pop(session, None)
         if session.patterns:
             self._add_work(session, self._forget(session))
+        self._forget_node(session)
+        self.on_session(session, ENDED)
 
     def _forget(self, session: Session) -> Iterator[None]:
         for sid in list(session.patterns):
@@ -771,9 +814,91 @@ class Sessions:
     def unreachable(self, session: Session, now: float) -> None:
         """Record EHOSTUNREACH for the route of a session."""
         self.now = now
+        was_up = session.is_up
         session.unreachable(now)
         if not session.has_ended:
             self._hasten(session, now)
+        if was_up:
+            self.on_session(session, DOWN)
+
+    # nodes
+
+    def _set_card(self, session: Session, card: bytes) -> None:
+        session.card = card
+        if card:
+            self.by_node.setdefault(session.member, {})[session] = None
+        else:
+            self._forget_node(session)
+
+    def _forget_node(self, session: Session) -> None:
+        known = self.by_node.get(session.member)
+        if known is not None:
+            known.pop(session, None)
+            if not known:
+                del self.by_node[session.member]
+
+    def of_node(self, node: bytes) -> Session | None:
+        """Return the session of a node, the first that is UP if there are several; None without any.
+
+        A node that reaches the publisher at two endpoints keeps its first link.
+        """
+        known = self.by_node.get(node)
+        if known is None:
+            return None
+        return next((one for one in known if one.is_up), None) or next(reversed(known))
+
+    def responders(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of nodes that receive a subject; None without any.
+
+        Args:
+            subject: as text.
+            raw: the subject as bytes.
+        """
+        route = self.interest.find(subject, raw)
+        if route is None:
+            return None
+        streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
+        nodes = [one for one in streams if one.session.card]
+        if len(nodes) == len(streams):
+            return route
+        return Route(raw, nodes, {}) if nodes else None
+
+    def send_direct(self, session: Session, frame: bytes) -> bool:
+        """Put a message into the direct stream of a session; return False if the stream is full.
+
+        Args:
+            session: that has not ended.
+            frame: BODY of the message.
+        """
+        stream = self.direct_stream(session)
+        if not stream.has_space(len(frame)):
+            return False
+        # It has no position of its own: only messages that match patterns have.
+        position = self.batcher.position
+        body = Body(None, range(position, position + 1), frame)
+        body.at = self.now
+        self._bytes += body.size + _KEPT
+        session.offer(stream, body)
+        body.settle()
+        self.ready[session] = None
+        if self._bytes > self.settings.total_bytes:
+            self._relieve()
+        return True
+
+    @staticmethod
+    def direct_stream(session: Session) -> DirectStream:
+        """Return the direct stream of a session."""
+        stream = session.streams.get(links.DIRECT)
+        if stream is None:
+            stream = session.streams[links.DIRECT] = DirectStream(session)
+        assert isinstance(stream, DirectStream)
+        return stream
+
+    def end_node(self, node: bytes) -> None:
+        """Say BYE to a node that is lost, and end its sessions."""
+        for session in [*self.by_node.get(node, ())]:
+            self.replies.append((session.route, self._bye(links.LOST, session.following)))
+            self.end(session, self.now)
 
     # time
 

@@ -13,7 +13,7 @@ from oz.compiled import HOT
 from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
 from oz.program_end import CLOSE_TIMEOUT, close_all
-from oz.publisher.base import PublisherBase
+from oz.publisher.base import PublisherBase, PublishingBase
 from oz.publisher.engine import UNKNOWN, Engine
 from oz.publisher.thread import PublisherThread
 from oz.transport.steps import run
@@ -80,26 +80,8 @@ def _close_all() -> None:
     close_all(_open)
 
 
-class Publisher(PublisherBase):
-    """Publishes messages by subject.
-
-    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
-    loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
-    signal handler must not use it.
-    """
-
-    def _begin(self, engine: Engine) -> None:
-        self._life = _Life(engine)
-        _open.add(self._life)
-
-    def _start(self) -> None:
-        self._life.start()
-
-    def _abort(self) -> None:
-        self._life.close(0.0)
-
-    def _drop(self) -> None:
-        self._life.close_dropped()
+class Publishing(PublishingBase):
+    """Calls of an object that publishes in threads: a publisher or a node."""
 
     def publish(
         self,
@@ -225,6 +207,32 @@ class Publisher(PublisherBase):
         check_wait("timeout", timeout)
         wait_in_thread(self._engine.waiters, self._engine.subscribers(subject, count, timeout))
 
+
+if HOT is not None:
+    Publishing.publish = HOT.PublishMethod(twin=Publishing.publish, owner=PublishingBase)  # type: ignore[method-assign]
+
+
+class Publisher(Publishing, PublisherBase):
+    """Publishes messages by subject.
+
+    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
+    loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
+    signal handler must not use it.
+    """
+
+    def _begin(self, engine: Engine) -> None:
+        self._life = _Life(engine)
+        _open.add(self._life)
+
+    def _start(self) -> None:
+        self._life.start()
+
+    def _abort(self) -> None:
+        self._life.close(0.0)
+
+    def _drop(self) -> None:
+        self._life.close_dropped()
+
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
@@ -250,7 +258,3 @@ class Publisher(PublisherBase):
     ) -> None:
         """Close."""
         self.close()
-
-
-if HOT is not None:
-    Publisher.publish = HOT.PublishMethod(twin=Publisher.publish, owner=PublisherBase)  # type: ignore[method-assign]

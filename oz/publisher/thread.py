@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.publisher.engine import Engine
 from oz.system import POLLIN, Poll, make_poll
 from oz.transport.wakeups import WakeUp
 
@@ -22,10 +22,30 @@ _FAILURE_PAUSE = 0.1
 _clock = time.monotonic
 
 
+class Attended(Protocol):
+    """Engine of a publisher or of a node, as its attending side needs it; see `oz.publisher.engine`."""
+
+    is_resting: bool
+    wake: Callable[[], None]
+
+    @property
+    def waiting(self) -> list[Any]:
+        """Messages that wait for a batch."""
+
+    def attend(self, *, flushes: bool = False) -> bool:
+        """Do what is due; return whether there is more to do at once."""
+
+    def next_deadline(self) -> float | None:
+        """Return when `attend` must run without news."""
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors that become readable when there is something to read."""
+
+
 class Attendance:
     """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Attended) -> None:
         """Let the engine wake the thread that calls `turn`."""
         self._engine = engine
         self._wake_up = WakeUp()
@@ -77,13 +97,18 @@ class Attendance:
 
 
 class PublisherThread:
-    """Daemon thread that attends to a publisher."""
+    """Daemon thread that attends to a publisher or a node."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Start the thread."""
-        self.attendance = Attendance(engine)
+    def __init__(self, engine: Attended, kind: str = "publisher") -> None:
+        """Start the thread.
+
+        Args:
+            engine: of the publisher or the node.
+            kind: "publisher" or "node", for the name of the thread and the log.
+        """
+        self.attendance, self._kind = Attendance(engine), kind
         self._at_end: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._run, name="oz publisher", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"oz {kind}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -109,5 +134,5 @@ class PublisherThread:
                 # The context was terminated, which closes the publisher.
                 return
             except Exception:
-                _log.exception("a publisher failed to attend to its subscribers; it goes on")
+                _log.exception("a %s failed to attend to its links; it goes on", self._kind)
                 time.sleep(_FAILURE_PAUSE)

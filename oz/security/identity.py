@@ -55,6 +55,11 @@ def is_of(uuid: bytes, key: str) -> bool:
     return len(uuid) == UUID_SIZE and uuid.startswith(_hash(key))
 
 
+def is_same_key(uuid: bytes | None, other: bytes | None) -> bool:
+    """Return whether the ids of two nodes were made from one key."""
+    return uuid is not None and other is not None and uuid[:_HASH_SIZE] == other[:_HASH_SIZE]
+
+
 @lru_cache(_REMEMBERED)
 def _hash(key: str) -> bytes:
     return hashlib.blake2b(key.encode(), digest_size=_HASH_SIZE).digest()

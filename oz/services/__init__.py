@@ -1,7 +1,6 @@
 """Programs that run for long: the name server, the forwarder, the recorder and the replayer of the journal.
 
-What is public of them is here, and loaded when it is asked for: the recorder and the replayer need the extra
-`journal`, and a program that only asks a name server starts no threads.
+Public names are loaded when a program uses them, because the recorder and the replayer need the extra `journal`.
 """
 
 from __future__ import annotations
@@ -10,25 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oz.protocol.node.registry import RegistryStats
-    from oz.protocol.stats import ForwarderStats
-    from oz.services.forwarder import Forwarder
-    from oz.services.nameserver import NameServer, ask
+    from oz.services.bridge import Forwarder, ForwarderStats
+    from oz.services.name_server import NameServer, NameServerStats
     from oz.services.proxy import Proxy, ProxyStats
     from oz.services.recorder import Recorder, RecorderStats
     from oz.services.replayer import Replay, replay
 
 _HOMES = {
-    "Forwarder": "oz.services.forwarder",
-    "ForwarderStats": "oz.protocol.stats",
-    "NameServer": "oz.services.nameserver",
+    "Forwarder": "oz.services.bridge",
+    "ForwarderStats": "oz.services.bridge",
+    "NameServer": "oz.services.name_server",
+    "NameServerStats": "oz.services.name_server",
     "Proxy": "oz.services.proxy",
     "ProxyStats": "oz.services.proxy",
     "Recorder": "oz.services.recorder",
     "RecorderStats": "oz.services.recorder",
-    "RegistryStats": "oz.protocol.node.registry",
     "Replay": "oz.services.replayer",
-    "ask": "oz.services.nameserver",
     "replay": "oz.services.replayer",
 }
 
@@ -36,13 +32,12 @@ __all__ = [
     "Forwarder",
     "ForwarderStats",
     "NameServer",
+    "NameServerStats",
     "Proxy",
     "ProxyStats",
     "Recorder",
     "RecorderStats",
-    "RegistryStats",
     "Replay",
-    "ask",
     "replay",
 ]
 

@@ -29,7 +29,6 @@ from oz.message import Gap, Message
 from oz.multicast.endpoints import parts as endpoint_parts
 from oz.numbers import check_number
 from oz.options import Filtering, Multicast, Options
-from oz.protocol.bridge.bridge import Relaying
 from oz.publisher.sync import Publisher
 from oz.services.link import (
     ADVISORY,
@@ -44,6 +43,7 @@ from oz.services.link import (
     unpack_message,
     with_origin,
 )
+from oz.services.relaying import Relaying
 from oz.services.waiting import Bell, look_again, wait
 from oz.services.worker import Worker
 from oz.subscriber.sync import Subscriber

@@ -38,15 +38,15 @@ from oz.journal import GAP, Journal, Writer
 from oz.journal.records import unpack_headers
 from oz.logs import peer_logger
 from oz.message import Gap, Message, MessageId
+from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
 from oz.options import Ack, Delivery
 from oz.program_end import close_all
 from oz.subjects.pattern import Pattern, compile
 from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
-from oz.sync.node import Node
-from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
+from oz.transport.bell import Bell
 
 MESSAGE_BYTES = 100
 """Bytes of memory of a message besides its payload, about."""
@@ -305,7 +305,7 @@ class Recorder:
         """Receive all messages that publishers have sent until now."""
         with suppress(ClosedError):
             if self.subscriber is None:
-                self._subscription.drain(DRAIN_TIMEOUT)
+                self._subscription.drain(timeout=DRAIN_TIMEOUT)
                 return
             # Makes space in the queue of the subscriber, which stops reading if it is full. A flood never ends.
             for _ in range(FULL_QUEUE):

@@ -20,10 +20,11 @@ import zmq
 from oz.errors import WouldBlock
 from oz.journal import Journal, JournalGap, Record
 from oz.logs import peer_logger
+from oz.node.sync import Node
 from oz.numbers import check_number
 from oz.publisher.sync import Publisher
 from oz.subjects.pattern import Pattern
-from oz.sync.waiting import Bell
+from oz.transport.bell import Bell
 
 MAX_DELAY = 1.0
 """Seconds behind the schedule beyond which the schedule starts again."""
@@ -58,7 +59,7 @@ class Replay:
     def __init__(
         self,
         journal: Journal,
-        publisher: Publisher,
+        publisher: Publisher | Node,
         pattern: str | bytes | Pattern | None = None,
         *,
         start: int | datetime | str | None = None,
@@ -246,7 +247,7 @@ class Replay:
 
 def replay(
     journal: Journal,
-    publisher: Publisher,
+    publisher: Publisher | Node,
     pattern: str | bytes | Pattern | None = None,
     *,
     start: int | datetime | str | None = None,
@@ -262,8 +263,8 @@ def replay(
 
     Args:
         journal: the journal.
-        publisher: an `oz.Publisher` without codec. If it raises `WouldBlock` because a subscriber is full,
-            the replay waits. A publisher with `on_full="drop"` drops messages.
+        publisher: an `oz.Publisher` without codec, or an `oz.Node` with `codec=None`. If it raises `WouldBlock`
+            because a subscriber is full, the replay waits. A publisher with `on_full="drop"` drops messages.
         pattern: publish only the messages whose subject matches, as in `Journal.read`.
         start: the first offset or the earliest time.
         end: the offset or the time before which to stop.

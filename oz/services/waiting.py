@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Protocol
 
-from oz.sync.waiting import Bell as Bell
+from oz.transport.bell import Bell as Bell
 
 LOOK_SECONDS = 0.1
 """Seconds between two calls of a `look` that does not say when it wants the next."""

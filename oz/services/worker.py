@@ -17,10 +17,10 @@ import zmq
 
 from oz.errors import OzError
 from oz.logs import peer_logger
-from oz.protocol.backoff import Backoff
 from oz.services.link import CLOSE, READY, pack, unpack
 from oz.services.multicast_process import FAILED
 from oz.system import is_reader_gone
+from oz.transport.backoff import Backoff
 
 _log = peer_logger("oz.gateway")
 

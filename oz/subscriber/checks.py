@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
-from oz.errors import ConfigurationError
+from oz.errors import ConfigurationError, SubjectWarning
 from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
-from oz.subjects.pattern import Pattern, PatternLike
-from oz.transport.subscriber.subscribing import compile_asked
+from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
+from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
+from oz.transport.dropin import callers_level
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
@@ -126,3 +128,30 @@ def check_subscription(handler: Any, max_messages: Any, *, may_await: bool) -> N
 
 def _wrong(name: str, value: Any, rule: str) -> ConfigurationError:
     return ConfigurationError(name, value, "argument", rule)
+
+
+def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
+    """Compile a pattern of `subscribe`. Warn of a misspelled dialect, and of a wildcard of another dialect.
+
+    Args:
+        pattern: the pattern.
+        dialect: its dialect, if the caller gives one.
+        default: the dialect of the socket; see `compile_with_default`.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+        TypeError: it is no pattern.
+    """
+    compiled = compile_with_default(pattern, dialect, default)
+    is_plain_text = isinstance(pattern, str) and pattern == compiled.text
+    if is_plain_text and dialect is None and default != "zmq" and (advice := misspelled_dialect(pattern)):
+        warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
+    found = foreign_wildcard(compiled) if is_plain_text else None
+    if found is not None:
+        wildcard, owners = found
+        text = (
+            f"pattern {pattern!r}: {said_of_foreign(wildcard, owners)}: give dialect={owners[0]!r}, or "
+            f"oz.compile({pattern!r}) if you mean the character"
+        )
+        warnings.warn(text, SubjectWarning, stacklevel=callers_level())
+    return compiled

@@ -19,6 +19,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from logging import DEBUG, WARNING
 from math import inf
 from typing import Any
 
@@ -76,9 +77,32 @@ LARGEST_WINDOW = 1_024
 TICK_INTERVAL = 0.1
 """Listened seconds between two checks of all links at least."""
 
+_FIRST = links.DIRECT + 1  # Stream of the first subscription.
+
 _log = peer_logger("oz.subscriber")
 
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
+
+
+class EndedLinks:
+    """Counters of links that were disconnected: a node disconnects without end.
+
+    Attributes:
+        unwanted: messages that were withdrawn.
+        malformed: frames that did not decode.
+        repeated: messages that arrived again.
+    """
+
+    __slots__ = ("malformed", "repeated", "unwanted")
+
+    def __init__(self) -> None:
+        self.malformed = self.repeated = self.unwanted = 0
+
+    def add(self, link: Link) -> None:
+        """Add the counters of a link."""
+        self.unwanted += link.unwanted
+        self.malformed += link.malformed
+        self.repeated += link.repeated
 
 
 class Connections(ABC):
@@ -100,7 +124,11 @@ class Connections(ABC):
         keys: of the publishers, None without security.
         denials: refusals that the program was not told of, by endpoint and number of the subscription (0 for
             a refused connection), each with its inbox.
+        subscriptions_class: class of the subscriptions; a node has another.
+        on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
     """
+
+    subscriptions_class = Subscriptions
 
     def __init__(
         self,
@@ -110,6 +138,8 @@ class Connections(ABC):
         link_endpoints: str | Mapping[str, str] | None,
         options: Options,
         credentials: Credentials | None = None,
+        member: bytes | None = None,
+        card: bytes = b"",
     ) -> None:
         """Create the state without endpoints. The arguments are those of `Engine`."""
         self.filtering, self.options = filtering, options
@@ -124,9 +154,11 @@ class Connections(ABC):
         self.lone: Lone | None = None
         self.tell: Callable[[], None] = lambda: None
         self.state = OPEN
-        self.subscriptions = Subscriptions()
+        self.subscriptions = self.subscriptions_class()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
-        self._member = runtime.random_bytes(16)
+        self._member = runtime.random_bytes(16) if member is None else member
+        self._card = links.check_card(card)
+        self.on_link: Callable[[Place, str], object] = lambda place, event: None
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
@@ -147,7 +179,7 @@ class Connections(ABC):
         self._current: Link | None = None
         self._tick_at = 0.0
         self._drains = 0
-        self._ended_links: list[Link] = []
+        self._past = EndedLinks()
         self.keys: ServerKeys | None = None
         if credentials is not None:
             self.keys = ServerKeys(
@@ -207,6 +239,15 @@ class Connections(ABC):
             if not self._inside:
                 self.listening.leave(self.clock())
 
+    @property
+    def card(self) -> bytes:
+        """Card of later HELLOs; empty without."""
+        return self._card
+
+    @card.setter
+    def card(self, card: bytes) -> None:
+        self._card = links.check_card(card)
+
     # endpoints
 
     def connect(self, endpoint: str) -> None:
@@ -232,7 +273,29 @@ class Connections(ABC):
             self.places[endpoint] = place
             self._flush()
 
-    def _find_key(self, endpoint: str) -> None:
+    def dial(self, endpoint: str) -> None:
+        """Connect a link to exactly this endpoint, without a plain connection. `disconnect` undoes it.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+            ClosedError, OwnershipError: as `check_open`.
+        """
+        self._find_key(endpoint, is_exact=True)
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            check_destination(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(f"{endpoint!r} has no links: name a tcp, ipc or inproc endpoint")
+            if endpoint in self.places:
+                return
+            descriptors.need_for_endpoint(endpoint)
+            place = Place(endpoint, endpoint)
+            self._start_link(place, may_fall_back=False)
+            self.places[endpoint] = place
+            self._flush()
+
+    def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
         """Find the key of a publisher, without the lock, because it waits for handshakes."""
         if self.keys is None:
             return
@@ -245,8 +308,10 @@ class Connections(ABC):
                 )
             if endpoint in self.places:
                 return
-            where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
-        self.keys.find(endpoint, where, is_plain=self.filtering != "publisher")
+            where = None
+            if is_exact or self.filtering != "prefix":
+                where = endpoint if is_exact else self._link_endpoint_of(endpoint)
+        self.keys.find(endpoint, where, is_plain=not is_exact and self.filtering != "publisher")
 
     def _link_endpoint_of(self, endpoint: str) -> str | None:
         """Return the link endpoint; None for a transport without links, with `filtering="auto"`."""
@@ -288,7 +353,7 @@ class Connections(ABC):
             self.poll.ring()
         self.places[endpoint] = place
 
-    def _start_link(self, place: Place) -> None:
+    def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
         assert place.link_endpoint is not None
         if any(one.link_endpoint == place.link_endpoint for one in self.places.values()):
             raise EndpointError(
@@ -299,10 +364,10 @@ class Connections(ABC):
             dialler = Dialler(self._context, message_bytes=self._message_bytes, window=LARGEST_WINDOW)
             self._dialler = dialler
             self.poll.add([dialler.fd])
-        if self.filtering == "auto":
+        if self.filtering == "auto" and may_fall_back:
             place.fallback = Fallback(self.clock())
             self._undecided[place] = None
-        if self.filtering == "auto" or self.keys is not None:
+        if place.fallback is not None or self.keys is not None:
             self._watch(place)
         random_bytes = self.runtime.random_bytes
         place.link = Link(
@@ -312,6 +377,8 @@ class Connections(ABC):
             resume_seconds=self.options.resume_seconds,
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
+            own_card=lambda: self._card,
+            declares_early=not self._card,
         )
         self._place_of[place.link] = place
         try:
@@ -371,6 +438,7 @@ class Connections(ABC):
             self._dialler.hang_up(place.link_endpoint)
             place.handle = b""
             place.link.disconnect()
+            self._report(place, place.link)
         if place.plain is not None:
             self._close_plain(place)
         self._changed()
@@ -383,6 +451,7 @@ class Connections(ABC):
         place.is_given_up = False
         if place.link is not None:
             self._replace(place)
+            self._report(place, place.link)
         if place.link is None or (place.fallback is not None and place.fallback.has_plain):
             self._close_plain(place)
             self._open_plain(place)
@@ -490,7 +559,7 @@ class Connections(ABC):
                 self._send_all(place, self.clock())
                 self._hang_up(place)
                 del self._place_of[place.link]
-                self._ended_links.append(place.link)
+                self._past.add(place.link)
             self._touched.pop(place, None)
             self._unacked.pop(place, None)
             self._undecided.pop(place, None)
@@ -569,14 +638,14 @@ class Connections(ABC):
             return None
         if place.gaps or not (fallback is None or (fallback.state == LINK and place.begin is None)):
             return None
-        options, found = self.subscriptions.options_of(0), self.dispatcher.routes_of(0)
+        options, found = self.subscriptions.options_of(_FIRST), self.dispatcher.routes_of(_FIRST)
         if options is None or options.handled or found is None:
             return None
         self._unacked[place] = None
-        drops = link.drops.get(0, 0)
+        drops = link.drops.get(_FIRST, 0)
         return Lone(
-            link, place, place.handle, dialler.raw, dialler.kept, found, found.cache, self.dispatcher.find, 0,
-            drops, dialler.fd,
+            link, place, place.handle, dialler.raw, dialler.kept, found, found.cache, self.dispatcher.find,
+            _FIRST, drops, dialler.fd,
         )  # fmt: skip
 
     def read_alone(self) -> Message | None:
@@ -630,6 +699,8 @@ class Connections(ABC):
         effects = link.on_frame(frame, self.listening.time(now))
         if effects:
             self._apply(place, link, effects, time_ns)
+        if link.state != place.reported or link.epoch is not place.reported_epoch:
+            self._report(place, link)
         if frame and frame[0] == links.WELCOME and link.state == LIVE:
             self._on_welcome(place, link, now)
         elif link.state == ENDED and before != ENDED:
@@ -644,6 +715,9 @@ class Connections(ABC):
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
+                if effect.stream == links.DIRECT:
+                    self.dispatcher.deliver_direct(link, effect)
+                    continue
                 if not (is_settled or self._is_served_by_link(place, link, effect)):
                     # The plain connection delivers these messages, or a gap reports them.
                     self.dispatcher.stats.repeated += len(effect.positions)
@@ -654,7 +728,7 @@ class Connections(ABC):
                         gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
                     self.dispatcher.deliver(link, allowed, time_ns, gap, self.acknowledge)
             elif isinstance(effect, machine.Gap):
-                if effect.count is not None:
+                if effect.count is not None and effect.stream != links.DIRECT:
                     place.gaps[effect.stream] = place.gaps.get(effect.stream, 0) + effect.count
                 if effect.reason == "malformed" and effect.count is not None:
                     self.dispatcher.stats.received += effect.count
@@ -715,13 +789,16 @@ class Connections(ABC):
                 place.endpoint
             )
             if other.link.state == LIVE and other.link.origin == link.origin and is_same_key:
-                _log.warning(
+                # A node expects this: it dials several endpoints of a peer.
+                _log.log(
+                    DEBUG if self._card else WARNING,
                     "%s and %s reach the same publisher; the first link is used",
                     other.endpoint,
                     place.endpoint,
                 )
                 link.leave(self.listening.time(now))
                 place.is_twin = True
+                self._report(place, link)
                 if place.fallback is not None:
                     place.fallback.duplicate()
                     self._follow(place)
@@ -754,7 +831,31 @@ class Connections(ABC):
                 place.begin = link.epoch, effect.position
                 self.dispatcher.put_gap(Gap(link.origin, None, 0, "moved"), None)
                 self._follow(place)
+        if link is not None and link.is_answered:
+            self.on_link(place, "answered")
         self._changed()
+
+    def _report(self, place: Place, link: Link) -> None:
+        """Call `on_link` after a change of the link's state or epoch.
+
+        ======== ===================================================================================
+        event    meaning
+        ======== ===================================================================================
+        live     the publisher has welcomed the link; `Link.card` is new
+        answered the publisher has applied the current subscriptions, now or before the link resumed
+        silent   the link is not LIVE any more, for another reason than BYE of the publisher
+        ended    BYE of the publisher; `Link.ending` has the reason
+        ======== ===================================================================================
+        """
+        before, place.reported, place.reported_epoch = place.reported, link.state, link.epoch
+        if link.state == LIVE:
+            self.on_link(place, "live")
+            if link.is_answered:
+                self.on_link(place, "answered")
+        elif link.state == ENDED and link.ending is not None:
+            self.on_link(place, "ended")
+        elif before == LIVE:
+            self.on_link(place, "silent")
 
     def _on_end(self, place: Place) -> None:
         if place.fallback is not None and place.fallback.ended():
@@ -921,6 +1022,8 @@ class Connections(ABC):
                     # An exception interrupted the replacement of its connection.
                     self._replace(place)
                 self._apply(place, link, link.tick(listened), self.runtime.time_ns())
+                if link.state != place.reported:
+                    self._report(place, link)
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
                 self._touched[place] = None

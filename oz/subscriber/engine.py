@@ -20,7 +20,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -37,13 +37,14 @@ from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
-from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
+from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections, EndedLinks
 from oz.subscriber.link import Link, ListeningClock
 from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.subscriber.subscriptions import Subscription as Entry
 from oz.system import after_fork
 from oz.transport.contexts import has_ended
 from oz.transport.credentials import Credentials
@@ -51,6 +52,11 @@ from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+ALONE_INTERVAL = 0.1
+"""The same while the compiled part reads the frames of the only link.
+
+With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.6 times the processor time.
+"""
 CHUNK = 16
 """Messages that a call delivers between two looks at the clock at most."""
 
@@ -84,6 +90,8 @@ class Engine(Connections):
         options: Options,
         runs_handlers: bool,
         credentials: Credentials | None = None,
+        member: bytes | None = None,
+        card: bytes = b"",
     ) -> None:
         """Create the engine without endpoints.
 
@@ -96,12 +104,19 @@ class Engine(Connections):
             options: of the subscriber.
             runs_handlers: whether waits run the handlers, as threads do.
             credentials: keys of the subscriber, or None.
+            member: id of the subscriber, 16 bytes; None for a random one.
+            card: of a node, else empty.
+
+        Raises:
+            ValueError: the card is too large.
         """
         check_running("Subscriber")
-        super().__init__(context, filtering, decode, link_endpoints, options, credentials)
+        super().__init__(
+            context, filtering, decode, link_endpoints, options, credentials, member=member, card=card
+        )
         self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
         self.runs_handlers = runs_handlers
-        self.attend_at = 0.0
+        self.attend_at = self._attended_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
@@ -192,6 +207,27 @@ class Engine(Connections):
             self._declare()
             return inbox
 
+    def change_patterns(
+        self, inbox: Inbox, stream: StreamOptions, added: Iterable[Pattern], removed: Iterable[Entry]
+    ) -> list[Entry]:
+        """Add patterns to a subscription and remove others, in one declaration; return the new entries.
+
+        Args:
+            inbox: of the subscription, which plain publishers do not serve.
+            stream: delivery options of the subscription.
+            added: new patterns.
+            removed: entries of the subscription.
+        """
+        with self.lock:
+            self.check_open()
+            made = [self.subscriptions.add(one, stream, owner=inbox) for one in added]
+            for entry in removed:
+                self.subscriptions.remove(entry)
+            inbox.entries = [one for one in inbox.entries if one.is_active] + made
+            self.dispatcher.forget()
+            self._declare()
+            return made
+
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
         with self._closing_with_context(), self.lock:
@@ -241,7 +277,7 @@ class Engine(Connections):
             Whether more can be read at once.
         """
         with self.lock:
-            self.lone = None
+            lone, self.lone = self.lone, None
             if self.state in (CLOSED, FOREIGN):
                 return False
             before = self.dispatcher.stats.received
@@ -254,6 +290,8 @@ class Engine(Connections):
                     return False
                 self._take_back()
                 raise
+            if lone is not None:
+                self.follow_alone()
             if self.dispatcher.stats.received != before or self.dispatcher.reports:
                 self._changed()
             elif has_more:
@@ -265,7 +303,7 @@ class Engine(Connections):
 
     def _attend(self, may_read: bool) -> bool:
         now = self.clock()
-        self.attend_at = now + ATTEND_INTERVAL
+        self._attended_at, self.attend_at = now, now + ATTEND_INTERVAL
         if self._current is not None:
             self._take_back()
         self.poll.silence()
@@ -293,6 +331,13 @@ class Engine(Connections):
                 place.link.before_wait(now)
                 self._touched[place] = None
         return self._flush(now) or has_more
+
+    def follow_alone(self) -> None:
+        """Let the compiled part read the next frames, if they can only be batches of one link."""
+        if self.may_wait_alone():
+            self.lone = self.find_lone()
+            if self.lone is not None:
+                self.attend_at = self._attended_at + ALONE_INTERVAL
 
     # callbacks
 
@@ -364,26 +409,53 @@ class Engine(Connections):
     def run_handlers(self) -> bool:
         """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
         work = self.dispatcher.work
-        if _call_handlers is not None and work and self._call_handlers():
+        if not work:
+            return False
+        if _call_handlers is not None and self._call_handlers():
             return True
-        has_run = False
-        for _ in range(CHUNK):
-            try:
-                queue = work.popleft()
-            except IndexError:
-                break
-            has_run = True
-            try:
-                item = queue.items.popleft()
-            except IndexError:
-                # The subscription has ended.
-                continue
-            if isinstance(item, Message):
-                assert queue.inbox is not None
-                self.call(queue.inbox, item)
-            else:
-                self.report(item)
+        has_run, called = False, 0
+        gap: Gap | None = None
+        self.handlers_running += 1
+        try:
+            for _ in range(CHUNK):
+                try:
+                    queue = work.popleft()
+                except IndexError:
+                    break
+                has_run = True
+                try:
+                    item = queue.items.popleft()
+                except IndexError:
+                    # The subscription has ended.
+                    continue
+                inbox = queue.inbox
+                assert inbox is not None
+                if item.__class__ is Message:
+                    # As `call` does, without a call for each message.
+                    assert inbox.handler is not None
+                    called += 1
+                    try:
+                        inbox.handler(item)
+                    except Exception:
+                        self.handler_failed(inbox, item)
+                elif isinstance(item, Message):
+                    self.call(inbox, item)
+                else:
+                    gap = item
+                    break
+        finally:
+            self._handlers_ran(called)
+        if gap is not None:
+            # Here, because `on_gap` may call `drain`, which waits for handlers.
+            self.report(gap)
         return has_run
+
+    def _handlers_ran(self, called: int) -> None:
+        """Count calls of handlers that have returned."""
+        self.handlers_running -= 1
+        self.handled += called
+        if self._drains:
+            self._handler_ended()
 
     def _call_handlers(self) -> bool:
         """Run handlers in the compiled part; return False if the next item is not a plain message."""
@@ -393,10 +465,7 @@ class Engine(Connections):
         try:
             return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
         finally:
-            self.handlers_running -= 1
-            self.handled += counts[0]
-            if self._drains:
-                self._handler_ended()
+            self._handlers_ran(counts[0])
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""
@@ -435,6 +504,17 @@ class Engine(Connections):
         if self.state in (CLOSED, DRAINED):
             return True
         return inbox is not None and not inbox.is_active
+
+    def why_nothing_comes(self, timeout: float | None) -> str:
+        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+        if not self.dispatcher.inboxes:
+            return "; the subscriber has no subscription: call subscribe(pattern)"
+        if not timeout:
+            return ""
+        if not self.places:
+            return "; the subscriber has no endpoint: call connect(endpoint)"
+        silent = [one.endpoint for one in self.publishers if one.mode == "connecting"]
+        return f"; no publisher answers at {', '.join(silent)}" if silent else ""
 
     def missing(self) -> list[str]:
         """Return why endpoints are not ready.
@@ -576,7 +656,7 @@ class Engine(Connections):
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
-            all_links = [*self._ended_links, *self._place_of]
+            all_links: list[Link | EndedLinks] = [self._past, *self._place_of]
             withdrawn = sum(one.unwanted for one in all_links)
             denied = 0 if self.keys is None else self.keys.denied
             return Stats(

@@ -36,9 +36,9 @@ import zmq
 
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
-from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import PublishAccess
+from oz.message import Extras
 from oz.security.identity import make_uuid_of
+from oz.security.publish_access import Denials, PublishAccess
 from oz.subscriber.link import Messages
 from oz.transport.arrivals import Arrivals
 from oz.transport.credentials import Credentials
@@ -46,6 +46,7 @@ from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.key_search import KeySearch
 from oz.transport.probing import Probed
 from oz.transport.recall import Recall
+from oz.wire.extras import REPLY_TO
 
 TEND_INTERVAL = 0.5
 """Seconds between two checks whether the files of keys and permissions have changed."""
@@ -140,7 +141,7 @@ class ServerKeys:
         self._due_at = 0.0
         self._rights = credentials.rights()
         self._has_permissions = credentials.permissions is not None
-        self.denials = SubscriberStats()
+        self.denials = Denials()
         self.rights = PublishAccess(credentials.rights, self.denials)
 
     @property
@@ -186,6 +187,26 @@ class ServerKeys:
             raise
         if key is not None:
             server.key = key
+
+    def expect(self, endpoint: str) -> None:
+        """Begin with the likeliest key of a listener for links, and search for its key meanwhile.
+
+        Args:
+            endpoint: for links.
+
+        Raises:
+            PermissionDenied: no key is trusted.
+        """
+        if endpoint.startswith("inproc:"):
+            return
+        candidates = self.credentials.candidates(endpoint)
+        if not candidates:
+            raise PermissionDenied(self.credentials.why_not(Probed.STRANGER, endpoint, None) or "")
+        server = self._servers[endpoint] = _Server(endpoint, candidates[0])
+        if len(candidates) > 1:
+            # The search counts only while no handshake has succeeded.
+            server.failures = 1
+            self._search.begin(endpoint, LINK)
 
     def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
         """Try the trusted keys at an endpoint, for `KeySearch`.
@@ -349,7 +370,7 @@ class ServerKeys:
         if not self._has_permissions:
             # The messages need not be decoded.
             return (effect,)
-        denied = rights.denied(effect.flat[0::3])
+        denied = rights.denied(effect.flat[0::3], _inboxes_of(effect.flat[2::3]))
         return (effect,) if not denied else _without(effect, denied)
 
     def allowed_plain(self, key: str | None, messages: list[list[bytes]]) -> list[list[bytes]]:
@@ -360,6 +381,14 @@ class ServerKeys:
         if delimiter is not None:
             return [one for one in messages if rights.allows(one[0].partition(delimiter)[0])]
         return [one for one in messages if rights.allows(one[0])]
+
+
+def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | None:
+    """Return the subjects for replies to requests; None if no message is a request."""
+    found = [None if one is None else one.get(REPLY_TO) for one in extras]
+    if not any(found):
+        return None
+    return [Extras(reply_to=one) if isinstance(one, str) else None for one in found]
 
 
 def _without(effect: Messages, denied: list[int]) -> list[Messages]:

@@ -245,6 +245,7 @@ class Link:
         unwanted: messages that were withdrawn.
         malformed: frames that did not decode.
         ending: reason of the last BYE, until the next WELCOME; else None.
+        card: of the last WELCOME; empty if the publisher is no node.
         is_ack_due: whether `next_frame` returns an ACK.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
@@ -264,6 +265,8 @@ class Link:
         resume_seconds: float = 30.0,
         largest_frame: int = 64 << 20,
         largest_window: int = 1_024,
+        own_card: Callable[[], bytes] = bytes,
+        declares_early: bool = True,
     ) -> None:
         """Start without a connection.
 
@@ -274,7 +277,12 @@ class Link:
             resume_seconds: of the publisher.
             largest_frame: bytes of the largest frame that the subscriber accepts.
             largest_window: batches without acknowledgement that the subscriber accepts.
+            own_card: returns the card of the next HELLO.
+            declares_early: whether the first connection of a session declares without waiting for WELCOME. A link
+                that may reach a publisher that another link reaches does not: queue groups would pick its session.
         """
+        self._own_card, self.card = own_card, b""
+        self._declares_early = declares_early
         self._member, self._subscriptions, self._new_id = member, subscriptions, new_id
         self._resume_seconds = resume_seconds
         self._largest_frame, self._largest_window = largest_frame, largest_window
@@ -334,7 +342,7 @@ class Link:
         self._connected_at = self._heard_at = listened
         self._has_heard = False
         self._greet(listened)
-        if self._subscriptions.by_sid:
+        if self._declares_early and self._subscriptions.by_sid:
             self._declares.extend(self._subscriptions.declaration(0)[0])
             self._declared = self._subscriptions.revision
 
@@ -354,7 +362,7 @@ class Link:
         self._hello = links.encode_hello(
             Hello(
                 self.session, self._member, self.epoch, self.attempt, self.expected, self.answered,
-                self._largest_frame, self._largest_window,
+                self._largest_frame, self._largest_window, self._own_card(),
             )
         )  # fmt: skip
 
@@ -468,7 +476,7 @@ class Link:
         if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
             return
         self._head = None
-        self.origin, self.ending = welcome.origin, None
+        self.origin, self.card, self.ending = welcome.origin, welcome.card, None
         if welcome.epoch == self.epoch:
             if welcome.first > self.expected:
                 effects.append(Gap(welcome.first - self.expected, "lost"))
@@ -616,7 +624,7 @@ class Link:
         run. After WELCOME the link declares everything again if the publisher has another revision.
         """
         revision = self._subscriptions.revision
-        is_first = self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
+        is_first = self._declares_early and self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
         if not (self.state == LIVE or is_first) or self._declared == revision:
             return
         frames, is_full = self._subscriptions.declaration(self._declared)

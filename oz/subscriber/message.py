@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 from oz import message
-from oz.message import Extras
+from oz.message import Extras, Forwarded
 
 
 class Arrival:
@@ -118,7 +118,10 @@ class Message(MessageFields, message.Message):
 
     @property
     def position(self) -> int | None:
-        """Number among all messages of the publisher; None from a plain publisher."""
+        """Number among all messages of the first publisher; None from a plain publisher."""
+        forwarded = self._forwarded
+        if forwarded is not None:
+            return forwarded.position
         positions = self.arrival.positions
         return positions[self.offset] if positions else None
 
@@ -157,8 +160,14 @@ class Message(MessageFields, message.Message):
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the publisher's process, 16 bytes; None from a plain publisher."""
-        return self.arrival.origin
+        """Id of the first publisher's process, 16 bytes; None from a plain publisher."""
+        forwarded = self._forwarded
+        return self.arrival.origin if forwarded is None else forwarded.origin
+
+    @property
+    def _forwarded(self) -> Forwarded | None:
+        extras = self.extras
+        return None if extras is None else extras.forwarded
 
     @property
     def redelivered(self) -> bool:
@@ -171,6 +180,13 @@ class Message(MessageFields, message.Message):
         if self.route is None:
             return ()
         return tuple(one.handle for one in self.route.inboxes if not one.is_removed)
+
+    def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
+        """Reply to a request that came through a node; see `oz.message.Message.reply`."""
+        replier = None if self.route is None else self.route.inboxes[0].replier
+        if replier is None:
+            return super().reply(payload, headers=headers)
+        return replier(self, payload, headers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the content. Subscriptions belong to a process."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from oz.errors import KEYS_HINT
 from oz.subscriber.fallback import LINK, Fallback
-from oz.subscriber.link import LIVE, Link
+from oz.subscriber.link import LIVE, NEW, Link
 from oz.subscriber.multicast import MulticastSource
 from oz.subscriber.plain import PlainSocket
 from oz.wire import links
@@ -16,6 +16,8 @@ _ENDINGS: dict[int | None, str] = {
     links.OTHER_VERSION: "it has another version of the protocol; use one version of oz on both sides",
     links.LIMIT: "it has as many links as it allows, in all or of this key; close other subscribers, or raise "
     "Limits(peers=) there",
+    links.OTHER_BUS: "it belongs to another bus; use one name of the bus on both sides, or another endpoint",
+    links.OWN_ID: "it is this node itself; remove the endpoint",
 }
 """Reasons of BYE that the program can do something about."""
 
@@ -60,6 +62,8 @@ class Place:
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
         drained: whether the plain connection was read empty since `drain` began.
+        reported: state of the link that `Connections.on_link` knows.
+        reported_epoch: epoch of the link at that time.
     """
 
     __slots__ = (
@@ -80,6 +84,8 @@ class Place:
         "plain",
         "refusal",
         "refusals",
+        "reported",
+        "reported_epoch",
     )
 
     def __init__(self, endpoint: str, link_endpoint: str | None) -> None:
@@ -95,6 +101,7 @@ class Place:
         self.begin: tuple[bytes, int] | None = None
         self.key_refusal: str | None = None
         self.heard_at: float | None = None
+        self.reported, self.reported_epoch = NEW, links.UNKNOWN_EPOCH
         self.is_bound = self.is_given_up = self.is_twin = self.drained = False
 
     def mode(self) -> str:

@@ -23,6 +23,7 @@ handled it. An unwanted message of such a stream is abandoned, so that the mark 
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from operator import attrgetter
 from typing import Any
 
 from oz.compiled import HOT
-from oz.message import Extras, Gap
+from oz.message import Extras, Forwarded, Gap
 from oz.subscriber.link import Link, Messages
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.subscriptions import Subscription as Entry
@@ -49,6 +50,11 @@ LONGEST_SUBJECT = 256
 """Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
 MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
+MAX_FORWARDED = 65_536
+"""Messages of forwarders that are remembered, so that two forwarders between the same buses deliver each once."""
+
+Direct = tuple[str, bytes, dict[Any, Any] | None]
+"""Subject, payload and extras of a direct message. The extras may have any content."""
 
 _new = tuple.__new__
 _subject = attrgetter("subject")
@@ -224,7 +230,8 @@ class Inbox:
 
     Attributes:
         entries: one for each pattern.
-        handle: object that the program has.
+        handle: object that the program has. A node's is referred to weakly, because the thread of the node refers to
+            the inbox.
         handler: called with each message, or None.
         is_inline: whether the handler runs in the thread that reads.
         queue: own queue; None if messages go to the queue of the subscriber.
@@ -235,15 +242,16 @@ class Inbox:
         is_active: whether the subscription has not ended.
         is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
         refusal: reason of a publisher that does not serve it, or None.
+        replier: sends the reply to a message: called with message, payload and headers. None without a node.
     """
 
     __slots__ = (
         "__weakref__",
+        "_handle",
         "delivered",
         "dropped",
         "entries",
         "falls_back",
-        "handle",
         "handler",
         "is_active",
         "is_handled",
@@ -252,6 +260,7 @@ class Inbox:
         "limit",
         "queue",
         "refusal",
+        "replier",
     )
 
     def __init__(
@@ -264,12 +273,23 @@ class Inbox:
         falls_back: bool = True,
     ) -> None:
         self.entries: list[Entry] = []
-        self.handle: Any = None
+        self._handle: Any = None
         self.handler, self.is_inline, self.is_handled = handler, is_inline, is_handled
         self.queue: Queue | None = None
         self.limit, self.delivered, self.dropped = limit, 0, 0
         self.falls_back, self.is_active, self.is_removed = falls_back, True, False
         self.refusal: Any = None
+        self.replier: Callable[[Message, Any, dict[str, Any] | None], Any] | None = None
+
+    @property
+    def handle(self) -> Any:
+        """Object that the program has."""
+        found = self._handle
+        return found() if isinstance(found, weakref.ref) else found
+
+    @handle.setter
+    def handle(self, handle: Any) -> None:
+        self._handle = handle
 
     @property
     def is_over(self) -> bool:
@@ -336,6 +356,8 @@ class Dispatcher:
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
+        on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
+            of the direct stream; None if they are unwanted. It must not raise.
     """
 
     def __init__(
@@ -354,6 +376,7 @@ class Dispatcher:
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
+        self._forwarded: dict[tuple[int, bytes, int], None] = {}
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
         self.work: deque[Queue] = deque()
@@ -366,6 +389,7 @@ class Dispatcher:
         self._plain_routes: dict[bytes, Route] = {}
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
+        self.on_direct: Callable[[Link, list[Direct]], object] | None = None
 
     # inboxes
 
@@ -523,6 +547,25 @@ class Dispatcher:
                 arrival.gap_offset = messages[0].offset
             self._put_all(None, messages, link.origin)
 
+    def deliver_direct(self, link: Link, effect: Messages) -> None:
+        """Deliver messages of the direct stream.
+
+        Args:
+            link: that the messages came over.
+            effect: of the link.
+        """
+        count = len(effect.positions)
+        self.stats.received += count
+        if self.on_direct is None:
+            self.stats.unwanted += count
+            return
+        self.stats.delivered += count
+        flat = effect.flat
+        subjects = [subject.decode("utf-8", "surrogateescape") for subject in flat[0::3]]
+        self.on_direct(link, list(zip(subjects, flat[1::3], flat[2::3], strict=True)))
+        # An exception of a signal handler must not deliver them again.
+        link.settle()
+
     def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
         """Deliver messages.
 
@@ -596,7 +639,7 @@ class Dispatcher:
         return messages
 
     def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
-        """Return whether a message has an id that its stream has seen, and remember its id.
+        """Return whether a stream has received a message before, by its id or its source; remember both.
 
         Args:
             stream: of the message.
@@ -604,6 +647,12 @@ class Dispatcher:
             is_redelivered: whether another member of the group may have received it.
             sid: subscription that a last value is for; other subscriptions may have received it before.
         """
+        if (
+            fields.forwarded is not None
+            and not is_redelivered
+            and self._came_before(stream, fields.forwarded)
+        ):
+            return True
         ids = self._ids
         if ids is None or fields.message_id is None or is_redelivered:
             return False
@@ -616,6 +665,16 @@ class Dispatcher:
             ids[stream, None, fields.message_id] = None
         if len(ids) > MAX_IDS:
             del ids[next(iter(ids))]
+        return False
+
+    def _came_before(self, stream: int, forwarded: Forwarded) -> bool:
+        """Return whether another forwarder has delivered a message, and remember the message."""
+        known, found = self._forwarded, (stream, forwarded.origin, forwarded.position)
+        if found in known:
+            return True
+        known[found] = None
+        if len(known) > MAX_FORWARDED:
+            del known[next(iter(known))]
         return False
 
     def routes_of(self, stream: int) -> Routes | None:

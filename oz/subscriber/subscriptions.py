@@ -9,7 +9,7 @@ it declares everything with base 0.
 Subscriptions with equal delivery options share a *stream*. Streams are numbered here; a number belongs to its
 options for the life of the subscriber, so that a message on its way is never dispatched to other options. A
 publisher sends each message once for each stream that matches, and `dispatch` finds the subscriptions of that
-stream.
+stream. Stream 0 is the direct stream (`oz.wire.links`): it has no subscriptions and is never declared.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from collections import deque
 from typing import Any
 
 from oz.errors import ConfigurationError
-from oz.protocol.declared import spell
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
+from oz.subjects.spelling import spell
 from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 RESERVED = b"_OZ."
 """Begin of the subjects that oz itself publishes, such as advisories of a gateway."""
 _LOG = 1_000  # Changes that are kept for incremental declarations.
-_MAX_NUMBERS = 65_536
+_MAX_NUMBERS = 65_535
+DIRECT_OPTIONS = DEFAULT_OPTIONS
+"""Options of the direct stream."""
 
 
 class Subscription:
@@ -64,13 +66,16 @@ class Subscriptions:
     Attributes:
         revision: number of the last change; 0 before the first one.
         by_sid: active subscriptions.
+        index_class: class of the index of a stream.
     """
+
+    index_class: type[PatternIndex[Subscription]] = PatternIndex
 
     def __init__(self) -> None:
         self.revision = 0
         self.by_sid: dict[int, Subscription] = {}
         self._numbers: dict[StreamOptions, int] = {}
-        self._options: list[StreamOptions] = []
+        self._options: list[StreamOptions] = [DIRECT_OPTIONS]
         self._active: dict[int, int] = {}
         self._indexes: dict[int, PatternIndex[Subscription]] = {}
         self._log: deque[tuple[int, Subscription]] = deque(maxlen=_LOG)
@@ -101,7 +106,7 @@ class Subscriptions:
         number = self._numbers.get(options)
         if number is None:
             number = len(self._options)
-            if number >= _MAX_NUMBERS:
+            if number > _MAX_NUMBERS:
                 raise ConfigurationError(
                     "group", options.group, "argument",
                     f"the subscriber has used {_MAX_NUMBERS} different sets of delivery options; "
@@ -122,7 +127,7 @@ class Subscriptions:
         index = self._indexes.get(number)
         if index is None:
             # The dispatcher has a cache of its own.
-            index = self._indexes[number] = PatternIndex(cache_size=0)
+            index = self._indexes[number] = self.index_class(cache_size=0)
         index.add(pattern, one)
         self._changed(one)
         return one

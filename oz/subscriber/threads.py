@@ -63,7 +63,7 @@ class ThreadWaits:
         """Wait shortly for a message that comes alone over the only link; return None if `run` is needed.
 
         A lone message costs less here: nothing but one frame is read. `Engine.attend` runs every
-        `ATTEND_INTERVAL`.
+        `ATTEND_INTERVAL`, or `ALONE_INTERVAL`.
         """
         engine = self._engine
         now = _clock()
@@ -113,8 +113,8 @@ class ThreadWaits:
         """Read a lone message; the compiled part reads the next ones."""
         engine = self._engine
         message = engine.read_alone()
-        if message is not None and HOT is not None and engine.may_wait_alone():
-            engine.lone = engine.find_lone()
+        if message is not None and HOT is not None:
+            engine.follow_alone()
         return message
 
     def _tell(self) -> None:

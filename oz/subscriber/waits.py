@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oz.errors import ClosedError, Timeout
+from oz.program_end import end_daemon
 from oz.subscriber.connections import FOREIGN
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import HandledMessage, Message
@@ -49,25 +50,14 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
             return message
         engine.check_open()
         if engine.is_exhausted(queue.inbox):
+            end_daemon()
             raise ClosedError(
                 "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
             )
         if has_waited and deadline is not None and engine.clock() >= deadline:
-            raise Timeout(f"no message in {timeout:g} s{_why_nothing_comes(engine, timeout)}")
+            raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout)}")
         yield deadline
         has_waited = True
-
-
-def _why_nothing_comes(engine: Engine, timeout: float | None) -> str:
-    """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
-    if not engine.dispatcher.inboxes:
-        return "; the subscriber has no subscription: call subscribe(pattern)"
-    if not timeout:
-        return ""
-    if not engine.places:
-        return "; the subscriber has no endpoint: call connect(endpoint)"
-    silent = [one.endpoint for one in engine.publishers if one.mode == "connecting"]
-    return f"; no publisher answers at {', '.join(silent)}" if silent else ""
 
 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:

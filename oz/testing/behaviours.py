@@ -46,9 +46,6 @@ ONCE = (int(zmq.PUB), int(zmq.SUB), int(zmq.REQ), int(zmq.DEALER))
 class Behaviour(Protocol):
     """Behaviour of one type of socket with its pipes."""
 
-    came_from: End | None
-    """Pipe of the message that was received last; None for types without this record."""
-
     def set_option(self, option: int, value: int | bytes) -> bool:
         """Set an option of this type; return whether it is one."""
 

@@ -9,12 +9,12 @@ from typing import Any, Self, TypeVar
 
 from oz.errors import ClosedError, ConfigurationError, OwnershipError
 from oz.numbers import check_number
+from oz.testing.context import Context
 from oz.testing.fronts import Blocking, Publisher, Subscriber
 from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
-from oz.testing.places import VirtualProcess
-from oz.transport.endpoints import as_list
+from oz.transport.endpoints import Endpoints, as_list
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Bus:
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
-        if new := [one for one in self._members[self._adopted :] if isinstance(one, Publisher)]:
+        if new := [one for one in self._members[self._adopted :] if isinstance(one, (Publisher, Node))]:
             self._runner.run(_adopt(new))
         self._adopted = len(self._members)
         return self._runner.run(coroutine)
@@ -104,20 +104,25 @@ class Bus:
 
     # members ---------------------------------------------------------------------------------------------
 
-    def publisher(self, **options: Any) -> Publisher:
+    def publisher(
+        self, bind: Endpoints | None = None, connect: Endpoints | None = None, **options: Any
+    ) -> Publisher:
         """Create a publisher.
 
         Args:
-            options: arguments of `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of
-                its own, and all subscribers without endpoints connect to it, also later ones.
+            bind: as of `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of its own,
+                and all subscribers without endpoints connect to it, also later ones.
+            connect: as of `oz.asyncio.Publisher`.
+            options: other arguments of `oz.asyncio.Publisher`.
 
         Raises:
             ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
+        options |= {"bind": bind, "connect": connect}
         place = self._place("publisher", options)
         _refuse_unmodelled(options)
-        is_own = not (options.get("bind") or options.get("connect"))
+        is_own = not (bind or connect)
         if is_own:
             options["bind"] = f"tcp://127.0.0.1:{self.network.free_port()}"
         made = Publisher(place, **options)
@@ -129,20 +134,25 @@ class Bus:
                     one.connect(options["bind"])
         return made
 
-    def subscriber(self, **options: Any) -> Subscriber:
+    def subscriber(
+        self, connect: Endpoints | None = None, bind: Endpoints | None = None, **options: Any
+    ) -> Subscriber:
         """Create a subscriber.
 
         Args:
-            options: arguments of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all
-                publishers without endpoints, also to later ones.
+            connect: as of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all publishers
+                without endpoints, also to later ones.
+            bind: as of `oz.asyncio.Subscriber`.
+            options: other arguments of `oz.asyncio.Subscriber`.
 
         Raises:
             ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
+        options |= {"bind": bind, "connect": connect}
         place = self._place("subscriber", options)
         _refuse_unmodelled(options)
-        follows = not (options.get("bind") or options.get("connect"))
+        follows = not (bind or connect)
         made = Subscriber(place, **(options | ({"connect": self._endpoints} if follows else {})))
         self._members.append(made)
         if follows:
@@ -150,17 +160,19 @@ class Bus:
         return made
 
     def node(self, name: str | None = None, **options: Any) -> Node:
-        """Create a node. It joins by `async with` or `start`, and finds the other nodes.
+        """Create a node. It joins at once, and the bus introduces the other nodes to it.
 
         Args:
             name: of the node; by default it is numbered. The name of a killed node may be used again.
             options: arguments of `oz.asyncio.Node`.
 
         Raises:
-            ConfigurationError, TypeError, ValueError: as `oz.asyncio.Node`, or a bus has no such argument.
+            ConfigurationError, EndpointError, TypeError: as `oz.asyncio.Node`.
+            ValueError: a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
         place = self._place("node", options, name)
+        _refuse_unmodelled(options)
         made = Node(place, name or place.host, **options)
         self._members.append(made)
         return made
@@ -175,7 +187,7 @@ class Bus:
         """
         return Blocking(self.run, member)
 
-    def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> VirtualProcess:
+    def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> Context:
         self._join_loop()
         for one in _OTHERS:
             if options.get(one) is not None:
@@ -183,7 +195,7 @@ class Bus:
         taken = {one.place.host for one in self._members if not one.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
         host = name if name and name not in taken else next(one for one in numbered if one not in taken)
-        return VirtualProcess(self.network, host)
+        return Context(self.network, host)
 
     # faults ----------------------------------------------------------------------------------------------
 
@@ -321,22 +333,22 @@ class Bus:
         self._end()
 
 
-async def _adopt(publishers: list[Publisher]) -> None:
-    """Attend to publishers in the loop that were made while no loop ran."""
-    for one in publishers:
+async def _adopt(members: list[Publisher | Node]) -> None:
+    """Attend to members in the loop that were made while no loop ran."""
+    for one in members:
         one.adopt()
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Refuse the arguments of a publisher or subscriber for which the model of ZeroMQ has no sockets.
+    """Refuse the arguments of a member for which the model of ZeroMQ has no sockets.
 
     Raises:
         ConfigurationError, ValueError: there is one.
     """
     if (security := options.get("security")) is not None:
         rule = (
-            "publishers and subscribers of a test bus have no keys: leave security= out, and test permissions "
-            "with oz.Publisher on tcp://127.0.0.1:*, or with nodes of the bus"
+            "members of a test bus have no keys: leave security= out, and test permissions with oz.Publisher or "
+            "oz.Node on tcp://127.0.0.1:*"
         )
         raise ConfigurationError("security", security, "argument", rule)
     if getattr(options.get("options"), "multicast", None) is not None:

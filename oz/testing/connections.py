@@ -33,13 +33,6 @@ class SessionOwner(Protocol):
         """Return ROUTING_ID, or nothing."""
 
     @property
-    def public_key(self) -> str:
-        """Return the public key of the socket; empty without keys."""
-
-    def admits(self, key: str, host: str) -> bool:
-        """Return whether the socket accepts a peer with a key; the key is empty without keys."""
-
-    @property
     def io(self) -> IoThread:
         """Return the I/O thread of its sessions."""
 
@@ -215,11 +208,6 @@ class PipeSession:
         self._report(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self.pump()
 
-    def refused(self) -> None:
-        """End, because an end does not trust the key of the other one."""
-        if not self.has_ended:
-            self._give_up()
-
     def _make_pipe(self, *, at_once: bool, identity: bytes = b"") -> None:
         mark, peers_mark = self.owner.marks()
         mine, its = End(self, mark=peers_mark, peers_mark=mark), self.owner.new_end()
@@ -245,15 +233,9 @@ class PipeSession:
 
     def take(self, message: Message) -> bool:
         """Pass a message to the socket; return whether there was space."""
-        end, connection = self._end, self._connection
-        if end is None or self.is_closing:
-            # Messages for a closed socket are lost.
-            return True
-        if not end.write(message):
-            return False
-        if connection is not None:
-            end.peer.sources.append(connection.number)
-        return True
+        end = self._end
+        # Messages for a closed socket are lost.
+        return end is None or self.is_closing or end.write(message)
 
     # ending ----------------------------------------------------------------------------------------------
 

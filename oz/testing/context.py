@@ -8,12 +8,10 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.publisher.accounts import Peer
 from oz.testing.descriptors import VirtualPoll
 from oz.testing.network import Network
 from oz.testing.sockets import Socket
 from oz.testing.wires import IoThread
-from oz.transport.backend import Backend
 from oz.transport.runtime import Runtime
 
 CALL_SECONDS = 20e-6
@@ -31,13 +29,10 @@ class Context:
         host: name for faults.
         closed: whether it is terminated.
         io: thread of the connections.
-        backend: functions that call the sockets.
         runtime: functions that the engines of links call.
         sockopts: default options of sockets, as in pyzmq; empty here.
         sockets: open sockets.
     """
-
-    socket_class: type[Socket] = Socket
 
     def __init__(self, network: Network, host: str = "host") -> None:
         """Create a context. All contexts of one host are killed together.
@@ -52,33 +47,14 @@ class Context:
         self.io = IoThread(network)
         self.sockopts: dict[int, int] = {}
         clock = network.clock
-        self.backend = Backend(
-            send=Socket.send,
-            recv=Socket.recv,
-            recv_named=self._receive_named,
-            get=Socket.get,
-            set=Socket.set,
-            bind=Socket.bind,
-            connect=Socket.connect,
-            unbind=Socket.unbind,
-            disconnect=Socket.disconnect,
-            monotonic=lambda: clock.now,
-            time_ns=lambda: EPOCH_NS + round(clock.now * 1e9),
-            sleep=lambda seconds: network.run_until(clock.now + seconds),
-            cut=self._cut,
-            inode=self._inode,
-            random_bytes=network.random.randbytes,
-            tells_peers=True,
-            prove=Socket.prove,
-        )
         self.runtime = Runtime(
             get=Socket.get,
             send=Socket.send,
             recv=Socket.recv,
-            clock=self.backend.monotonic,
+            clock=lambda: clock.now,
             busy_clock=count(0.0, CALL_SECONDS).__next__,
-            time_ns=self.backend.time_ns,
-            random_bytes=self.backend.random_bytes,
+            time_ns=lambda: EPOCH_NS + round(clock.now * 1e9),
+            random_bytes=network.random.randbytes,
             create_poll=VirtualPoll,
         )
         self.sockets: dict[Socket, None] = {}
@@ -86,37 +62,19 @@ class Context:
         self._waiting: dict[str, list[Socket]] = {}
         network.add_process(host, self._die)
 
-    def _inode(self, number: int) -> int | None:
-        """Return the number of a connection while it is open, in place of an inode."""
-        return number if self.network.is_link(number, self.host) else None
-
-    def _cut(self, peer: Peer) -> None:
-        self.network.end_link(peer.descriptor)
-
-    def _receive_named(self, socket: Socket, flags: int) -> tuple[bytes, Peer | None]:
-        """Receive a frame and the connection that it came over."""
-        frame = Socket.recv(socket, flags, copy=False)
-        try:
-            number = int(frame.get(zmq.SRCFD))
-        except zmq.ZMQError:
-            return frame.bytes, None
-        return frame.bytes, Peer(number, self._inode(number))
-
     def socket(self, socket_type: int, socket_class: Any = None) -> Socket:
         """Create a socket: PUB, XPUB, SUB, XSUB, DEALER, ROUTER or PAIR.
 
         Args:
             socket_type: as a number.
-            socket_class: None for sockets of the class of this context. Engines of links give the class of
-                pyzmq, and get a `Socket`.
+            socket_class: without effect. Engines give the class of pyzmq.
 
         Raises:
             zmq.ZMQError: the model has no such type, or the context is terminated.
         """
         if self.closed:
             raise zmq.ContextTerminated
-        kind = self.socket_class if socket_class is None else Socket
-        made = kind(self, int(socket_type))
+        made = Socket(self, int(socket_type))
         self.sockets[made] = None
         return made
 

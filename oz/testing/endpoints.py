@@ -13,7 +13,6 @@ from oz.testing.connections import PipeSession, Port
 from oz.testing.network import Network
 from oz.testing.pipes import End, join
 from oz.testing.wires import IoThread
-from oz.transport.backend import Backend
 
 if TYPE_CHECKING:
     from oz.testing.sockets import Socket
@@ -28,10 +27,6 @@ class Process(Protocol):
     @property
     def io(self) -> IoThread:
         """Return the I/O thread of its sockets."""
-
-    @property
-    def backend(self) -> Backend:
-        """Return the functions that call its sockets."""
 
     def bind_name(self, name: str, socket: Socket) -> None:
         """Register an inproc name of a socket."""

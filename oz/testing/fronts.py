@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from inspect import isasyncgen, isawaitable
+from inspect import isawaitable
 from typing import Any, Self
 
 import oz.publisher.aio
 import oz.subscriber.aio
-from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.testing.places import VirtualProcess
+from oz.subscriber.base import SubscriptionBase
+from oz.testing.context import Context
 
 
 class Publisher(oz.publisher.aio.Publisher):
@@ -19,7 +19,7 @@ class Publisher(oz.publisher.aio.Publisher):
         place: process that it runs in.
     """
 
-    def __init__(self, place: VirtualProcess, **options: Any) -> None:
+    def __init__(self, place: Context, **options: Any) -> None:
         """Create a publisher; `oz.testing.Bus.publisher` calls this.
 
         Args:
@@ -27,7 +27,7 @@ class Publisher(oz.publisher.aio.Publisher):
             options: as of `oz.asyncio.Publisher`.
         """
         self.place = place
-        context: Any = place.context
+        context: Any = place
         super().__init__(context=context, **options)
         # The bus closes it, not the end of the program.
         self._life.forget()
@@ -54,7 +54,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
         place: process that it runs in.
     """
 
-    def __init__(self, place: VirtualProcess, **options: Any) -> None:
+    def __init__(self, place: Context, **options: Any) -> None:
         """Create a subscriber; `oz.testing.Bus.subscriber` calls this.
 
         Args:
@@ -62,7 +62,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
             options: as of `oz.asyncio.Subscriber`.
         """
         self.place = place
-        context: Any = place.context
+        context: Any = place
         super().__init__(context=context, **options)
 
     def die(self) -> None:
@@ -115,13 +115,9 @@ class Blocking:
     def _call(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             result = self._run(_called(function, arguments, options))
-            if isasyncgen(result):
+            if isinstance(result, AsyncIterator):
                 return self._each(result)
-            return (
-                Blocking(self._run, result)
-                if isinstance(result, (Subscribed, oz.subscriber.aio.Subscription))
-                else result
-            )
+            return Blocking(self._run, result) if isinstance(result, SubscriptionBase) else result
 
         return call
 

@@ -6,7 +6,7 @@ such as the number of messages in transit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Protocol
@@ -46,7 +46,6 @@ class Network:
         random: source of all random choices.
         latency: seconds of transit of a message at least.
         jitter: seconds of additional transit at most.
-        ends: hosts of each connection by its number, also after its end.
     """
 
     def __init__(
@@ -75,12 +74,7 @@ class Network:
         self.jitter = jitter
         self._capacity = capacity
         self._listeners: dict[tuple[str, str], Listener] = {}
-        self.ends: dict[int, frozenset[str]] = {}
-        self._links: dict[NetworkLink, int] = {}
-        self._standing: set[int] = set()
-        self._keys: dict[int, Mapping[object, str]] = {}
-        self._left: set[tuple[int, str]] = set()
-        self._numbers = count(1)
+        self._links: dict[NetworkLink, None] = {}
         self._cut: set[frozenset[str]] = set()
         self._stalled: set[frozenset[str]] = set()
         self._rates: dict[frozenset[str], float] = {}
@@ -150,37 +144,13 @@ class Network:
             address for one, address in self._listeners if one == transport and address.startswith(begins)
         ]
 
-    def add_link(self, link: NetworkLink) -> int:
-        """Register a connection for faults; return its number."""
-        self._links[link] = number = next(self._numbers)
-        self.ends[number] = link.hosts
-        self._standing.add(number)
-        return number
-
-    def note_keys(self, number: int, ends: Mapping[object, str]) -> None:
-        """Record the keys of a connection: for each end the key of the other one."""
-        self._keys[number] = ends
-
-    def key_beyond(self, number: int, end: object) -> str:
-        """Return the key at the other end of a connection; empty without keys."""
-        return self._keys.get(number, {}).get(end, "")
-
-    def is_link(self, number: int, host: str) -> bool:
-        """Return whether a connection is open, as far as a host knows."""
-        return number in self._standing and (number, host) not in self._left
-
-    def leave_link(self, number: int, host: str) -> None:
-        """Remove a connection at one host."""
-        self._left.add((number, host))
+    def add_link(self, link: NetworkLink) -> None:
+        """Register a connection for faults."""
+        self._links[link] = None
 
     def remove_link(self, link: NetworkLink) -> None:
         """Remove a connection."""
-        self._standing.discard(self._links.pop(link, 0))
-
-    def end_link(self, number: int) -> None:
-        """Break a connection, if it is open."""
-        for link in [link for link, one in self._links.items() if one == number]:
-            link.reset()
+        self._links.pop(link, None)
 
     def choose_capacity(self) -> int:
         """Return the number of messages in transit at most, for one direction of a new connection."""

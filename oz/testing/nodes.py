@@ -2,47 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from base64 import urlsafe_b64encode
 from typing import Any
 
-import oz.asyncio.node
-from oz.asyncio.node_engine import LoopNode
-from oz.configuration.settings import DEFINITIONS
-from oz.security.identity import make_uuid_of
-from oz.testing.places import VirtualProcess
-from oz.transport.node.opening import NodeSettings
-from oz.transport.node.publisher import make_uuid
-from oz.transport.security import Security
+import oz.node.aio
+from oz.configuration import DEFINITIONS, Configuration, Definition, Setting
+from oz.errors import ClosedError, ConfigurationError
+from oz.node.directory import Directory
+from oz.node.engine import Engine
+from oz.options import Limits
+from oz.testing.context import Context
+from oz.testing.network import Network
 
 
-class VirtualNode(LoopNode):
-    """Tasks of a node, with an end as by `kill -9`."""
+class VirtualDirectory(Directory):
+    """Endpoints of the nodes of one bus on a virtual network, in place of a directory with Unix sockets."""
+
+    def __init__(self, network: Network, bus: str, node: bytes) -> None:
+        """Create it for a node.
+
+        Args:
+            network: of the nodes.
+            bus: of the nodes.
+            node: id of the node.
+        """
+        self._network = network
+        self._begins = f"/oz/{bus}-"
+        self.prefix = f"ipc://{self._begins}"
+        self.endpoint = f"{self.prefix}{urlsafe_b64encode(node).decode().rstrip('=')}"
+        self._read_at = 0.0
+
+    def others(self) -> set[str]:
+        """Return the endpoints of the other nodes."""
+        found = {f"ipc://{address}" for address in self._network.listening("ipc", self._begins)}
+        return found - {self.endpoint}
+
+    def remove_dead(self, endpoint: str) -> bool:
+        """Return False: an endpoint ends with its socket."""
+        return False
+
+    def remove(self) -> None:
+        """Do nothing: an endpoint ends with its socket."""
+
+
+class VirtualEngine(Engine):
+    """Engine of a node on a virtual network. It reads no environment, no configuration file and no directory."""
+
+    @staticmethod
+    def _resolve(**given: Any) -> Configuration:
+        return Configuration(tuple(_setting(one, given.get(one.name)) for one in DEFINITIONS), Limits())
+
+    def _bind(self, config: Configuration) -> tuple[str, ...]:
+        context: Any = self._context
+        self._directory = VirtualDirectory(context.network, self.bus, self.id)
+        return tuple(map(self.publisher.bind_links, (*config.bind, self._directory.endpoint)))
 
     def die(self) -> None:
-        """Cancel the tasks and handlers, because the sockets are dead."""
-        if self._is_closing or not self.has_started:
-            return
-        self._is_closing = self.engine.is_closed = True
-        if self._loop.is_closed():
-            return
-        for task in self.tasks:
-            task.cancel()
-        self.pool.cancel()
-        self.engine.close_queues(is_killed=True)
-        self._woken.set()
-        self._last_news = self._loop.create_task(self._tell_news())
+        """End the requests and handlers of a node whose process was killed."""
+        self.exchange.end_requests(ClosedError("the node was killed"))
+        self.pool.finish(0.0)
 
 
-class Node(oz.asyncio.node.Node):
+class Node(oz.node.aio.Node):
     """Node of `oz.testing.Bus`: `oz.asyncio.Node` on a virtual network.
 
-    It reads no environment and no configuration file.
+    Attributes:
+        place: process that it runs in.
     """
 
-    _shell: VirtualNode
+    _node: VirtualEngine
 
-    def __init__(self, place: VirtualProcess, name: str, **options: Any) -> None:
-        """Create a node that has not joined; `oz.testing.Bus.node` calls this.
+    def __init__(self, place: Context, name: str, **options: Any) -> None:
+        """Create a node; `oz.testing.Bus.node` calls this.
 
         Args:
             place: process that it runs in.
@@ -50,28 +81,36 @@ class Node(oz.asyncio.node.Node):
             options: as of `oz.asyncio.Node`.
         """
         self.place = place
-        defaults = {one.name: one.default() for one in DEFINITIONS}
-        super().__init__(**(defaults | options | {"name": name}))
+        super().__init__(name, **options)
+        # The bus closes it, not the end of the program.
+        self._life.forget()
 
-    def _find_security(self, given: Security | None) -> Security | None:
-        return given
+    def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
+        context: Any = self.place
+        return VirtualEngine(*arguments, context=context, **options)
 
-    def _make_shell(self, settings: NodeSettings) -> VirtualNode:
-        if settings.security is not None and settings.configuration.nameserver:
-            raise ValueError("a bus of oz.testing has no name server with keys: leave nameserver= out")
-        random_bytes, credentials = self.place.context.backend.random_bytes, settings.credentials
-        uuid = (
-            make_uuid(random_bytes)
-            if credentials is None
-            else make_uuid_of(credentials.public_key, random_bytes)
-        )
-        return VirtualNode(replace(settings, uuid=uuid), self.place.kinds)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the node is closed."""
-        return self._engine.is_closed
+    def adopt(self) -> None:
+        """Attend to peers in the running loop."""
+        if not self.closed:
+            self._attendance.start()
 
     def die(self) -> None:
-        """End the node, because its process was killed."""
-        self._shell.die()
+        """Close without BYE: the process of the sockets was killed."""
+        loop = self._attendance._loop
+        self._life.abort()
+        if loop is None or not loop.is_closed():
+            self._node.die()
+
+
+def _setting(definition: Definition, value: Any) -> Setting:
+    """Return a setting from an argument, or its default.
+
+    Raises:
+        ConfigurationError: the argument has a wrong value.
+    """
+    if value is None:
+        return Setting(definition.name, definition.default(), "default")
+    try:
+        return Setting(definition.name, definition.kind.check(value), "argument")
+    except ValueError as error:
+        raise ConfigurationError(definition.name, value, "argument", str(error)) from None

@@ -47,8 +47,6 @@ class End:
         identity: ROUTING_ID of the peer of the connection, for a ROUTER.
         may_write: False after a write to a full pipe, until the peer has read.
         is_ending: whether the peer has ended; its messages can still be read.
-        sources: for each incoming message the number of its connection; empty with inproc.
-        came_by: number of the connection of the message that was read last.
     """
 
     __slots__ = (
@@ -58,7 +56,6 @@ class End:
         "_peers_read",
         "_read",
         "_written",
-        "came_by",
         "identity",
         "incoming",
         "is_closed",
@@ -67,7 +64,6 @@ class End:
         "outgoing",
         "owner",
         "peer",
-        "sources",
     )
 
     peer: End
@@ -77,8 +73,6 @@ class End:
         self.owner = owner
         self.incoming: deque[Message] = deque()
         self.outgoing: deque[Message] = deque()
-        self.sources: deque[int] = deque()
-        self.came_by: int | None = None
         self.identity = b""
         self.may_write = True
         self.is_ending = self.is_closed = False
@@ -147,8 +141,6 @@ class End:
         if not incoming or self.is_closed:
             return None
         message = incoming.popleft()
-        if self.sources:
-            self.came_by = self.sources.popleft()
         read, low = self._read, self._low
         if low and len(message) > 1 and not read % low:
             self._acknowledge()
@@ -162,8 +154,6 @@ class End:
         if self.is_closed or not self.incoming:
             return None
         message = self.incoming.popleft()
-        if self.sources:
-            self.came_by = self.sources.popleft()
         if len(message) > 1 and self._low and not self._read % self._low:
             # libzmq checks the mark after each frame, but counts only the last frame of a message.
             self._acknowledge()
@@ -232,9 +222,6 @@ def join(one: End, other: End) -> None:
     one.incoming, other.incoming = other.outgoing, one.outgoing
 
 
-_SOURCE = int(zmq.SRCFD)
-
-
 class Again(zmq.Again):
     """`zmq.Again` without a call of libzmq for its text."""
 
@@ -243,40 +230,3 @@ class Again(zmq.Again):
 
     def __init__(self) -> None:
         """Create the error."""
-
-
-class ModelFrame:
-    """Received frame of `recv(copy=False)`.
-
-    Attributes:
-        bytes: content.
-        more: whether another frame of the message follows.
-    """
-
-    __slots__ = ("_key", "_source", "bytes", "more")
-
-    def __init__(self, data: bytes, more: bool, source: int | None, key: str = "") -> None:
-        """Create a frame.
-
-        Args:
-            data: content.
-            more: whether another frame of the message follows.
-            source: number of the connection.
-            key: public key of the sender; empty without keys.
-        """
-        self.bytes = data
-        self.more = more
-        self._source = source
-        self._key = key
-
-    def get(self, option: int | str) -> int | str:
-        """Return a property: SRCFD is the number of the connection, and all hosts have one address.
-
-        Raises:
-            zmq.ZMQError: the model does not know the property.
-        """
-        if option == "User-Id" and self._key:
-            return self._key
-        if self._source is None or option not in (_SOURCE, "Peer-Address"):
-            raise zmq.ZMQError(zmq.EINVAL)
-        return self._source if option == _SOURCE else "127.0.0.1"

@@ -37,7 +37,6 @@ class PublisherPipes:
         self._pending: deque[Message] = deque()
         self._pending_ends: deque[End | None] = deque()
         self._last: End | None = None
-        self.came_from: End | None = None
         self._matching: list[End] = []
         self._is_lossless = self._is_manual = self._only_first = False
         self._is_verbose = self._tells_each_end = False
@@ -165,7 +164,7 @@ class PublisherPipes:
         if not self._pending:
             return None
         if self._is_manual and self._pending_ends:
-            self.came_from = last = self._pending_ends.popleft()
+            last = self._pending_ends.popleft()
             self._last = last if last in self._ends else None
         return self._pending.popleft()
 
@@ -189,8 +188,6 @@ class SubscriberPipes:
         """
         self._filters = filters
         self._queue = FairQueue()
-        self._next_from: End | None = None
-        self.came_from: End | None = None
         self._counts: dict[bytes, int] = {}
         self._sizes = Sizes()
         self._next: Message | None = None
@@ -281,7 +278,6 @@ class SubscriberPipes:
         if self._next is None and not self.has_in():
             return None
         message, self._next = self._next, None
-        self.came_from, self._next_from = self._next_from, None
         if self._uncounted is not None:
             self._uncounted.count()
             self._uncounted = None
@@ -296,7 +292,7 @@ class SubscriberPipes:
             end, message = found
             is_wanted = not self._filters or self._matches(message[0])
             if is_wanted:
-                self._next, self._next_from = message, end
+                self._next = message
                 if len(message) > 1:
                     # Only the first frame is read so far.
                     self._uncounted = end

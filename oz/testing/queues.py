@@ -76,8 +76,6 @@ class FairQueue:
 class Balancing:
     """DEALER, or PAIR with one pipe. Messages go to the pipes with space in turn, or wait."""
 
-    came_from: End | None = None
-
     def __init__(self, *, most: int | None = None) -> None:
         """Create it without pipes.
 
@@ -157,8 +155,6 @@ class Balancing:
 
 class Routing:
     """ROUTER: the first frame of a message is the name of the sender or the receiver."""
-
-    came_from: End | None = None
 
     def __init__(self) -> None:
         """Create it without pipes."""

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import Any
 
 import zmq
 
@@ -20,7 +19,7 @@ from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
 from oz.testing.connections import PipeSession
 from oz.testing.descriptors import Descriptor
 from oz.testing.endpoints import ModelEndpoints, Process, Undoing
-from oz.testing.pipes import Again, End, Message, ModelFrame
+from oz.testing.pipes import Again, End, Message
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
@@ -41,8 +40,6 @@ class Socket:
         closed: whether it is closed.
         notify: called when a first command arrives, as a descriptor of libzmq becomes readable.
         io: thread of its sessions.
-        backend: functions that call it.
-        public_key: of the socket; empty without keys.
         endpoints: bound and connected endpoints.
     """
 
@@ -52,12 +49,10 @@ class Socket:
             raise zmq.ZMQError(zmq.EINVAL)
         self.context = context
         self.network = context.network
-        self.host, self.io, self.backend = context.host, context.io, context.backend
+        self.host, self.io = context.host, context.io
         self.type = socket_type
         self.closed = False
         self.notify: Callable[[], None] | None = None
-        self.public_key = ""
-        self._trusts: Callable[[str, str], bool] | None = None
         self._draw = self.network.random.random
         self._behaviour = behaviour = BEHAVIOURS[socket_type]()
         # Called by its pipes: there is a message, there is space again, the peer has lost all subscriptions.
@@ -306,8 +301,8 @@ class Socket:
             self.send(frame, flags | _SNDMORE)
         self.send(msg_parts[-1], flags)
 
-    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
-        """Receive a frame: bytes, or without `copy` a `ModelFrame`.
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes:
+        """Receive a frame.
 
         Raises:
             zmq.Again: there is no message within RCVTIMEO, or NOBLOCK is given.
@@ -316,23 +311,7 @@ class Socket:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if not self._left:
             self._left.extend(self._receive(int(flags)))
-        data = self._left.popleft()
-        return data if copy else self._frame_of(data)
-
-    def _frame_of(self, data: bytes) -> ModelFrame:
-        """Return a frame of the current message, which has the number of its connection."""
-        end = self._behaviour.came_from
-        source = None if end is None else end.came_by
-        key = self.network.key_beyond(source, self) if self.public_key and source is not None else ""
-        return ModelFrame(data, bool(self._left), source, key)
-
-    def prove(self, key: str, trusts: Callable[[str, str], bool]) -> None:
-        """Set the public key, and the function that decides which keys are trusted."""
-        self.public_key, self._trusts = key, trusts
-
-    def admits(self, key: str, host: str) -> bool:
-        """Return whether the socket accepts a peer with a key; the key is empty without keys."""
-        return not key if self._trusts is None else self._trusts(key, host)
+        return self._left.popleft()
 
     def _receive(self, flags: int) -> Message:
         if (message := self._take_message()) is not None:

@@ -21,13 +21,6 @@ class SessionSocket(Protocol):
     def identity(self) -> bytes:
         """Return ROUTING_ID, or nothing."""
 
-    @property
-    def public_key(self) -> str:
-        """Return the public key of the socket; empty without keys."""
-
-    def admits(self, key: str, host: str) -> bool:
-        """Return whether the socket accepts a peer with a key; the key is empty without keys."""
-
 
 class WireSession(Protocol):
     """Session, as a connection sees it."""
@@ -50,9 +43,6 @@ class WireSession(Protocol):
 
     def lost(self) -> None:
         """Handle that the connection has broken."""
-
-    def refused(self) -> None:
-        """Handle that an end does not trust the key of the other one."""
 
 
 class IoThread:
@@ -141,7 +131,6 @@ class Connection:
 
     Attributes:
         hosts: of the two sockets.
-        number: of the connection.
     """
 
     def __init__(self, network: Network, one: WireSession, other: WireSession) -> None:
@@ -154,7 +143,7 @@ class Connection:
             other: Wire(self, other, one, network),
         }
         self._is_open = True
-        self.number = network.add_link(self)
+        network.add_link(self)
 
     def wire_from(self, session: WireSession) -> Wire:
         """Return the outgoing wire of a session."""
@@ -174,21 +163,8 @@ class Connection:
         if one.has_ended or other.has_ended:
             self.reset()
             return
-        if one.owner.public_key or other.owner.public_key:
-            if not (_admits(other.owner, one.owner) and _admits(one.owner, other.owner)):
-                self._refuse()
-                return
-            keys: dict[object, str] = {one.owner: other.owner.public_key, other.owner: one.owner.public_key}
-            self._network.note_keys(self.number, keys)
         for session, peer in ((other, one), (one, other)):
             session.use(self, peer.identity)
-
-    def _refuse(self) -> None:
-        """End the connection. A session that was refused for its key does not connect again."""
-        self._forget()
-        refused, self._sessions = self._sessions, []
-        for session in refused:
-            session.refused()
 
     def finish(self, session: WireSession) -> None:
         """Close one end. The other end closes when all messages in transit have arrived."""
@@ -216,7 +192,6 @@ class Connection:
             wire.is_dead = True
         for session in [session for session in self._sessions if session.owner.host == host]:
             self._sessions.remove(session)
-            self._network.leave_link(self.number, host)
             self._network.call_soon(session.lost)
 
     def resume(self) -> None:
@@ -232,7 +207,3 @@ class Connection:
         self._network.remove_link(self)
         for wire in self._wires.values():
             wire.is_dead = True
-
-
-def _admits(one: SessionSocket, other: SessionSocket) -> bool:
-    return one.admits(other.public_key, other.host)

@@ -17,15 +17,27 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 
 from oz import system
 from oz.compiled import HOT
-from oz.protocol.publisher.accounts import Peer
-from oz.protocol.publisher.backlog import IsSent
 from oz.transport.libzmq import find, raise_of
+
+
+class Peer(NamedTuple):
+    """Connection of a frame.
+
+    Attributes:
+        descriptor: of the connection.
+        inode: distinguishes it from other connections with this descriptor at other times; None once it is closed.
+        key: public key of the peer; None without CURVE.
+    """
+
+    descriptor: int
+    inode: int | None
+    key: str | None = None
 
 
 def _unknown(peer: Peer) -> int | None:
@@ -83,7 +95,7 @@ class Backend:
     cut: Callable[[Peer], object]
     inode: Callable[[int], int | None]
     random_bytes: Callable[[int], bytes]
-    watched: Callable[[Any], tuple[Any, IsSent]] | None = None
+    watched: Callable[[Any], tuple[Any, Callable[[], bool]]] | None = None
     taken: Callable[[Iterable[Peer]], dict[Peer, int]] = _none_of
     send_whole: Callable[[Any, tuple[bytes, ...], int], None] | None = None
     read_by_zmq: Callable[[Peer], int | None] = _unknown
@@ -114,7 +126,7 @@ def _cut(peer: Peer) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _watched(frame: Any) -> tuple[zmq.Frame, IsSent]:
+def _watched(frame: Any) -> tuple[zmq.Frame, Callable[[], bool]]:
     """Make a frame that libzmq does not copy: it drops the memory once that is sent to all."""
     known = frame.tracker if isinstance(frame, zmq.Frame) else None
     if known is None or known.done:
@@ -286,32 +298,6 @@ def address_of(socket: Any) -> int:
 
 
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
-
-
-def make_asking(socket: Any) -> Callable[[], bool]:
-    """Make what asks a socket whether something waits to be read: a fifth of the price of pyzmq's own way.
-
-    Raises, when it is called, what asking for EVENTS does.
-    """
-    get = backend_of(socket).get
-
-    def ask() -> bool:
-        return bool(int(get(socket, _EVENTS)) & _POLLIN)
-
-    if GETSOCKOPT is None or not backend_of(socket).has_handle:
-        return ask
-    getsockopt, events, size = GETSOCKOPT, ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
-    # Ready-made arguments: ctypes would make them anew for each call.
-    handle, option = ctypes.c_void_p.from_param(socket.underlying), ctypes.c_int.from_param(_EVENTS)
-    answer, length = ctypes.byref(events), ctypes.byref(size)
-
-    def ask_libzmq() -> bool:
-        # The handle of a closed socket may not be used; and pyzmq says what an error is.
-        if socket._closed or getsockopt(handle, option, answer, length):
-            return ask()
-        return bool(events.value & _POLLIN)
-
-    return ask_libzmq
 
 
 def new_socket(context: Any, kind: int) -> zmq.Socket[Any]:

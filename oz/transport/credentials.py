@@ -21,13 +21,13 @@ import zmq
 from oz.configuration.permission_file import read_permissions
 from oz.errors import ConfigurationError, PermissionDenied, TransportUnavailable
 from oz.logs import peer_logger
-from oz.protocol.node.reach import host_of
-from oz.protocol.publisher.access import Rights
+from oz.security.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
 from oz.transport.backend import backend_of
 from oz.transport.capabilities import has
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
+from oz.transport.endpoints import host_of
 from oz.transport.mechanisms import NULL, mechanism_at
 from oz.transport.probing import Probed, probe
 

@@ -7,8 +7,6 @@ import os
 
 import zmq
 
-from oz.transport.guard import apart
-
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
@@ -68,8 +66,7 @@ def need(count: int, purpose: str) -> None:
     Raises:
         zmq.ZMQError: fewer are free; `errno` is `EMFILE`.
     """
-    # An exception from a signal handler between open and close would leave descriptors open.
-    apart(_check, count, purpose)
+    _check(count, purpose)
 
 
 def _check(count: int, purpose: str) -> None:

@@ -14,7 +14,6 @@ import zmq
 
 from oz.errors import OzError
 from oz.logs import peer_logger
-from oz.protocol.node.reach import is_loopback
 from oz.transport.capabilities import check_transport
 
 Endpoints = str | bytes | Iterable[str | bytes]
@@ -257,3 +256,20 @@ def warn_of_strangers(bound: Iterable[str]) -> None:
             "Give it security=, or bind it to 127.0.0.1; see docs/security.md",
             ", ".join(reached),
         )
+
+
+def host_of(endpoint: str) -> str | None:
+    """Return the host of a `tcp://` endpoint, without brackets; None for other endpoints."""
+    found = _TCP.fullmatch(endpoint)
+    return None if found is None else found[1].removeprefix("[").removesuffix("]")
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Return whether only processes of its host reach a `tcp://` endpoint."""
+    host = host_of(endpoint) or ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

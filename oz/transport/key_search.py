@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import zmq
 
-from oz.protocol.backoff import growing
+from oz.transport.backoff import growing
 from oz.transport.probing import Probed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0

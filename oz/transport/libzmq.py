@@ -52,6 +52,10 @@ def raise_of(number: int) -> NoReturn:
     raise kinds.get(number, zmq.ZMQError)(number)
 
 
+SHARED_FRAME: Any = HOT.SharedFrame if HOT is not None and IS_KNOWN else None
+"""Class of frames that several messages share; None without the compiled part."""
+
+
 def raw_socket(socket: zmq.Socket[bytes]) -> Any:
     """Return the C access to a socket; see `oz.compiled.Hot.RawSocket`. None without the compiled part."""
     if HOT is None or not IS_KNOWN or type(socket) is not zmq.Socket:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oz.protocol.backoff import growing
+from oz.transport.backoff import growing
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 """Seconds before an endpoint is called anew."""

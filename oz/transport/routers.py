@@ -27,6 +27,8 @@ from oz.transport.endpoints import EndpointError
 PORT_DISTANCE = 10_000
 """Distance from the port of an endpoint to the port of its links."""
 _HIGHEST = 55_535  # ports above have their link port below them
+LOCAL, REMOTE = b"\x03", b"\x01"
+"""First bytes of the name of a dialling side, by its endpoint: ipc or inproc, or another transport."""
 FRAME_SPACE = 64 << 10
 """Bytes that a frame may have beside its message."""
 _HANDLES = count(1)
@@ -105,6 +107,7 @@ def dial(
     """
     handle = b"\x02%d" % next(_HANDLES)
     router.setsockopt(zmq.CONNECT_ROUTING_ID, handle)
-    router.setsockopt(zmq.ROUTING_ID, b"\x01" + random_bytes(15))
+    origin = LOCAL if endpoint.startswith(("ipc:", "inproc:")) else REMOTE
+    router.setsockopt(zmq.ROUTING_ID, origin + random_bytes(15))
     router.connect(endpoint)
     return handle

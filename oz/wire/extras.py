@@ -11,12 +11,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from oz.errors import ProtocolError
-from oz.message import BARE, Extras
+from oz.message import Extras, Forwarded
 
 VIA = "oz-via"
 """The header by which a message tells which forwarders it has passed: 8 bytes for each."""
 
 REPLY_TO = "reply_to"
+
+FORWARDED, TO_ALL = "forwarded", "to_all"
+
+FORWARDER_ID = 6
+"""Bytes of the id of a forwarder."""
+
+MAX_FORWARDERS = 15
+"""Forwarders that a message passes at most."""
 
 MAX_ID = 64
 """Bytes of a message's id, or of the series that it is a number of."""
@@ -76,32 +84,6 @@ def encode_extras(extras: Extras) -> dict[str, Any]:
         if value is not None and (key := _KEYS[place]) is not None:
             found[key] = value
     return found
-
-
-class Rich(list[Any]):
-    """A payload with extras, in the form on the wire: packs as an array of payload and map.
-
-    Attributes:
-        extras: what it has, as it was given or came; what of it stays here is read from these.
-    """
-
-    __slots__ = ("extras",)
-
-    extras: Extras
-
-
-def rich(payload: Any, extras: Extras = BARE, fields: dict[str, Any] | None = None) -> Rich:
-    """Put a payload and its extras together.
-
-    Args:
-        payload: bytes, or a list of the bytes of several frames.
-        extras: what it has.
-        fields: the map that stands for them, where it was made before; without it they came from elsewhere.
-    """
-    # A function, as a constructor costs twice as much.
-    made = Rich((payload, encode_extras(extras) if fields is None else fields))
-    made.extras = extras
-    return made
 
 
 def decode_extras(found: Any) -> Extras:
@@ -209,6 +191,25 @@ def _take_id(message_id: Any) -> bytes | tuple[bytes, int]:
     return series if message_id is series else (series, number)
 
 
+def _take_forwarded(found: Any) -> Forwarded:
+    if type(found) not in (list, tuple) or len(found) != 3:
+        raise ProtocolError("the source of a forwarded message is no array of 3 values")
+    origin, position, via = found
+    if type(origin) is not bytes or len(origin) != 16:
+        raise ProtocolError("the origin of a forwarded message does not have 16 bytes")
+    if type(position) is not int or not 0 <= position < 1 << 64:
+        raise ProtocolError("the position of a forwarded message is out of range")
+    if type(via) is not bytes or len(via) % FORWARDER_ID or len(via) > FORWARDER_ID * MAX_FORWARDERS:
+        raise ProtocolError("the ids of forwarders have a wrong length")
+    return Forwarded(origin, position, via)
+
+
+def _take_flag(found: Any) -> bool | None:
+    if found is not True and found is not None:
+        raise ProtocolError("a flag of the extras is not true")
+    return found
+
+
 def _give_key(key: Any) -> None:
     """Check a key, of which nothing goes out."""
     if isinstance(key, str):
@@ -227,6 +228,8 @@ FIELDS = (
     Field("reply_to", REPLY_TO, _as_it_is, _take_reply_to),
     Field("message_id", "id", _give_id, _take_id),
     Field("key", None, _give_key, _as_it_is),
+    Field("forwarded", FORWARDED, _as_it_is, _take_forwarded),
+    Field("to_all", TO_ALL, _as_it_is, _take_flag),
 )
 """All that a message may have beside subject and payload, in the order of `Extras`."""
 

@@ -28,15 +28,18 @@ kind name    receiver     content
 07   ACK     publisher    `Ack`: next sequence, marks of handled streams
 09   BYE     both         `Bye`
 0a   JOINED  subscriber   `Head` and body in one frame
-0b   CARD    both         `Card`: nodes only
 90…  BODY    subscriber   subject, payload, extras of each message
 ==== ======= ============ =========================================================================
+
+Stream 0 is *direct*: it exists in each session without a declaration, and no pattern matches in it. HELLO and
+WELCOME may end with a *card*, which introduces a node (`Card`); frames of plain programs have none.
 
 `docs/wire.md` documents each field.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from struct import Struct
@@ -51,7 +54,7 @@ from oz.errors import ProtocolError
 VERSION = 1
 
 HELLO, WELCOME, DECLARE, ANSWER, BATCH, PING, ACK = range(1, 8)
-BYE, JOINED, CARD = 9, 10, 11
+BYE, JOINED = 9, 10
 
 REDELIVERED, WITHDRAWN = 1, 2
 """Flags of a head. A withdrawn batch has no body: its messages went to another member of the group."""
@@ -59,11 +62,14 @@ REDELIVERED, WITHDRAWN = 1, 2
 LAST_PART = 1
 """Flag of the last part of a declaration."""
 
-CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED = range(5)
+CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = range(8)
 """Reasons of BYE."""
 
 PUBLISHER, SUBSCRIBER = 0, 1
 """Roles of the sender of BYE."""
+
+DIRECT = 0
+"""Number of the direct stream, which no declaration names."""
 
 UNKNOWN_EPOCH = bytes(16)
 """Epoch of a link that has received no WELCOME."""
@@ -87,10 +93,12 @@ HEAD_BYTES = 32
 
 MAX_ENTRIES = 2_048
 """Entries of an array in a control frame at most: a declaration has more parts, an ANSWER names no more."""
+MAX_CARD = 16_384
+"""Bytes of a card at most."""
 MAX_ENDPOINTS = 64
-"""Endpoints in a CARD at most."""
+"""Endpoints in a card at most."""
 MAX_CARD_TEXT = 512
-"""Characters of an endpoint or a name in a CARD at most."""
+"""Characters of an endpoint or a name in a card at most."""
 _MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
 _LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes from which a body has one message.
 _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
@@ -103,7 +111,6 @@ _HEAD = Struct(">BBHQIQQ")
 _PING = Struct(">BQI")
 _ACK = Struct(">BQ")
 _BYE = Struct(">BBBQ")
-_CARD = Struct(">BB16sI")
 _KIND_AND_VERSION = Struct(">BB")
 
 _EMPTY = b"\x80"  # An empty map.
@@ -111,7 +118,7 @@ _JOINED_KIND = bytes([JOINED])
 
 
 class UnsupportedVersion(ProtocolError):
-    """A HELLO, WELCOME or CARD of another version of the protocol.
+    """A HELLO or WELCOME of another version of the protocol.
 
     Attributes:
         version: of the peer.
@@ -137,6 +144,7 @@ class Hello(NamedTuple):
         answered: revision of the last ANSWER in this epoch.
         largest_frame: bytes of the largest frame that the subscriber accepts.
         largest_window: batches without acknowledgement that the subscriber accepts.
+        card: of a node; empty for other subscribers. It is not decoded here, see `decode_card`.
     """
 
     session: bytes
@@ -147,6 +155,7 @@ class Hello(NamedTuple):
     answered: int
     largest_frame: int
     largest_window: int
+    card: bytes = b""
 
 
 class Welcome(NamedTuple):
@@ -161,6 +170,7 @@ class Welcome(NamedTuple):
         window: batches that may be without acknowledgement.
         window_bytes: the same in bytes.
         largest_frame: bytes of the largest frame that the publisher accepts.
+        card: of a node; empty for other publishers.
     """
 
     origin: bytes
@@ -171,6 +181,7 @@ class Welcome(NamedTuple):
     window: int
     window_bytes: int
     largest_frame: int
+    card: bytes = b""
 
 
 class StreamOptions(NamedTuple):
@@ -355,7 +366,7 @@ class Bye(NamedTuple):
     """End of a session.
 
     Attributes:
-        reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT` or `MALFORMED`.
+        reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS`, `OWN_ID` or `LOST`.
         role: of the sender, `PUBLISHER` or `SUBSCRIBER`.
         following: next sequence: of the publisher, or expected by the subscriber.
         streams: as in `Ping`.
@@ -367,28 +378,34 @@ class Bye(NamedTuple):
     streams: dict[int, Drops]
 
 
+NODE, NAMESERVER, FORWARDER = "node", "nameserver", "forwarder"
+"""Kinds of nodes."""
+
+
 class Card(NamedTuple):
-    """Introduction of a node, first on each connection.
+    """Introduction of a node, in its HELLO and WELCOME.
 
     Attributes:
-        node: id of the node, 16 bytes.
-        attempt: number of the connection, counted by the dialling node. The listening node repeats it.
+        node: id of the node, 16 bytes: the member of its HELLO, and the origin of its WELCOME.
         bus: name of the bus.
         name: of the node.
         host: name of the host.
         pid: process id.
         endpoints: at which the node listens.
-        kind: "node", "nameserver" or "forwarder".
+        kind: `NODE`, `NAMESERVER` or `FORWARDER`.
     """
 
     node: bytes
-    attempt: int
     bus: str
     name: str
     host: str = ""
     pid: int = 0
     endpoints: tuple[str, ...] = ()
-    kind: str = "node"
+    kind: str = NODE
+
+    def shares_bus(self, other: Card) -> bool:
+        """Return whether two nodes may be peers. A name server without a bus serves all buses."""
+        return self.bus == other.bus or any(one.kind == NAMESERVER and not one.bus for one in (self, other))
 
 
 # Encoders
@@ -396,12 +413,12 @@ class Card(NamedTuple):
 
 def encode_hello(hello: Hello) -> bytes:
     """Return the frame of a HELLO."""
-    return _HELLO.pack(HELLO, VERSION, *hello)
+    return _HELLO.pack(HELLO, VERSION, *hello[:-1]) + hello.card
 
 
 def encode_welcome(welcome: Welcome) -> bytes:
     """Return the frame of a WELCOME."""
-    return _WELCOME.pack(WELCOME, VERSION, *welcome)
+    return _WELCOME.pack(WELCOME, VERSION, *welcome[:-1]) + welcome.card
 
 
 def encode_declare(declare: Declare) -> bytes:
@@ -478,7 +495,12 @@ def encode_head(
 
 def join(head: bytes, body: bytes) -> bytes:
     """Return the JOINED frame of a head without differences and its body."""
-    return _JOINED_KIND + head[1:] + body
+    return joined_head(head) + body
+
+
+def joined_head(head: bytes) -> bytes:
+    """Return the begin of the JOINED frame of a head without differences."""
+    return _JOINED_KIND + head[1:]
 
 
 def encode_body(flat: Sequence[Any]) -> bytes:
@@ -507,9 +529,28 @@ def encode_bye(bye: Bye) -> bytes:
 
 
 def encode_card(card: Card) -> bytes:
-    """Return the frame of a CARD."""
-    fields = dict(zip(Card._fields[2:], card[2:], strict=True))
-    return _CARD.pack(CARD, VERSION, card.node, card.attempt) + _pack(fields)
+    """Return the bytes of a card for HELLO and WELCOME.
+
+    Raises:
+        ValueError: a peer does not accept the card, see `decode_card`.
+    """
+    packed = _pack(card._asdict())
+    try:
+        decode_card(packed)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return packed
+
+
+def check_card(card: bytes) -> bytes:
+    """Return the bytes of a card.
+
+    Raises:
+        ValueError: they are more than `MAX_CARD`.
+    """
+    if len(card) > MAX_CARD:
+        raise ValueError(f"a card of {len(card):,} bytes, at most {MAX_CARD:,} are allowed")
+    return card
 
 
 def encode_differences(positions: Sequence[int]) -> bytes:
@@ -593,14 +634,14 @@ def _unpack_large(body: bytes) -> Any:
     return [*flat, _unpack(extras, MAX_ENTRIES)]
 
 
-Control = Hello | Welcome | Declare | Answer | Ping | Ack | Bye | Card
+Control = Hello | Welcome | Declare | Answer | Ping | Ack | Bye
 
 
 def decode_control(frame: bytes) -> Control:
     """Return the content of a frame that is neither batch nor body.
 
     Raises:
-        UnsupportedVersion: a HELLO, WELCOME or CARD of another version.
+        UnsupportedVersion: a HELLO or WELCOME of another version.
         ProtocolError: a frame that the protocol does not allow.
     """
     if not frame:
@@ -626,17 +667,24 @@ def is_body(frame: bytes) -> bool:
 
 def _decode_hello(frame: bytes) -> Hello:
     _check_version(frame)
-    return Hello(*_HELLO.unpack(frame)[2:])
+    return Hello(*_HELLO.unpack_from(frame)[2:], _card_behind(frame, _HELLO))  # type: ignore[call-arg]
 
 
 def _decode_welcome(frame: bytes) -> Welcome:
     _check_version(frame)
-    welcome = Welcome(*_WELCOME.unpack(frame)[2:])
+    welcome = Welcome(*_WELCOME.unpack_from(frame)[2:], _card_behind(frame, _WELCOME))  # type: ignore[call-arg]
     if not welcome.window or not welcome.window_bytes:
         raise ProtocolError("the window of a WELCOME is zero")
     if welcome.first > MAX_NUMBER:
         raise ProtocolError(f"the first sequence of a WELCOME is above {MAX_NUMBER}")
     return welcome
+
+
+def _card_behind(frame: bytes, fields: Struct) -> bytes:
+    """Return the card of a HELLO or a WELCOME, not decoded."""
+    if len(frame) - fields.size > MAX_CARD:
+        raise ProtocolError(f"a card of {len(frame) - fields.size} bytes, at most {MAX_CARD} are allowed")
+    return frame[fields.size :]
 
 
 def _decode_declare(frame: bytes) -> Declare:
@@ -649,7 +697,7 @@ def _decode_declare(frame: bytes) -> Declare:
     options: dict[int, StreamOptions] = {}
     for entry in _list_of(streams):
         number, fields = _tuple_of(entry, 2)
-        if type(number) is not int or not 0 <= number < 65_536:
+        if type(number) is not int or not DIRECT < number < 65_536:
             raise ProtocolError(f"stream number {number!r}")
         options[number] = _options_of(fields)
     found: list[Item] = []
@@ -657,6 +705,8 @@ def _decode_declare(frame: bytes) -> Declare:
         sid, stream, dialect, text, fields = _tuple_of(entry, 5)
         if type(sid) is not int or sid < 0 or type(stream) is not int or type(dialect) is not str:
             raise ProtocolError("a subscription has fields of another type")
+        if stream <= DIRECT:
+            raise ProtocolError(f"a subscription of stream {stream}")
         if type(text) is not str and type(text) is not bytes:
             raise ProtocolError("the text of a pattern is neither text nor binary")
         if type(fields) is not dict:
@@ -708,29 +758,35 @@ def _decode_bye(frame: bytes) -> Bye:
     return Bye(reason, role, following, _streams_of(frame[_BYE.size :]))
 
 
-def _decode_card(frame: bytes) -> Card:
-    _check_version(frame)
-    _, _, node, attempt = _CARD.unpack_from(frame)
-    if len(frame) > MAX_PART:
-        raise ProtocolError(f"a CARD has {len(frame)} bytes, at most {MAX_PART} are allowed")
-    fields = _unpack(frame[_CARD.size :], MAX_ENDPOINTS)
+def decode_card(card: bytes) -> Card:
+    """Return the content of a card that is not empty.
+
+    Raises:
+        ProtocolError: a card that the protocol does not allow.
+    """
+    if len(card) > MAX_CARD:
+        raise ProtocolError(f"a card of {len(card)} bytes, at most {MAX_CARD} are allowed")
+    fields = _unpack(card, MAX_ENDPOINTS, object_hook=_refuse_nested())
     if type(fields) is not dict:
-        raise ProtocolError("the fields of a CARD are no map")
+        raise ProtocolError("the fields of a card are no map")
+    node, pid, kind = fields.get("node"), fields.get("pid"), fields.get("kind")
+    if type(node) is not bytes or len(node) != 16:
+        raise ProtocolError("the id of a card does not have 16 bytes")
     bus, name, host = (_text_of(fields.get(key)) for key in ("bus", "name", "host"))
     endpoints = tuple(_text_of(endpoint) for endpoint in _list_of(fields.get("endpoints")))
-    pid, kind = fields.get("pid"), fields.get("kind")
     if type(pid) is not int or not 0 <= pid < 2**32:
-        raise ProtocolError("the process id of a CARD is out of range")
+        raise ProtocolError("the process id of a card is out of range")
     if kind not in _CARD_KINDS:
-        raise ProtocolError("the kind of a CARD is unknown")
-    return Card(node, attempt, bus, name, host, pid, endpoints, kind)
+        raise ProtocolError("the kind of a card is unknown")
+    return Card(node, bus, name, host, pid, endpoints, kind)
 
 
 _pack_body = None if HOT is None else HOT.pack_body
 _scan = None if HOT is None else HOT.scan
 _DIFFERENCE = Struct(">I")
 _BYTES = {bytes}
-_CARD_KINDS = ("node", "nameserver", "forwarder")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+_CARD_KINDS = (NODE, NAMESERVER, FORWARDER)
 _EXTRAS = {dict, type(None)}
 _DECODERS: dict[int, Callable[[bytes], Control]] = {
     HELLO: _decode_hello,
@@ -740,7 +796,6 @@ _DECODERS: dict[int, Callable[[bytes], Control]] = {
     PING: _decode_ping,
     ACK: _decode_ack,
     BYE: _decode_bye,
-    CARD: _decode_card,
 }
 
 
@@ -793,7 +848,10 @@ def _check_version(frame: bytes) -> None:
 
 def _text_of(value: Any) -> str:
     if type(value) is not str or len(value) > MAX_CARD_TEXT:
-        raise ProtocolError(f"a field of a CARD is no text of at most {MAX_CARD_TEXT} characters")
+        raise ProtocolError(f"a field of a card is no text of at most {MAX_CARD_TEXT} characters")
+    if _CONTROLS.search(value):
+        # Names appear in logs and on terminals, and libzmq reads endpoints.
+        raise ProtocolError("a text of a card has control characters")
     return value
 
 

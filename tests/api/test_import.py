@@ -12,11 +12,9 @@ UNNEEDED = (
     "msgpack",
     "asyncio",
     "oz.asyncio",
-    "oz.sync",
     "oz.publisher",
     "oz.subscriber",
     "oz.transport",
-    "oz.protocol",
     "oz.wire",
 )
 

@@ -23,9 +23,7 @@ MODULES = ("oz", "oz.asyncio", "oz.services", "oz.testing")
 WRONG = ("5", b"5", [5], 5j, True, nan)
 """In place of a number. True is one to Python, and nobody means it."""
 
-MADE_BY_OZ = re.compile(
-    r"\w*(Stats|Subscription|Info)|Advisory|Announcement|Configuration|Gap|\w*Message\w*|Setting"
-)
+MADE_BY_OZ = re.compile(r"\w*(Stats|Subscription|Info)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting")
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
 
 OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option", "socket_type"}
@@ -90,7 +88,7 @@ def test_the_table_has_what_users_wait_with():
     assert ("oz.Subscriber", "receive", "timeout") in ALL
     assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
     assert ("oz.Options", "__init__", "high_water_mark") in ALL
-    assert ("oz.services", "ask", "timeout") in ALL
+    assert ("oz.services.Forwarder", "turn", "seconds") in ALL
     assert ("oz.testing.Bus", "disturb", "every") in ALL
 
 
@@ -98,7 +96,7 @@ async def objects(directory, opened):
     """Make an object of each class whose methods take numbers, by the path of the class."""
     made = {}
     for module in (oz, oz.asyncio):
-        node = module.Node(directory=str(directory / "bus"))
+        node = module.Node(options=oz.NodeOptions(directory=str(directory / "bus")))
         if module is oz.asyncio:
             await opened.enter_async_context(node)
         else:
@@ -111,8 +109,6 @@ async def objects(directory, opened):
                 opened.enter_context(one)
         made |= {f"{module.__name__}.{type(one).__name__}": one for one in (node, publisher, subscriber)}
         made[f"{module.__name__}.Subscription"] = subscriber.subscribe("a")
-        made[f"{module.__name__}.NodeSubscription"] = node.subscribe("a", handler=print)
-        made[f"{module.__name__}.ReceivedSubscription"] = node.subscribe("a")
     legs = [{"bus": bus, "directory": str(directory / "bus")} for bus in ("a", "b")]
     routed = {"source": "tcp://127.0.0.1:1", "subscriber": {"filtering": "publisher"}}
     return made | {

@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,6 +84,14 @@ class Running:
 
 
 @pytest.fixture
+def short_directory():
+    """Directory of nodes. The path of a socket has at most 107 bytes."""
+    path = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
 def oz_start():
     started = []
 
@@ -132,4 +141,5 @@ def directory(monkeypatch):
             monkeypatch.delenv(name)
     monkeypatch.setenv("OZ_CONFIG", os.devnull)
     with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp", ignore_cleanup_errors=True) as made:
+        monkeypatch.setenv("OZ_DIRECTORY", made)
         yield made

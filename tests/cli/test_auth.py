@@ -150,4 +150,4 @@ def test_what_has_no_effect_is_told_whatever_is_asked_of_a_file(oz, file, comman
 def test_what_nodes_keep_to_themselves_is_told_of(oz, file, subject, is_kept):
     """An answer that is right for sockets is not for nodes there."""
     result = oz("auth", "explain", "desk", subject, "--file", file)
-    assert ("kept by nodes" in result.stderr) is is_kept
+    assert ("belong to nodes" in result.stderr) is is_kept

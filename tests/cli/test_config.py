@@ -21,16 +21,15 @@ def row(result, name):
 
 
 def test_it_shows_each_value_and_where_it_came_from(oz, work, monkeypatch):
-    (work / "oz.toml").write_text('[node]\nnameserver = ["tcp://ns1:5756"]\nthreads = 4\n')
+    (work / "oz.toml").write_text('[node]\nconnect = ["tcp://ns1:5756"]\nname = "desk"\n')
     monkeypatch.setenv("OZ_BUS", "trading")
     result = oz("config", "show")
     assert result.exit_code == 0
     assert result.stderr == ""
     assert row(result, "bus") == ["bus", "trading", "environment variable OZ_BUS"]
-    assert row(result, "threads") == ["threads", "4", f"file {work / 'oz.toml'}"]
-    assert row(result, "nameserver") == ["nameserver", "tcp://ns1:5756", f"file {work / 'oz.toml'}"]
-    assert row(result, "codec") == ["codec", "msgpack", "default"]
-    assert row(result, "peers") == ["peers", "-", "default"]
+    assert row(result, "name") == ["name", "desk", f"file {work / 'oz.toml'}"]
+    assert row(result, "connect") == ["connect", "tcp://ns1:5756", f"file {work / 'oz.toml'}"]
+    assert row(result, "bind") == ["bind", "-", "default"]
 
 
 def test_it_shows_the_files_that_were_looked_at(oz, work, tmp_path):
@@ -40,19 +39,19 @@ def test_it_shows_the_files_that_were_looked_at(oz, work, tmp_path):
 
 
 def test_json_says_all_that_is_shown(oz, work):
-    (work / "oz.toml").write_text('[node]\npeers = ["tcp://h:1", "tcp://h:2"]\n')
+    (work / "oz.toml").write_text('[node]\nconnect = ["tcp://h:1", "tcp://h:2"]\n')
     data = json.loads(oz("config", "show", "--json").stdout)
     assert data["ok"] is True
     found = {one["name"]: one for one in data["settings"]}
     source = f"file {work / 'oz.toml'}"
-    assert found["peers"] == {
-        "name": "peers",
+    assert found["connect"] == {
+        "name": "connect",
         "value": ["tcp://h:1", "tcp://h:2"],
         "source": source,
         "ok": True,
     }
     assert found["name"]["value"] is None
-    assert found["lost_after"]["value"] == 3.0
+    assert found["bus"]["value"] == "default"
     assert [one["state"] for one in data["files"]] == ["read", "not needed"]
     assert (data["faults"], data["unused"]) == ([], {})
 
@@ -74,12 +73,12 @@ def test_a_broken_file_is_named_and_the_rest_is_shown(oz, work, monkeypatch):
 
 
 def test_each_wrong_value_is_shown_as_it_was_written(oz, work, monkeypatch):
-    (work / "oz.toml").write_text("[node]\nthreads = nan\nlost_after = 2000-01-01\n")
-    monkeypatch.setenv("OZ_JOIN_TIMEOUT", "5s")
+    (work / "oz.toml").write_text("[node]\nbind = nan\nname = 2000-01-01\n")
+    monkeypatch.setenv("OZ_BUS", "a.b")
     result = oz("config", "show")
     assert result.exit_code == 1
-    assert row(result, "threads") == ["threads", "nan", f"file {work / 'oz.toml'} (wrong)"]
-    assert row(result, "join_timeout")[1] == "5s"
+    assert row(result, "bind") == ["bind", "nan", f"file {work / 'oz.toml'} (wrong)"]
+    assert row(result, "bus")[1] == "a.b"
     assert len(result.stderr.splitlines()) == 3
 
     def refuse(constant):
@@ -87,9 +86,9 @@ def test_each_wrong_value_is_shown_as_it_was_written(oz, work, monkeypatch):
 
     data = json.loads(oz("config", "show", "--json").stdout, parse_constant=refuse)
     assert [one["name"] for one in data["settings"] if not one["ok"]] == [
-        "join_timeout",
-        "threads",
-        "lost_after",
+        "bus",
+        "name",
+        "bind",
     ]
 
 
@@ -104,12 +103,10 @@ def test_what_would_confuse_a_terminal_is_shown_escaped(oz_start, monkeypatch):
 
 
 def test_a_variable_that_is_nearly_one_is_pointed_out(oz, monkeypatch):
-    monkeypatch.setenv("OZ_NAMESERVERS", "tcp://ns1:5756")
+    monkeypatch.setenv("OZ_CONNECTS", "tcp://ns1:5756")
     result = oz("config", "show")
     assert result.exit_code == 0
-    assert result.stderr == (
-        "oz config show: warning: nothing reads OZ_NAMESERVERS; did you mean OZ_NAMESERVER?\n"
-    )
+    assert result.stderr == ("oz config show: warning: nothing reads OZ_CONNECTS; did you mean OZ_CONNECT?\n")
 
 
 def test_it_shows_where_keys_come_from_and_says_when_they_cannot_be_used(oz, work, monkeypatch):

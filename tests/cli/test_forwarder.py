@@ -1,17 +1,21 @@
 """How the legs of a forwarder are given."""
 
+import re
+import signal
+
 import click
 import pytest
 import zmq
 
+import oz as library
 from oz.cli.forwarder import parse_leg, read_legs
 
 
 def test_a_legs_is_keys_and_values():
-    text = "bus=wan,nameserver=tcp://a:1,nameserver=tcp://b:2,bind=tcp://*:5,allow=md.>,lost_after=2,name=f"
+    text = "bus=wan,connect=tcp://a:1,connect=tcp://b:2,bind=tcp://*:5,allow=md.>,lost_after=2,name=f"
     assert parse_leg(text) == {
         "bus": "wan",
-        "nameserver": ["tcp://a:1", "tcp://b:2"],
+        "connect": ["tcp://a:1", "tcp://b:2"],
         "bind": ["tcp://*:5"],
         "allow": ["md.>"],
         "lost_after": 2.0,
@@ -97,3 +101,22 @@ def test_limits_beside_the_legs_of_a_file_hold_for_all_of_them(tmp_path):
     file.write_text(f"{legs}[limits]\npaterns = 7\n")
     with pytest.raises(click.BadParameter, match=r"line 6: paterns = 7: no limit has this name"):
         read_legs(file)
+
+
+def test_it_joins_two_buses(oz_start, short_directory):
+    legs = [f"bus={bus},directory={short_directory}" for bus in ("lan", "wan")]
+    running = oz_start("forwarder", "--leg", legs[0], "--leg", f"{legs[1]},allow=md.>")
+    assert running.ready_line() == "oz forwarder: ready, passing on bus lan, passing on bus wan"
+    options = library.NodeOptions(directory=short_directory)
+    with (
+        library.Node("near", bus="lan", options=options) as near,
+        library.Node("far", bus="wan", options=options) as far,
+    ):
+        got = far.subscribe("md.>")
+        near.wait_ready(subscriber="md.a", timeout=40)
+        near.publish("md.a", "crossed")
+        assert got.receive(timeout=40).payload == "crossed"
+    running.process.send_signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 0
+    assert re.search("1 messages of 8 bytes came and 1 were passed on", ended.stderr)

@@ -137,7 +137,7 @@ def test_a_journal_that_somebody_writes_is_refused_in_one_line(oz_start, tmp_pat
         (("a", "--journal", "x", "--group", "g", "--filtering", "prefix"), "--filtering prefix"),
         (("a", "--journal", "x", "--dedupe", "--bus", "b"), "--bus"),
         (("a", "--journal", "x", "--filtering", "publisher", "--bus", "b"), "--bus"),
-        (("a", "--journal", "x", "--bus", "b", "--connect", "tcp://127.0.0.1:9"), "--peers"),
+        (("a", "--journal", "x", "--bus", "b", "--connect", "udp://127.0.0.1:9"), "--connect"),
     ],
 )
 def test_wrong_usage_exits_2(oz, tmp_path, monkeypatch, arguments, word):
@@ -220,13 +220,13 @@ def test_a_bus_is_recorded(oz_start, tmp_path):
     directory = tmp_path / "recorded"
     with (
         tempfile.TemporaryDirectory() as nodes,
-        oz.Node("speaker", bus="recorded", directory=nodes) as speaker,
+        oz.Node("speaker", bus="recorded", options=oz.NodeOptions(directory=nodes)) as speaker,
     ):
         running = oz_start(
             "record", "a.>", "--journal", str(directory), "--bus", "recorded", "--directory", nodes
         )
         assert "on bus recorded" in running.ready_line()
-        speaker.wait_for_subscribers(1, "a.1", waiting.DEADLINE)
+        speaker.wait_for_subscribers("a.1", timeout=waiting.DEADLINE)
         for at in range(300):
             speaker.publish("a.1", {"n": at})
         speaker.flush()

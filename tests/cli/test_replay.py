@@ -100,6 +100,23 @@ def test_it_takes_a_subject_and_a_range(oz_start, directory, options, payloads):
     assert f"published {len(payloads)} messages" in ended.stderr
 
 
+def test_it_replays_on_a_bus(oz_start, directory, short_directory):
+    options = oz.NodeOptions(directory=short_directory)
+    with oz.Node("listener", bus="replayed", codec=None, options=options) as node:
+        got = node.subscribe("a.>")
+        running = oz_start(
+            "replay", str(directory), "--bus", "replayed", "--directory", short_directory,
+            "--speed", "max", "--wait", "60",
+        )  # fmt: skip
+        assert "on bus replayed" in running.ready_line()
+        messages = [got.receive(timeout=waiting.DEADLINE) for _ in range(3)]
+        ended = running.end()
+    assert [one.payload for one in messages] == [b"0", b"2", b"4"]
+    assert [one.headers["oz-offset"] for one in messages] == [0, 2, 4]
+    assert (ended.code, ended.stdout) == (0, b"")
+    assert ended.stderr.splitlines()[-1].startswith("oz replay: published 6 messages")
+
+
 def test_it_connects_to_a_subscriber_that_binds(oz_start, directory):
     with oz.Subscriber(bind="tcp://127.0.0.1:*") as sub:
         sub.subscribe(">")

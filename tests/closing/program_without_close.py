@@ -20,6 +20,8 @@ import oz.services
 import oz.testing
 
 HOLDER, END, DIRECTORY = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+# Nodes of programs that run at the same time do not find each other.
+BUS = str(os.getpid())
 ANY_PORT = "tcp://127.0.0.1:*"
 DEAD_ENDPOINT = "tcp://127.0.0.1:1"
 RECORDS = 20
@@ -81,7 +83,7 @@ def open_nodes():
     server = oz.services.NameServer(ANY_PORT)
     start_daemon(server.run)
     yield server
-    node = oz.Node("one", bus="a", nameserver=server.endpoint)
+    node = oz.Node("one", bus=f"a-{BUS}", connect=server.endpoint)
     has_begun = threading.Event()
 
     def handle(message):
@@ -96,7 +98,7 @@ def open_nodes():
     start_daemon(subscription.receive)
     yield subscription
     yield node
-    buses = [{"bus": "a", "nameserver": server.endpoint}, {"bus": "b", "nameserver": server.endpoint}]
+    buses = [{"bus": f"a-{BUS}", "connect": server.endpoint}, {"bus": f"b-{BUS}", "connect": server.endpoint}]
     forwarder = oz.services.Forwarder(buses)
     start_daemon(forwarder.run)
     yield forwarder
@@ -113,8 +115,7 @@ def open_loops():
         await publisher.wait_for_subscribers(timeout=SECONDS)
         await publisher.publish("a.b", b"x")
         await subscriber.receive(timeout=SECONDS)
-        node = oz.asyncio.Node("two", bus="c", nameserver=DEAD_ENDPOINT, join_timeout=0)
-        await node.start()
+        node = oz.asyncio.Node("two", bus=f"c-{BUS}", connect=DEAD_ENDPOINT)
         node.subscribe("a.*")
         return publisher, subscriber, node
 

@@ -26,6 +26,14 @@ from oz.wire import links
 pytestmark = pytest.mark.skipif(HOT is None, reason="the compiled part does not run")
 
 
+def test_a_shared_frame_joins_two_parts_and_takes_bytes_only():
+    assert len(HOT.SharedFrame(b"head", b"body" * 2_000)) == 8_004
+    assert len(HOT.SharedFrame(b"", b"")) == 0
+    for wrong in ((b"one",), (b"one", "two"), (bytearray(b"one"), b"two"), ()):
+        with pytest.raises(TypeError):
+            HOT.SharedFrame(*wrong)
+
+
 def body_of(chance, count, *, has_extras=False):
     flat = []
     for _ in range(count):
@@ -156,7 +164,7 @@ def dispatch(monkeypatch, flat, patterns, *, is_compiled, gap=0):
         content = HOT.scan(links.encode_body(flat), 0, count) if is_compiled else flat
         assert content is not None
         for turn in range(2):
-            one.deliver(Link, Messages(0, turn * count, range(50, 50 + count), content, False), 1, gap, print)
+            one.deliver(Link, Messages(1, turn * count, range(50, 50 + count), content, False), 1, gap, print)
     found = [
         [(m.subject, m.payload, m.sequence, m.position, m.gap, m.frames, type(m)) for m in queue.items]
         for queue in (one.shared, *(inbox.queue for inbox in inboxes if inbox.queue))
@@ -195,7 +203,7 @@ def test_colliding_subjects_are_told_apart():
         part = names[turn : turn + 1_000]
         flat = [item for name in part for item in (name, name, None)]
         content = HOT.scan(links.encode_body(flat), 0, 1_000)
-        one.deliver(Link, Messages(0, turn, range(1_000), content, False), 1, 0, print)
+        one.deliver(Link, Messages(1, turn, range(1_000), content, False), 1, 0, print)
     assert [message.subject.encode() for message in one.shared.items] == names
 
 
@@ -230,7 +238,7 @@ def test_handlers_are_called_in_order_and_counted_before_an_exception():
     payloads = [b"1", b"bad", b"2", b"stop", b"3"]
     flat = [item for payload in payloads for item in (b"a", payload, None)]
     content = HOT.scan(links.encode_body(flat), 0, 5)
-    one.deliver(Link, Messages(0, 0, range(5), content, False), 1, 0, print)
+    one.deliver(Link, Messages(1, 0, range(5), content, False), 1, 0, print)
     fail = lambda inbox, message: failed.append((message.payload, sys.exc_info()[0]))  # noqa: E731
     with pytest.raises(KeyboardInterrupt):
         HOT.call_handlers(one.work, 16, fail, counts)
@@ -251,7 +259,7 @@ def test_references_are_released():
 
     def turn():
         content = HOT.scan(frame, 0, 500)
-        one.deliver(Link, Messages(0, 0, range(500), content, False), 1, 0, print)
+        one.deliver(Link, Messages(1, 0, range(500), content, False), 1, 0, print)
         one.shared.items.clear()
         batcher = Batcher()
         for number in range(100):
@@ -259,7 +267,7 @@ def test_references_are_released():
         batcher.flush()
 
     turn()
-    route = one._routes[0][b"a.7"]
+    route = one._routes[1][b"a.7"]
     before = [sys.getrefcount(item) for item in (frame, route, route.subject, inbox, Message)]
     for _ in range(200):
         turn()

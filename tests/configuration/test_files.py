@@ -23,8 +23,8 @@ def test_the_working_directory_goes_before_the_users_configuration(write_file):
 
 def test_only_one_file_is_read(write_file):
     write_file('[node]\nbus = "work"\n')
-    write_file("[node]\nthreads = 3\n", "home/.config/oz/config.toml")
-    assert resolve().threads == 8
+    write_file('[node]\nname = "mine"\n', "home/.config/oz/config.toml")
+    assert resolve().name is None
 
 
 def test_the_users_configuration_is_where_xdg_config_home_says(tmp_path, monkeypatch, write_file):
@@ -60,7 +60,7 @@ def test_oz_config_may_be_relative_or_begin_at_home(written, monkeypatch, write_
 def test_oz_config_can_name_no_file_at_all(monkeypatch, write_file):
     write_file("[node]\nthreads = 0\n")
     monkeypatch.setenv("OZ_CONFIG", "/dev/null")
-    assert resolve().threads == 8
+    assert resolve().name is None
 
 
 def test_a_file_that_oz_config_names_must_be_there(tmp_path, monkeypatch):
@@ -98,11 +98,11 @@ def test_a_file_that_is_no_toml_is_named_with_what_to_do(text, write_file):
 
 
 def test_a_key_that_no_setting_has_is_refused_with_what_was_meant(write_file):
-    path = write_file('[node]\nname_server = "tcp://ns1:5756"\n')
+    path = write_file('[node]\nconect = "tcp://ns1:5756"\n')
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve()
     assert str(caught.value) == (
-        f"file {path}: name_server = 'tcp://ns1:5756': no setting is called so; did you mean nameserver?"
+        f"file {path}: conect = 'tcp://ns1:5756': no setting is called so; did you mean connect?"
     )
     write_file("[node]\nxyzzy = 1\n")
     with pytest.raises(

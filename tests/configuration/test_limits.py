@@ -1,10 +1,10 @@
 import math
+import tempfile
 
 import pytest
 
 import oz
 from oz.configuration import resolve, resolve_limits, survey
-from oz.transport.node.opening import node_settings
 
 
 def test_limits_are_the_usual_ones_without_a_file():
@@ -63,19 +63,13 @@ def test_a_file_that_does_not_parse_is_told_to_services_too(write_file):
         resolve_limits()
 
 
-def test_a_node_takes_those_of_the_file_unless_it_is_given_some(write_file):
-    write_file("[limits]\npatterns = 7\n")
-    assert node_settings().publishing.limits.patterns == 7
-    assert node_settings(limits=oz.Limits(patterns=3)).publishing.limits.patterns == 3
-    with pytest.raises(TypeError, match=r"limits is oz\.Limits"):
-        node_settings(limits={"patterns": 7})
-
-
-def test_a_node_derives_its_limits_from_the_public_ones():
-    given = oz.Limits(
-        patterns=1, pattern_time=2.0, subscription_bytes=3, message_bytes=4, peers=5, handshake=6.0
-    )
-    found = node_settings(limits=given).publishing.limits
-    assert (found.patterns, found.pattern_time, found.all_pattern_time) == (1, 2.0, 2.0)
-    assert (found.key_bytes, found.plain_bytes, found.message_size) == (3, 3, 4)
-    assert (found.nodes, found.handshake) == (5, 6.0)
+def test_a_node_uses_the_limits_of_the_file_unless_it_has_its_own(write_file, monkeypatch):
+    write_file("[limits]\nmessage_bytes = 100\n")
+    own = oz.NodeOptions(limits=oz.Limits(message_bytes=200))
+    # A short path, because sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as directory:
+        monkeypatch.setenv("OZ_DIRECTORY", directory)
+        with oz.Node(codec=None) as node, pytest.raises(ValueError, match="100"):
+            node.publish("a", bytes(101))
+        with oz.Node(codec=None, options=own) as node:
+            node.publish("a", bytes(101))

@@ -1,9 +1,7 @@
 """Adapter: the only file of the contract tests that knows how the API of oz is spelled.
 
 Tests are written once, without a loop, in the spelling of the target API. They import nothing of oz: they
-get an `Api` from the fixture `api`, and classes from this module. Publishers and subscribers have that
-spelling. Nodes keep their own until issue 43: a call that they lack raises `NotImplementedError`, and a test
-of it carries `not_yet` with `raises=NotImplementedError`.
+get an `Api` from the fixture `api`, and classes from this module.
 
 **Shells.** `Api("sync")` wraps `oz`, `Api("asyncio")` wraps `oz.asyncio`. An asyncio object lives in an
 event loop in a background thread, and each call of the test is one coroutine there (`Portal`). Handlers are
@@ -46,7 +44,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import ClassVar
 
 import zmq
 import zmq.auth
@@ -80,19 +77,8 @@ _ERRORS = [
 ]
 
 
-class _Absent(Exception):
-    """Error class that oz lacks: nothing raises it."""
-
-
-errors = SimpleNamespace(**{name: getattr(oz, name, type(name, (_Absent,), {})) for name in _ERRORS})
-"""Error classes by their names in the target API."""
-
-
-def _require_absent(**options):
-    """Raise NotImplementedError if an option is used that nodes lack."""
-    for name, value in options.items():
-        if value:
-            raise NotImplementedError(f"nodes have no {name}={value!r} yet")
+errors = SimpleNamespace(**{name: getattr(oz, name) for name in _ERRORS})
+"""Error classes by their names."""
 
 
 class Options(dict):
@@ -106,25 +92,8 @@ class Options(dict):
 class NodeOptions(Options):
     """Options of a node, keyword only, as `oz.NodeOptions`."""
 
-    _TODAY: ClassVar = {
-        "high_water_mark": "high_water_mark",
-        "send_timeout": "full_timeout",
-        "batch": "max_batch",
-        "batch_delay": "max_delay",
-        "delimiter": "delimiter",
-        "dedupe": "dedupe",
-        "multicast": "multicast",
-        "limits": "limits",
-        **{
-            name: name
-            for name in ("advertise", "directory", "lost_after", "threads", "echo", "error_replies")
-        },
-    }
-
-    def today(self):
-        """Return the options as keyword arguments of `oz.Node`."""
-        _require_absent(**{name: self[name] for name in self if name not in self._TODAY})
-        return {self._TODAY[name]: value for name, value in self.items()}
+    def for_socket(self):
+        return oz.NodeOptions(**self)
 
 
 class Delivery(dict):
@@ -133,12 +102,6 @@ class Delivery(dict):
     def for_socket(self):
         """Return the options as an object of oz."""
         return oz.Delivery(**self)
-
-    def today(self):
-        """Return the options as keyword arguments of a node's `subscribe`."""
-        given = dict(self)
-        _require_absent(prefetch=given.pop("prefetch", None), redeliver=given.pop("redeliver", None))
-        return given
 
 
 def limits(**values):
@@ -274,7 +237,6 @@ class Api:
         self.shell = {"sync": Direct, "asyncio": Portal}[shell]()
         self._context = None
         self._objects = []
-        self._name_servers = {}
         self._is_closed = False
 
     # objects --------------------------------------------------------------------------------------
@@ -352,32 +314,24 @@ class Api:
         security=None,
         options=None,
     ):
-        connect = [connect] if isinstance(connect, str) else list(connect)
         raw = self.shell.call(
             self.shell.module.Node,
             name,
             bus=bus,
+            connect=connect,
+            bind=bind,
             dialect=dialect,
-            on_full="error" if on_full == "raise" else on_full,
+            on_full=on_full,
             last_value=last_value,
-            **_given(
-                nameserver=[one for one in connect if one in self._name_servers] or None,
-                peers=[one for one in connect if one not in self._name_servers] or None,
-                bind=bind,
-                codec=codec,
-                security=security,
-                on_peer=on_event and (lambda peer, what: on_event(Event(f"peer_{what}", peer.name))),
-            ),
-            **NodeOptions(options or {}).today(),
+            on_event=on_event,
+            security=security,
+            options=NodeOptions(options or {}).for_socket(),
+            **_given(codec=codec),
         )
-        if self.shell.name == "asyncio":
-            self.shell.call(raw.start)
         return self._keep(Node(self, raw))
 
     def name_server(self, bind="tcp://127.0.0.1:*", **options):
-        made = NameServer(self, bind, options)
-        self._name_servers[made.endpoint] = made
-        return self._keep(made)
+        return self._keep(NameServer(self, bind, options))
 
     def start(self, work):
         """Start a call without arguments in the background; return its `Work`."""
@@ -463,8 +417,6 @@ class Message(_Wrapper):
     def __getattr__(self, name):
         if name not in self._FIELDS:
             raise AttributeError(name)
-        if not hasattr(self._raw, name):
-            raise NotImplementedError(f"messages of nodes have no {name} yet")
         return getattr(self._raw, name)
 
     def __repr__(self):
@@ -474,8 +426,6 @@ class Message(_Wrapper):
         return self._call("reply", payload, headers=headers)
 
     def ack(self):
-        if not hasattr(self._raw, "ack"):
-            raise NotImplementedError("messages of nodes have no ack yet")
         self._call("ack")
 
     def is_for(self, subscription):
@@ -488,41 +438,16 @@ class Gap:
 
     def __init__(self, raw):
         self.origin, self.count, self.recovered = raw.origin, raw.count, raw.recovered
-        self._raw = raw
-
-    @property
-    def reason(self):
-        if not hasattr(self._raw, "reason"):
-            raise NotImplementedError("gaps of nodes have no reason yet")
-        return self._raw.reason
+        self.reason = raw.reason
 
 
 class Peer:
     """Peer of a node: name, id, host, pid, endpoints."""
 
     def __init__(self, raw):
-        self.name, self.id, self.host, self.pid = raw.name, raw.uuid, raw.host, raw.pid
+        self.id = raw.id
+        self.name, self.host, self.pid = raw.name, raw.host, raw.pid
         self.endpoints = list(raw.endpoints)
-
-
-class Event:
-    """Event of a node: kind (`peer_up`, `peer_left`, `peer_lost`) and the name of the peer."""
-
-    def __init__(self, kind, about):
-        self.kind, self.about = kind, about
-
-
-class Stats:
-    """Counters of an object, by their names in the target API."""
-
-    def __init__(self, raw, names):
-        self._raw, self._names = raw, names
-
-    def __getattr__(self, name):
-        try:
-            return getattr(self._raw, self._names.get(name, name))
-        except AttributeError:
-            raise NotImplementedError(f"oz has no counter {name} yet") from None
 
 
 # publisher, subscriber, node ----------------------------------------------------------------------
@@ -531,16 +456,13 @@ class Stats:
 class _Endpoints(_Wrapper):
     """Calls that sockets and nodes share."""
 
-    _COUNTERS: ClassVar = {}
-    """Names of counters that differ from the target API."""
-
     @property
     def endpoint(self):
         return self._get("endpoint")
 
     @property
     def stats(self):
-        return Stats(self._get("stats"), self._COUNTERS)
+        return self._get("stats")
 
     def bind(self, endpoint):
         self._call("bind", endpoint)
@@ -708,89 +630,48 @@ class Subscriber(_Endpoints):
 class Node(_Endpoints):
     """Node of a bus."""
 
-    _COUNTERS: ClassVar = {"unmatched": "unwanted"}
-
-    def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
-        self._call("publish", subject, payload, headers=headers, key=key, message_id=id)
-
-    def publish_many(self, pairs):
-        """Publish pairs of subject and payload; return how many. Nodes have no such call yet."""
-        pairs = list(pairs)
-        for subject, payload in pairs:
-            self.publish(subject, payload)
-        return len(pairs)
-
     def flush(self):
         self._call("flush")
-
-    def has_subscribers(self, subject):
-        return self._call("interest", subject)
-
-    def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
-        self._call("wait_for_subscribers", count, subject, timeout)
-
-    @property
-    def name(self):
-        return self._get("announcement").name
 
     @property
     def peers(self):
         return [Peer(one) for one in self._get("peers")]
 
-    def subscribe(
-        self,
-        pattern,
-        handler=None,
-        *,
-        dialect=None,
-        group=None,
-        overflow=None,
-        last_value=False,
-        ack="received",
-        max_messages=None,
-        concurrency=1,
-        delivery=None,
-    ):
-        _require_absent(ack=ack != "received" and ack)
-        delivery = Delivery(delivery or {}).today()
-        raw = self._call(
-            "subscribe",
-            pattern,
-            **_given(
-                handler=self._api.shell.handler(handler, self._message, delivery.get("inline", False)),
-                dialect=dialect,
-                group=group,
-                overflow=overflow,
-                max_messages=max_messages,
-            ),
-            last_value=last_value,
-            concurrency=concurrency,
-            **({"order_by": "subject"} if concurrency > 1 else {}),
-            **delivery,
-        )
+    def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
+        self._call("publish", subject, payload, headers=headers, key=key, id=id)
+
+    def publish_many(self, pairs):
+        return self._call("publish_many", pairs)
+
+    def has_subscribers(self, subject):
+        return self._call("has_subscribers", subject)
+
+    def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
+        self._call("wait_for_subscribers", subject, count=count, timeout=timeout)
+
+    @property
+    def name(self):
+        return self._get("name")
+
+    def subscribe(self, pattern, handler=None, *, delivery=None, **options):
+        delivery = Delivery(delivery or {}).for_socket()
+        handler = self._api.shell.handler(handler, self._message, delivery.inline)
+        raw = self._call("subscribe", pattern, handler, delivery=delivery, **options)
         return NodeSubscription(self._api, raw)
 
     def request(self, subject, payload=b"", *, timeout=DEADLINE, headers=None, key=None, retries=0):
-        _require_absent(retries=retries)
-        return self._message(self._call("request", subject, payload, timeout, headers=headers, key=key))
+        options = {"timeout": timeout, "headers": headers, "key": key, "retries": retries}
+        return self._message(self._call("request", subject, payload, **options))
 
-    def request_many(self, subject, payload=b"", *, timeout=DEADLINE, limit=None, headers=None, key=None):
-        """Return an iterator of replies."""
-        raw = self._call("request_many", subject, payload, timeout, limit=limit, headers=headers, key=key)
+    def request_many(self, subject, payload=b"", *, timeout=DEADLINE, **options):
+        raw = self._call("request_many", subject, payload, timeout=timeout, **options)
         return map(self._message, self._api.shell.iterate(raw))
 
     def wait_ready(self, *peers, count=None, subscriber=None, timeout=DEADLINE):
-        """Wait for peers by name or number, for a subscriber, and for all answers to subscriptions."""
-        if peers:
-            self._call("wait_for_peers", list(peers), timeout)
-        if count is not None:
-            self._call("wait_for_peers", count, timeout)
-        if subscriber is not None:
-            self._call("wait_for_subscribers", 1, subscriber, timeout)
-        self._call("wait_ready", timeout)
+        self._call("wait_ready", *peers, count=count, subscriber=subscriber, timeout=timeout)
 
     def close(self, *, timeout=5.0):
-        self._call("close", drain=timeout != 0, timeout=timeout)
+        return self._call("close", timeout=timeout)
 
 
 class _Subscription(_Wrapper):
@@ -820,14 +701,13 @@ class NodeSubscription(_Subscription):
 
     @property
     def pending(self):
-        return self._get("waiting")
+        return self._get("pending")
 
     def receive(self, *, timeout=DEADLINE):
-        return self._message(self._call("receive", timeout))
+        return self._message(self._call("receive", timeout=timeout))
 
     def drain(self, *, timeout=DEADLINE):
-        """End the subscription after the messages on their way; return whether publishers confirmed it."""
-        return self._call("drain", timeout)
+        return self._call("drain", timeout=timeout)
 
 
 class SocketSubscription(_Subscription):
@@ -869,7 +749,7 @@ class NameServer:
     """Name server in a thread of this process."""
 
     def __init__(self, api, bind, options):
-        from oz.services.nameserver import NameServer as Server
+        from oz.services import NameServer as Server
 
         self._raw = Server(bind, **options)
         self.endpoint = self._raw.endpoint

@@ -59,7 +59,6 @@ def pytest_generate_tests(metafunc):
     axes = [axis for axis in promises.AXES if axis in metafunc.fixturenames]
     mark = metafunc.definition.get_closest_marker("promise")
     cases = metafunc.definition.get_closest_marker("cases")
-    not_yet = list(metafunc.definition.iter_markers("not_yet"))
     if not axes:
         assert not cases, "a test without variants needs pytest.mark.parametrize"
         return
@@ -71,7 +70,6 @@ def pytest_generate_tests(metafunc):
     made = []
     for one, (case, text) in promises.combined(variants, values):
         marks = [pytest.mark.sized]
-        marks += [_xfail(each) for each in not_yet if promises.has_values(one, each.kwargs["only"] or one[0])]
         if "tcp6" in one:
             marks.append(pytest.mark.skipif(not has_ipv6(), reason="this host has no address ::1"))
         made.append(pytest.param(*one, *case, marks=marks, id="-".join([*one, text] if cases else one)))
@@ -84,18 +82,6 @@ FIXED = {
     "proxied": ["node", "ipc", "inproc", "tcp6"],
 }
 """Values of axes that a fixture cannot make."""
-
-
-def _xfail(mark):
-    return pytest.mark.xfail(reason=mark.args[0], raises=mark.kwargs["raises"], strict=True)
-
-
-def pytest_collection_modifyitems(items):
-    """Apply `not_yet` to tests without variants."""
-    for item in items:
-        if not hasattr(item, "callspec"):
-            for mark in item.iter_markers("not_yet"):
-                item.add_marker(_xfail(mark))
 
 
 class LoggedErrors(logging.Handler):

@@ -4,10 +4,6 @@
 `not_for={"inproc": "reason"}` names variants for which the promise is not made. A key is a value of an
 axis, or several values joined by "+": `"node+asyncio"`.
 
-`@not_yet("issue 42: …", raises=…)` marks a promise that oz does not keep yet; `only="prefix"` limits it
-to variants. The test must fail with the class in `raises`: AssertionError, an error of the adapter, or
-NotImplementedError for a call that does not exist.
-
 `@cases(names, values)` parametrizes a test that has variants. The small form runs each case in one variant
 and each variant with one case. `pytest.mark.parametrize` would run each case in each variant.
 
@@ -68,11 +64,6 @@ def cases(names, values, *, ids=None):
     values = [tuple(one) if len(names) > 1 else (one,) for one in values]
     ids = ids or ["-".join(map(str, one)) for one in values]
     return pytest.mark.cases(names, list(zip(values, ids, strict=True)))
-
-
-def not_yet(reason, *, raises, only=None):
-    """Return the marker of a promise that oz does not keep yet."""
-    return pytest.mark.not_yet(reason, raises=raises, only=only)
 
 
 def has_values(variant, key):

@@ -1,23 +1,29 @@
-"""What is fuzzed: each takes any bytes, and lets nothing out but the error that its reader is to raise."""
+"""What is fuzzed: each target reads any bytes, and raises nothing but the error that its reader documents."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from unittest.mock import patch
 
-from fuzz.settings_targets import read_forwarder, read_settings, read_told
+from oz.configuration.resolution import survey
 from oz.errors import PatternError, PatternTimeout, ProtocolError, SubjectError
-from oz.protocol.declared import restore
-from oz.wire import batch, datagrams, discovery, keys, positions
-from oz.wire.announcement import unpack_announcement
-from oz.wire.keys import Declared
+from oz.journal.records import unpack_headers
+from oz.subjects.dialects import BY_NAME
+from oz.subjects.spelling import FLAGGED, LENIENT, restore
+from oz.wire import datagrams, links
+
+_DIALECTS = (*BY_NAME, LENIENT, FLAGGED)
+_KINDS = (links.HELLO, links.WELCOME, links.DECLARE, links.ANSWER, links.PING, links.ACK, links.BYE)
 
 
 def read_pattern(data: bytes) -> None:
-    """Compile a pattern of the dialect whose number comes first, and try it on what follows a zero byte."""
+    """Compile a pattern of the dialect whose number comes first, and match what follows a zero byte."""
     text, _, subject = data[1:].partition(b"\0")
     try:
-        pattern = restore(Declared(data[0] if data else 0, text))
+        pattern = restore(_DIALECTS[data[0] % len(_DIALECTS)] if data else "", text)
     except (PatternError, ProtocolError):
         return
     for one in (subject, text, pattern.prefix + subject):
@@ -26,39 +32,21 @@ def read_pattern(data: bytes) -> None:
                 assert one.startswith(pattern.prefixes), (pattern, one, pattern.prefixes)
 
 
-def read_key(data: bytes) -> None:
-    """Read a key in every way, and write again what was read."""
-    for kind in (b"", keys.DECLARATION, keys.PATTERN, keys.STREAM):
-        key = kind + data
+def read_link(data: bytes) -> None:
+    """Read a frame of a link, as it is and as each kind of control frame; and a card."""
+    for frame in (data, *(bytes((kind,)) + data for kind in _KINDS)):
         with suppress(ProtocolError):
-            keys.parse_stream(key)
-        with suppress(ProtocolError):
-            found = keys.parse_pattern(key)
-            assert not kind or kind != keys.PATTERN or keys.pattern_key(found) == key
-        with suppress(ProtocolError):
-            assert keys.parse_declaration(keys.parse_declaration(key).encode()).encode()
-        with suppress(ProtocolError):
-            keys.may_carry(key)
+            links.decode_control(frame)
+    with suppress(ProtocolError):
+        links.decode_card(data)
 
 
 def read_batch(data: bytes) -> None:
-    """Read a frame of a publisher, the short way and the long one."""
-    for frame in (data, keys.STREAM + data, keys.PATTERN + data):
+    """Read a head and the body behind it."""
+    for frame in (data, bytes((links.JOINED,)) + data):
         with suppress(ProtocolError):
-            batch.read_lone(frame)
-        with suppress(ProtocolError):
-            size = batch.key_size(frame)
-            head = batch.parse_head(frame, size)
-            at = size + batch.HEAD_SIZE
-            if head.flags & batch.CONTROL:
-                batch.parse_control(frame, at)
-                continue
-            if head.flags & batch.LAST_VALUES:
-                batch.parse_chunk(frame, at)
-                at += batch.CHUNK_FIELD
-            positions.parse_positions(frame, at, head.position, head.width, head.count)
-            at += head.width * (head.count - 1)
-            batch.parse_body(frame, at, head.count)
+            head = links.decode_head(frame)
+            links.decode_body(frame[links.HEAD_BYTES :], head.count)
 
 
 def read_datagram(data: bytes) -> None:
@@ -67,27 +55,26 @@ def read_datagram(data: bytes) -> None:
         datagrams.decode(data)
 
 
-def read_announcement(data: bytes) -> None:
-    """Read what a node says of itself."""
-    with suppress(ProtocolError):
-        unpack_announcement(data)
+def read_settings(data: bytes) -> None:
+    """Read a file of settings, and describe its faults."""
+    with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+        file.write(data)
+        file.flush()
+        with patch.dict(os.environ, {"OZ_CONFIG": file.name}):
+            found = survey()
+    assert all(str(fault) for fault in found.faults)
 
 
-def read_naming(data: bytes) -> None:
-    """Read what goes to a name server, and what comes from one."""
-    for unpack in (discovery.unpack_request, discovery.unpack_reply):
-        with suppress(ProtocolError):
-            unpack(data)
+def read_headers(data: bytes) -> None:
+    """Read the headers of a record."""
+    unpack_headers(data)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "patterns": read_pattern,
-    "keys": read_key,
+    "links": read_link,
     "batches": read_batch,
     "datagrams": read_datagram,
-    "announcements": read_announcement,
-    "naming": read_naming,
     "settings": read_settings,
-    "forwarders": read_forwarder,
-    "told": read_told,
+    "headers": read_headers,
 }

@@ -20,6 +20,6 @@ def test_what_fuzzing_kept_is_read_or_refused(target):
 
 
 def test_a_target_lets_other_errors_out(monkeypatch):
-    monkeypatch.setattr("fuzz.targets.discovery.unpack_reply", lambda data: 1 // 0)
+    monkeypatch.setattr("fuzz.targets.datagrams.decode", lambda data: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        TARGETS["naming"](b"")
+        TARGETS["datagrams"](b"")

@@ -29,9 +29,10 @@ class Actor:
         if kind == "Subscriber":
             more = {"filtering": "publisher", "on_gap": lambda gap: self.gaps.append(["", gap.count])}
             options = {**more, **options}
-        self.held = getattr(oz, kind)(**options)
         if kind == "Node":
-            self.held.subscribe("_OZ.ADVISORY.WARN.GAP", handler=self.tell)
+            advertise = oz.NodeOptions(advertise=options.pop("advertise", None))
+            options = {"on_event": self.keep_loss, "options": advertise, **options}
+        self.held = getattr(oz, kind)(**options)
 
     def listen(self, pattern):
         """Subscribe, and wait until publishers know it; messages are numbers."""
@@ -40,9 +41,10 @@ class Actor:
         if isinstance(self.held, oz.Subscriber):
             threading.Thread(target=self.held.run, daemon=True).start()
 
-    def tell(self, message):
-        """Keep what an advisory says of a gap: about whom, and how many."""
-        self.gaps.append([message.payload.about, message.payload.count])
+    def keep_loss(self, event):
+        """Keep the publisher and the number of lost messages."""
+        if event.kind == "loss":
+            self.gaps.append([event.about, event.count])
 
     def take(self, message):
         number = int(message.payload)
@@ -106,8 +108,7 @@ class Actor:
         return self.log
 
     def interest(self, subject):
-        has = self.held.interest if isinstance(self.held, oz.Node) else self.held.has_subscribers
-        return has(subject)
+        return self.held.has_subscribers(subject)
 
     def name(self):
         return self.held.name

@@ -19,10 +19,10 @@ def joined(hosts, stage):
     servers = {bus: f"tcp://{between.address}:{port}" for bus, port in (("near", 5756), ("far", 5766))}
     for endpoint in servers.values():
         stage.command(between, "nameserver", "--bind", endpoint)
-    legs = [f"bus={bus},nameserver={endpoint}" for bus, endpoint in servers.items()]
+    legs = [f"bus={bus},connect={endpoint}" for bus, endpoint in servers.items()]
     stage.command(between, "forwarder", "--leg", legs[0], "--leg", legs[1])
-    one = stage.actor(near, "Node", name="one", bus="near", nameserver=servers["near"])
-    two = stage.actor(far, "Node", name="two", bus="far", nameserver=servers["far"])
+    one = stage.actor(near, "Node", name="one", bus="near", connect=servers["near"])
+    two = stage.actor(far, "Node", name="two", bus="far", connect=servers["far"])
     two.listen("quote.*")
     two.serve("service")
     until(lambda: one.interest("quote.sap") and one.interest("service"))

@@ -15,15 +15,15 @@ WELL_WITHIN = 20.0
 """Seconds. From one call of a host that is away to the next 7 pass at most; the machine may be busy."""
 
 
-@pytest.fixture(params=["a name server", "peers"])
+@pytest.fixture(params=["a name server", "a node"])
 def nodes(request, hosts, stage):
     """A node on each host, which find each other in one of two ways."""
     first = hosts[0].address
-    if request.param == "peers":
-        options = [{"bind": f"tcp://{first}:5757"}, *[{"peers": f"tcp://{first}:5757"}] * 2]
+    if request.param == "a node":
+        options = [{"bind": f"tcp://{first}:5757"}, *[{"connect": f"tcp://{first}:5757"}] * 2]
     else:
         stage.command(hosts[0], "nameserver", "--bind", f"tcp://{first}:5756")
-        options = [{"nameserver": f"tcp://{first}:5756"}] * 3
+        options = [{"connect": f"tcp://{first}:5756"}] * 3
     together = zip(hosts, "abc", options, strict=True)
     return [stage.actor(host, "Node", name=name, **how) for host, name, how in together]
 

@@ -56,9 +56,9 @@ def test_a_subscriber_behind_a_router_needs_nothing(inside, hosts, stage):
 def test_a_node_behind_a_router_advertises_the_routers_address(inside, hosts, stage, nameserver, way):
     router = hosts[2].address
     hidden = stage.actor(
-        inside, "Node", name="hidden", nameserver=nameserver, bind=f"tcp://*:{PORT}", advertise=router
+        inside, "Node", name="hidden", connect=nameserver, bind=f"tcp://*:{PORT}", advertise=router
     )
-    other = stage.actor(hosts[1], "Node", name="other", nameserver=nameserver)
+    other = stage.actor(hosts[1], "Node", name="other", connect=nameserver)
     assert hidden.endpoint() == f"tcp://{router}:{PORT}"
     until(lambda: (hidden.peers(), other.peers()) == (["other"], ["hidden"]))
     all_pass(*((other, hidden) if way == "in" else (hidden, other)))
@@ -67,8 +67,8 @@ def test_a_node_behind_a_router_advertises_the_routers_address(inside, hosts, st
 def test_a_request_to_a_node_that_nobody_can_call_ends_in_an_error_in_its_time(
     inside, hosts, stage, nameserver
 ):
-    hidden = stage.actor(inside, "Node", name="hidden", nameserver=nameserver)
-    other = stage.actor(hosts[1], "Node", name="other", nameserver=nameserver)
+    hidden = stage.actor(inside, "Node", name="hidden", connect=nameserver)
+    other = stage.actor(hosts[1], "Node", name="other", connect=nameserver)
     hidden.serve("service")
     for _ in range(3):
         said, took = other.request("service", 3.0)
@@ -81,8 +81,8 @@ def test_a_request_to_a_node_that_nobody_can_call_ends_in_an_error_in_its_time(
 def test_a_forwarder_on_one_published_port_joins_all_behind_the_router(inside, hosts, stage, nameserver):
     router, site = hosts[2].address, f"tcp://{inside.address}:5756"
     stage.command(inside, "nameserver", "--bind", site)
-    wide = f"bus=wide,nameserver={nameserver},bind=tcp://*:{PORT},advertise={router}"
-    stage.command(inside, "forwarder", "--leg", f"bus=site,nameserver={site}", "--leg", wide)
-    hidden = stage.actor(inside, "Node", name="hidden", bus="site", nameserver=site)
-    other = stage.actor(hosts[1], "Node", name="other", bus="wide", nameserver=nameserver)
+    wide = f"bus=wide,connect={nameserver},bind=tcp://*:{PORT},advertise={router}"
+    stage.command(inside, "forwarder", "--leg", f"bus=site,connect={site}", "--leg", wide)
+    hidden = stage.actor(inside, "Node", name="hidden", bus="site", connect=site)
+    other = stage.actor(hosts[1], "Node", name="other", bus="wide", connect=nameserver)
     all_pass(other, hidden)

@@ -31,8 +31,8 @@ class Publisher:
         self.sent = []
 
     def hello(self, route=ROUTE, session=SESSION, epoch=links.UNKNOWN_EPOCH, attempt=1, expected=0, user=None,
-              member=MEMBER, largest_frame=64 << 20, window=1_024):  # fmt: skip
-        hello = Hello(session, member, epoch, attempt, expected, 0, largest_frame, window)
+              member=MEMBER, largest_frame=64 << 20, window=1_024, card=b""):  # fmt: skip
+        hello = Hello(session, member, epoch, attempt, expected, 0, largest_frame, window, card)
         self.read(links.encode_hello(hello), route, user)
         return self.sessions.by_id.get(session)
 
@@ -49,7 +49,7 @@ class Publisher:
         sid=1,
         route=ROUTE,
         options=DEFAULT_OPTIONS,
-        stream=0,
+        stream=1,
         removed=(),
         last_value=False,
     ):
@@ -119,7 +119,7 @@ class Subscriber:
         return self.link.tick(self.now)
 
 
-def batch(sequence, count=1, stream=0, drops=0, flags=0, position=0):
+def batch(sequence, count=1, stream=1, drops=0, flags=0, position=0):
     """Return a JOINED frame."""
     flat = [part for index in range(count) for part in (b"a.%d" % index, b"x", None)]
     return links.join(

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from unittest.mock import patch
 
 from links.simulation import run_seed
+from oz.publisher.direct import DirectStream
 from oz.publisher.session import Batch, Session, Stream
 from oz.publisher.sessions import Sessions
 from oz.subscriber.link import Link
@@ -68,6 +69,8 @@ REMOVALS = {
     "ACK on PING": [(Link, "_acknowledge_ping", lambda link: None)],
     "withdrawn flag": [(Batch, "withdraw", _withdraw_without_flag)],
     "drop counts of the backlog": [(Stream, "assign", _assign_without_drops)],
+    "direct messages stay": [(DirectStream, "drop_oldest", Stream.drop_oldest)],
+    "direct messages are refused": [(DirectStream, "has_space", lambda stream, size: True)],
 }
 
 

@@ -19,7 +19,7 @@ from oz.publisher.session import Session, Settings, Stream
 from oz.publisher.sessions import Sessions
 from oz.subscriber.link import LIVE, Gap, Link, ListeningClock, Messages, Replace
 from oz.subscriber.subscriptions import Subscriptions
-from oz.wire.links import SID, UNKNOWN_EPOCH, StreamOptions
+from oz.wire.links import DIRECT, SID, UNKNOWN_EPOCH, StreamOptions, encode_body
 
 SETTINGS = Settings(
     window=6, window_bytes=1_500, pending_bytes=4_000, total_bytes=9_000, high_water_mark=12,
@@ -199,6 +199,9 @@ class SubscriberProcess:
     def deliver(self, messages):
         link, world = self.link, self.world
         epoch, stream = link.epoch, messages.stream
+        if stream == DIRECT:
+            self.deliver_direct(messages)
+            return
         options = self.subscriptions.options_of(stream)
         account = world.ledger.accounts[epoch][stream]
         if options.overflow != "conflate" and not options.redeliver and link.state == LIVE:
@@ -235,6 +238,15 @@ class SubscriberProcess:
                 self.received[one.sid, payload] += 1
             if options.handled:
                 self.working.append((epoch, stream, sequence + index, options.group, position, matching))
+
+    def deliver_direct(self, messages):
+        """Check that direct messages arrive once and in order: each has its number in the epoch."""
+        account = self.world.ledger.accounts[self.link.epoch][DIRECT]
+        for payload in messages.flat[1::3]:
+            if int(payload.split()[0]) != account.delivered:
+                raise Violation(f"direct message {payload[:20]!r} arrives after {account.delivered} others")
+            account.delivered += 1
+            self.world.statistics["direct"] += 1
 
     def finish(self, count):
         """Return from up to `count` handlers, in any order."""
@@ -379,6 +391,17 @@ class World:
             sessions.flush()
         self.publisher.pump()
 
+    def send_direct(self):
+        choose, sessions = self.choose, self.publisher.sessions
+        if sessions.by_id:
+            session = choose.choice(list(sessions.by_id.values()))
+            for _ in range(choose.randrange(1, 9)):
+                number = self.ledger.accounts[session.epoch][DIRECT].offered
+                payload = b"%d " % number + b"x" * choose.choice((0, 10, 250))
+                is_sent = sessions.send_direct(session, encode_body([b"direct", payload, None]))
+                self.statistics["direct refused"] += not is_sent
+            self.publisher.pump()
+
     def change_interest(self, one):
         choose = self.choose
         if one.active and (len(one.active) > 4 or choose.random() < 0.4):
@@ -509,6 +532,8 @@ class World:
                     self.start_publisher()
             elif choose.random() < 0.6:
                 self.publish(choose.randrange(1, 9))
+            if self.publisher and choose.random() < 0.2:
+                self.send_direct()
             if choose.random() < 0.12:
                 self.change_interest(choose.choice(self.subscribers))
             if step > 3 and choose.random() < 0.22:
@@ -608,14 +633,19 @@ class World:
         for session in self.publisher.sessions.by_id.values():
             window = sum(batch.size for batch in session.batches)
             held = sum(b.size for s in session.streams.values() for b in s.held if b.is_acked)
-            backlog = sum(w.body.size for s in session.streams.values() for w in s.backlog)
+            backlogs = [
+                (getattr(w, "flags", 0), getattr(w, "body", w).size)
+                for s in session.streams.values()
+                for w in s.backlog
+            ]
+            backlog = sum(size for _, size in backlogs)
             conflated = sum(value[3] for s in session.streams.values() for value in s._conflated.values())
             if session.bytes != window + held + backlog + conflated or session.window_used != window:
                 raise Violation(
                     f"{session.bytes} bytes: window {window}, held {held}, backlog {backlog + conflated}"
                 )
             redelivered = (
-                sum(w.body.size for s in session.streams.values() for w in s.backlog if w.flags)
+                sum(size for flags, size in backlogs if flags)
                 + sum(b.size for b in session.batches if b.flags & 1)
                 + held
             )
@@ -623,6 +653,8 @@ class World:
             if session.bytes > bound:
                 raise Violation(f"a session keeps {session.bytes} bytes, the bound is {bound}")
             for stream in session.streams.values():
+                if stream.number == DIRECT and stream.dropped:
+                    raise Violation(f"{stream.dropped} direct messages were dropped")
                 if stream.matched != stream.numbered + stream.pending + sum(stream.drops):
                     raise Violation(
                         f"stream {stream.number}: matched {stream.matched}, numbered {stream.numbered} + "

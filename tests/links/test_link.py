@@ -210,7 +210,7 @@ def test_expected_sequence_is_delivered():
     one = live()
     (messages,) = one.read(batch(0, 2, position=7))
     assert isinstance(messages, Messages)
-    assert (messages.stream, messages.sequence, list(messages.positions)) == (0, 0, [7, 8])
+    assert (messages.stream, messages.sequence, list(messages.positions)) == (1, 0, [7, 8])
     assert messages.flat == [b"a.0", b"x", None, b"a.1", b"x", None]
     assert one.link.expected == 2
 
@@ -232,7 +232,7 @@ def test_higher_sequence_replaces_the_connection():
 
 def test_withdrawn_batch_is_unwanted():
     one = live()
-    head = links.encode_head(links.WITHDRAWN, 0, 0, 3, 0, 0)
+    head = links.encode_head(links.WITHDRAWN, 1, 0, 3, 0, 0)
     assert one.read(head) == []
     assert (one.link.expected, one.link.unwanted) == (3, 3)
 
@@ -240,23 +240,23 @@ def test_withdrawn_batch_is_unwanted():
 @pytest.mark.parametrize("count", [1, 3])
 def test_body_that_does_not_fit_its_head_is_a_gap(count):
     one = live()
-    one.read(links.encode_head(0, 0, 0, count, 0, 0))
-    assert one.read(links.encode_body([b"a", b"", None, b"b", b"", None])) == [Gap(count, "malformed", 0)]
+    one.read(links.encode_head(0, 1, 0, count, 0, 0))
+    assert one.read(links.encode_body([b"a", b"", None, b"b", b"", None])) == [Gap(count, "malformed", 1)]
     assert one.link.expected == count
     assert [type(effect) for effect in one.read(batch(count))] == [Messages]
 
 
 def test_other_kinds_may_come_between_head_and_body():
     one = live()
-    one.read(links.encode_head(0, 0, 0, 1, 0, 0))
+    one.read(links.encode_head(0, 1, 0, 1, 0, 0))
     one.read(ping(0))
     assert [type(effect) for effect in one.read(links.encode_body([b"a.1", b"", None]))] == [Messages]
 
 
-@pytest.mark.parametrize("frame", [b"", links.encode_head(0, 0, 9, 1, 0, 0)])
+@pytest.mark.parametrize("frame", [b"", links.encode_head(0, 1, 9, 1, 0, 0)])
 def test_probe_and_new_head_forget_a_head(frame):
     one = live()
-    one.read(links.encode_head(0, 0, 0, 1, 0, 0))
+    one.read(links.encode_head(0, 1, 0, 1, 0, 0))
     one.read(frame)
     assert not any(
         isinstance(effect, Messages) for effect in one.read(links.encode_body([b"a.1", b"", None]))
@@ -272,7 +272,7 @@ def test_drops_are_reported_before_the_messages_behind_them():
     one = live()
     assert [type(effect) for effect in one.read(batch(0, drops=0))] == [Messages]
     gap, messages = one.read(batch(1, drops=3))
-    assert gap == Gap(3, "dropped", 0)
+    assert gap == Gap(3, "dropped", 1)
     assert isinstance(messages, Messages)
     assert [type(effect) for effect in one.read(batch(2, drops=3))] == [Messages]
 
@@ -307,10 +307,10 @@ def test_ping_makes_an_ack_due_at_once(following):
 
 def test_ping_reports_drops_if_nothing_is_pending():
     one = live(5)
-    assert one.read(ping(5, streams={0: Drops(1, 4, 0, 0, 0)})) == []
-    assert one.read(ping(3, streams={0: Drops(0, 4, 0, 0, 0)})) == []
-    assert one.read(ping(5, streams={0: Drops(0, 4, 1, 0, 0)})) == [Gap(5, "dropped", 0)]
-    assert one.read(ping(5, streams={0: Drops(0, 4, 1, 0, 0)})) == []
+    assert one.read(ping(5, streams={1: Drops(1, 4, 0, 0, 0)})) == []
+    assert one.read(ping(3, streams={1: Drops(0, 4, 0, 0, 0)})) == []
+    assert one.read(ping(5, streams={1: Drops(0, 4, 1, 0, 0)})) == [Gap(5, "dropped", 1)]
+    assert one.read(ping(5, streams={1: Drops(0, 4, 1, 0, 0)})) == []
 
 
 @pytest.mark.parametrize(("applied", "count"), [(1, 0), (0, 1)])
@@ -368,8 +368,8 @@ def test_bye_before_welcome_ends_the_link(make, effects):
 @pytest.mark.parametrize(("following", "lost"), [(5, 0), (4, 0), (8, 3)])
 def test_bye_reports_what_was_lost_and_dropped(following, lost):
     one = live(5)
-    effects = one.read(bye(following, {0: Drops(0, 2, 0, 0, 0)}))
-    assert effects == [Gap(lost, "closed")] * (lost > 0) + [Gap(2, "dropped", 0)]
+    effects = one.read(bye(following, {1: Drops(0, 2, 0, 0, 0)}))
+    assert effects == [Gap(lost, "closed")] * (lost > 0) + [Gap(2, "dropped", 1)]
     assert one.link.state == ENDED
 
 
@@ -504,13 +504,13 @@ def test_marks_are_the_lowest_sequence_that_is_not_handled():
     one = live(options=StreamOptions(handled=True))
     one.read(batch(0, 3))
     one.read(ping(3))
-    assert one.pull() == [Ack(3, {0: 0})]
+    assert one.pull() == [Ack(3, {1: 0})]
     for sequence, mark in ((1, 0), (0, 2), (2, 3)):
-        one.link.handled(EPOCH, 0, sequence)
+        one.link.handled(EPOCH, 1, sequence)
         one.now += 1
         one.link.before_wait(one.now)
-        assert [frame.marks for frame in one.pull()] == ([{0: mark}] if mark else [])
-    one.link.handled(NEVER, 0, 2)
+        assert [frame.marks for frame in one.pull()] == ([{1: mark}] if mark else [])
+    one.link.handled(NEVER, 1, 2)
 
 
 def test_abandoned_messages_hold_the_mark_until_the_answer():
@@ -518,13 +518,13 @@ def test_abandoned_messages_hold_the_mark_until_the_answer():
     one.read(batch(0, 2))
     one.subscriptions.remove(one.subscriptions.by_sid[1])
     one.link.declare()
-    one.link.abandon(EPOCH, 0, 0)
-    one.link.abandon(EPOCH, 0, 1)
+    one.link.abandon(EPOCH, 1, 0)
+    one.link.abandon(EPOCH, 1, 1)
     one.read(ping(2))
-    assert one.pull()[-1] == Ack(2, {0: 0})
+    assert one.pull()[-1] == Ack(2, {1: 0})
     one.read(answer(2))
     one.read(ping(2, 2))
-    assert one.pull()[-1] == Ack(2, {0: 2})
+    assert one.pull()[-1] == Ack(2, {1: 2})
 
 
 def test_marks_ignore_unknown_sequences():
@@ -553,8 +553,8 @@ def test_malformed_frames_are_counted():
 
 def test_numbers_of_unknown_streams_are_ignored():
     subscriber = live()
-    streams = dict.fromkeys((-1, 1, 2**40), Drops(0, 5, 0, 0, 0))
+    streams = dict.fromkeys((-1, 2, 2**40), Drops(0, 5, 0, 0, 0))
     assert subscriber.read(ping(0, streams=streams)) == []
     assert not subscriber.link.drops
     assert not subscriber.link.reasons
-    assert subscriber.read(ping(0, streams={0: Drops(0, 5, 0, 0, 0)})) == [Gap(5, "dropped", 0)]
+    assert subscriber.read(ping(0, streams={1: Drops(0, 5, 0, 0, 0)})) == [Gap(5, "dropped", 1)]

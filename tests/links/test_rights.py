@@ -38,8 +38,8 @@ def up(rights, options=DEFAULT_OPTIONS, **settings):
                 1,
                 0,
                 True,
-                {0: options},
-                [links.Item(1, 0, "nats", "a.*"), links.Item(2, 0, "nats", "b.*")],
+                {1: options},
+                [links.Item(1, 1, "nats", "a.*"), links.Item(2, 1, "nats", "b.*")],
                 [],
             )
         ),
@@ -87,7 +87,7 @@ def test_messages_that_wait_are_dropped_when_their_pattern_is_denied(rights, ove
     assert (second[1], second[2], second[5]) == (2, 1, ["a.2"])
     publisher.read(links.encode_ack(3, {}), user="desk")
     assert session.bytes == 0
-    assert session.totals()[0].denied == 3
+    assert session.totals()[1].denied == 3
 
 
 def test_a_session_without_connection_gets_nothing_back_that_was_denied_meanwhile(rights):
@@ -98,14 +98,14 @@ def test_a_session_without_connection_gets_nothing_back_that_was_denied_meanwhil
     rights.denied = {"b.*"}
     reconsider(publisher, rights)
     publisher.hello(epoch=session.epoch, attempt=2, user="desk")
-    assert [one[5] for one in publisher.pull(session) if one[0] == 0 and len(one) == 6] == [[""], ["a.1"]]
+    assert [one[5] for one in publisher.pull(session) if one[0] == 1 and len(one) == 6] == [[""], ["a.1"]]
 
 
 def test_a_message_that_another_pattern_matches_stays(rights):
     publisher, session = up(rights, window=1)
     publisher.read(
         links.encode_declare(
-            links.Declare(2, 1, True, {0: DEFAULT_OPTIONS}, [links.Item(3, 0, "nats", "b.1")], [])
+            links.Declare(2, 1, True, {1: DEFAULT_OPTIONS}, [links.Item(3, 1, "nats", "b.1")], [])
         ),
         user="desk",
     )
@@ -134,7 +134,7 @@ def test_a_member_of_a_group_loses_its_messages_to_members_that_may_have_them(ri
     publisher.publish("b.1", "a.1", "b.2")
     other = publisher.hello(OTHER_ROUTE, b"another session!", user="other", member=b"m" * 16)
     publisher.read(
-        links.encode_declare(links.Declare(1, 0, True, {0: options}, [links.Item(1, 0, "redis", "b.?")], [])),
+        links.encode_declare(links.Declare(1, 0, True, {1: options}, [links.Item(1, 1, "redis", "b.?")], [])),
         OTHER_ROUTE,
         "other",
     )

@@ -230,7 +230,7 @@ def test_a_session_counts_when_its_declaration_is_complete():
     publisher = Publisher()
     publisher.hello()
     assert publisher.sessions.count(None, b"") == 0
-    part = Declare(1, 0, False, {0: StreamOptions()}, [Item(1, 0, "nats", "a.*")], [])
+    part = Declare(1, 0, False, {1: StreamOptions()}, [Item(1, 1, "nats", "a.*")], [])
     publisher.read(links.encode_declare(part))
     assert publisher.sessions.count(None, b"") == 0
     assert publisher.sessions.count("a.1", b"a.1") == 1
@@ -240,10 +240,10 @@ def test_a_session_counts_when_its_declaration_is_complete():
 
 def test_hello_discards_a_declaration_that_is_not_complete():
     publisher, session = up()
-    part = Declare(2, 0, False, {0: StreamOptions()}, [Item(2, 0, "nats", "b.*")], [])
+    part = Declare(2, 0, False, {1: StreamOptions()}, [Item(2, 1, "nats", "b.*")], [])
     publisher.read(links.encode_declare(part))
     publisher.hello(attempt=2, epoch=session.epoch)
-    rest = Declare(2, 2, True, {0: StreamOptions()}, [Item(3, 0, "nats", "c.*")], [])
+    rest = Declare(2, 2, True, {1: StreamOptions()}, [Item(3, 1, "nats", "c.*")], [])
     publisher.read(links.encode_declare(rest))
     assert session.applied == 1
     publisher.declare("c.*", revision=2, base=0, sid=3)
@@ -268,7 +268,7 @@ def test_refusals_name_rule_and_witness():
     publisher.declare()
     answers = publisher.pull(session)[1:]
     publisher.read(
-        links.encode_declare(Declare(2, 1, True, {0: StreamOptions()}, [Item(2, 0, "nats", "a..b")], []))
+        links.encode_declare(Declare(2, 1, True, {1: StreamOptions()}, [Item(2, 1, "nats", "a..b")], []))
     )
     answers += publisher.pull(session)
     assert answers[0] == Answer(1, [Refusal(1, "denied", "deny a.>", "a.x")])
@@ -333,12 +333,12 @@ def test_marks_release_held_messages():
     publisher, session = up(StreamOptions("g", handled=True, redeliver=True))
     publisher.publish("a.1", "a.2")
     publisher.pull(session)
-    publisher.ack(2, {0: 0})
-    stream = session.streams[0]
+    publisher.ack(2, {1: 0})
+    stream = session.streams[1]
     assert (len(stream.held), stream.load) == (2, 2)
-    publisher.ack(2, {0: 1})
+    publisher.ack(2, {1: 1})
     assert (len(stream.held), stream.load) == (1, 1)
-    publisher.ack(2, {0: 2})
+    publisher.ack(2, {1: 2})
     assert (len(stream.held), stream.load, session.bytes) == (0, 0, 0)
 
 
@@ -349,7 +349,7 @@ def test_message_is_numbered_while_the_window_has_room():
     publisher, session = up(**SMALL)
     publisher.publish("a.1", "a.2", "a.3")
     assert [one[1:3] for one in publisher.pull(session)] == [(0, 1), (1, 1)]
-    assert session.streams[0].pending == 1
+    assert session.streams[1].pending == 1
 
 
 def test_message_waits_behind_the_backlog_of_its_stream():
@@ -367,7 +367,7 @@ def test_message_waits_behind_the_backlog_of_its_stream():
 def test_message_of_a_session_that_is_down_is_numbered_or_waits():
     publisher, session = down(**SMALL)
     publisher.publish(*[f"a.{number}" for number in range(9)])
-    assert (session.following, session.streams[0].pending, session.streams[0].drops) == (2, 3, [4, 0, 0, 0])
+    assert (session.following, session.streams[1].pending, session.streams[1].drops) == (2, 3, [4, 0, 0, 0])
     assert session.next_frames() is None
 
 
@@ -396,10 +396,10 @@ def test_overflow_policies(overflow, arrives, drops):
 def test_conflate_keeps_the_newest_of_each_subject():
     publisher, session = up(StreamOptions(overflow="conflate"), **SMALL)
     publisher.publish("a.0", "a.0", "a.1", "a.2", "a.1", "a.1")
-    assert session.streams[0].drops == [0, 2, 0, 0]
+    assert session.streams[1].drops == [0, 2, 0, 0]
     publisher.pull(session)
     publisher.ack(2)
-    assert publisher.pull(session) == [(0, 2, 2, 2, 0, ["a.2", "a.1"])]
+    assert publisher.pull(session) == [(1, 2, 2, 2, 0, ["a.2", "a.1"])]
 
 
 def test_a_message_above_the_largest_frame_is_dropped_and_counted():
@@ -409,15 +409,15 @@ def test_a_message_above_the_largest_frame_is_dropped_and_counted():
     publisher.pull(session)
     publisher.publish("a.1", payload=b"x" * 3_000)
     publisher.publish("a.2")
-    assert publisher.pull(session) == [(0, 0, 1, 1, 0, ["a.2"])]
-    assert session.streams[0].drops == [0, 0, 1, 0]
+    assert publisher.pull(session) == [(1, 0, 1, 1, 0, ["a.2"])]
+    assert session.streams[1].drops == [0, 0, 1, 0]
 
 
 def test_pending_bytes_bound_a_session():
     publisher, session = down(pending_bytes=1_000, window_bytes=500)
     publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
     assert session.bytes <= 1_000 + 120
-    stream = session.streams[0]
+    stream = session.streams[1]
     assert stream.matched == stream.numbered + stream.pending + stream.dropped == 100
 
 
@@ -434,11 +434,11 @@ def test_block_is_full_only_for_sessions_that_are_up():
     publisher, session = up(on_full="block", **SMALL)
     publisher.publish(*["a.1"] * 6)
     assert publisher.sessions.is_full("a.1", b"a.1")
-    assert session.streams[0].drops == [0, 0, 0, 0]
+    assert session.streams[1].drops == [0, 0, 0, 0]
     publisher.sessions.unreachable(session, publisher.now)
     assert not publisher.sessions.is_full("a.1", b"a.1")
     publisher.publish("a.1")
-    assert session.streams[0].drops == [1, 0, 0, 0]
+    assert session.streams[1].drops == [1, 0, 0, 0]
 
 
 # EAGAIN and EHOSTUNREACH
@@ -484,7 +484,7 @@ def test_ping_counts_what_the_socket_has_accepted():
     publisher.publish("a.1", "a.2", "a.3")
     publisher.tick(1.0)
     (ping,) = publisher.pull(session, limit=1)
-    assert (ping.following, ping.streams[0].pending) == (0, 3)
+    assert (ping.following, ping.streams[1].pending) == (0, 3)
 
 
 def test_ping_to_a_session_that_was_not_heard_for_a_minute_is_slow():
@@ -539,7 +539,7 @@ def test_close_counts_backlogs_as_dropped_and_says_bye():
     found = publisher.pull(session)
     (bye,) = [one for one in found if isinstance(one, Bye)]
     assert (bye.reason, bye.role, bye.following) == (links.CLOSED, links.PUBLISHER, 2)
-    assert bye.streams[0].full == 1
+    assert bye.streams[1].full == 1
 
 
 def test_close_waits_for_sessions_that_were_heard():
@@ -608,8 +608,8 @@ def test_messages_in_the_window_go_before_bye():
 
 
 def declaration(first, count, revision=1, base=0):
-    items = [Item(first + number, 0, "nats", f"a.{number}") for number in range(count)]
-    return links.encode_declare(Declare(revision, base, True, {0: DEFAULT_OPTIONS}, items, []))
+    items = [Item(first + number, 1, "nats", f"a.{number}") for number in range(count)]
+    return links.encode_declare(Declare(revision, base, True, {1: DEFAULT_OPTIONS}, items, []))
 
 
 def test_a_session_with_many_patterns_does_not_delay_another():
@@ -689,9 +689,9 @@ def test_a_declaration_without_end_has_a_bound():
     publisher = Publisher()
     session = publisher.hello()
     for number in range(20):
-        items = [Item(1_000 * number + one, 0, "nats", "a..b") for one in range(1_000)]
+        items = [Item(1_000 * number + one, 1, "nats", "a..b") for one in range(1_000)]
         base = 1 if number else 0
-        publisher.read(links.encode_declare(Declare(1, base, False, {0: DEFAULT_OPTIONS}, items, [])))
+        publisher.read(links.encode_declare(Declare(1, base, False, {1: DEFAULT_OPTIONS}, items, [])))
     assert session.part == 1
     assert len(session.mentioned) <= links.MAX_ENTRIES
 
@@ -703,10 +703,10 @@ def test_slow_patterns_of_a_session_are_passed_over():
     interest._limit._processor_clock = lambda: next(ticks) * 0.0005
     session = publisher.hello()
     other = publisher.hello(OTHER_ROUTE, b"another session!")
-    items = [Item(number, 0, "regex", f"^(a|b{number})+z$") for number in range(50)]
-    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, [])))
-    item = Item(1, 0, "regex", "^(a|c)+$")
-    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, [item], [])), OTHER_ROUTE)
+    items = [Item(number, 1, "regex", f"^(a|b{number})+z$") for number in range(50)]
+    publisher.read(links.encode_declare(Declare(1, 0, True, {1: DEFAULT_OPTIONS}, items, [])))
+    item = Item(1, 1, "regex", "^(a|c)+$")
+    publisher.read(links.encode_declare(Declare(1, 0, True, {1: DEFAULT_OPTIONS}, [item], [])), OTHER_ROUTE)
     for _ in range(3):
         before = next(ticks)
         assert [one.session for one in interest.find("aa", b"aa").plain] == [other]
@@ -730,8 +730,8 @@ def test_last_values_are_compared_in_steps_and_a_slow_pattern_is_refused():
     for number in range(1_000):
         publisher.sessions.publish(f"md.us.equity.AAPL.nasdaq.trade.{number}", b"x")
     session = publisher.hello()
-    items = [Item(1, 0, "regex", SLOW, True), Item(2, 0, "nats", "md.>", True)]
-    frame = links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, []))
+    items = [Item(1, 1, "regex", SLOW, True), Item(2, 1, "nats", "md.>", True)]
+    frame = links.encode_declare(Declare(1, 0, True, {1: DEFAULT_OPTIONS}, items, []))
     publisher.sessions.on_frame(ROUTE, frame, publisher.now)
     steps = 0
     while publisher.sessions.work(1):
@@ -748,8 +748,8 @@ def test_last_values_are_compared_in_steps_and_a_slow_pattern_is_refused():
 
 def test_a_slow_pattern_does_not_hold_up_the_end_of_another():
     publisher, session = up(HANDLED)
-    item = Item(2, 0, "regex", SLOW)
-    publisher.read(links.encode_declare(Declare(2, 1, True, {0: HANDLED}, [item], [])))
+    item = Item(2, 1, "regex", SLOW)
+    publisher.read(links.encode_declare(Declare(2, 1, True, {1: HANDLED}, [item], [])))
     for number in range(100):
         publisher.publish(f"a.us-equity-AAPL-nasdaq-trade-{number}")
     assert len(session.batches) == 100
@@ -763,9 +763,9 @@ def test_refused_subscriptions_have_a_bound():
     publisher = Publisher()
     session = publisher.hello()
     for revision in range(1, 5):
-        items = [Item(1_000 * revision + number, 0, "nats", "a..b") for number in range(1_000)]
+        items = [Item(1_000 * revision + number, 1, "nats", "a..b") for number in range(1_000)]
         publisher.read(
-            links.encode_declare(Declare(revision, revision - 1, True, {0: DEFAULT_OPTIONS}, items, []))
+            links.encode_declare(Declare(revision, revision - 1, True, {1: DEFAULT_OPTIONS}, items, []))
         )
     assert session.applied == 4
     assert len(session.refused) == links.MAX_ENTRIES
@@ -774,19 +774,19 @@ def test_refused_subscriptions_have_a_bound():
 def test_streams_without_messages_end_with_their_last_subscription():
     publisher = Publisher()
     session = publisher.hello()
-    streams = dict.fromkeys(range(100), DEFAULT_OPTIONS)
+    streams = dict.fromkeys(range(1, 101), DEFAULT_OPTIONS)
     publisher.read(links.encode_declare(Declare(1, 0, True, streams, [], [])))
     assert not session.streams
-    publisher.read(links.encode_declare(Declare(2, 1, True, streams, [Item(1, 7, "nats", "a..b")], [])))
+    publisher.read(links.encode_declare(Declare(2, 1, True, streams, [Item(1, 8, "nats", "a..b")], [])))
     assert not session.streams
-    publisher.declare("a.*", revision=3, base=2, sid=2, stream=8)
-    publisher.declare("b.*", revision=4, base=3, sid=3, stream=9)
+    publisher.declare("a.*", revision=3, base=2, sid=2, stream=9)
+    publisher.declare("b.*", revision=4, base=3, sid=3, stream=10)
     publisher.sessions.publish("b.1", b"x")
     publisher.declare(None, revision=5, base=4, removed=[2, 3])
-    assert list(session.streams) == [9]
-    publisher.declare("a.*", revision=6, base=5, sid=4, stream=8, options=StreamOptions("g"))
+    assert list(session.streams) == [10]
+    publisher.declare("a.*", revision=6, base=5, sid=4, stream=9, options=StreamOptions("g"))
     publisher.publish("a.1")
-    assert publisher.pull(session)[-2:] == [(9, 0, 1, 0, 0, ["b.1"]), (8, 1, 1, 0, 0, ["a.1"])]
+    assert publisher.pull(session)[-2:] == [(10, 0, 1, 0, 0, ["b.1"]), (9, 1, 1, 0, 0, ["a.1"])]
 
 
 def test_an_ended_session_is_freed_before_its_next_ping():
@@ -818,7 +818,7 @@ def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     mine = [one[5] for one in publisher.pull(first)]
     theirs = [one[5] for one in publisher.pull(second)]
     assert len(mine) == len(theirs) == 2
-    publisher.ack(1, {0: 1})
+    publisher.ack(1, {1: 1})
     publisher.sessions.unreachable(first, publisher.now)
     publisher.tick(2.9)
     assert [
@@ -828,14 +828,14 @@ def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     moved = [one for one in publisher.pull(second) if not hasattr(one, "_fields")]
     assert [(one[4], one[5]) for one in moved] == [(links.REDELIVERED, mine[1])]
     publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
-    assert publisher.pull(first)[1:] == [(0, 1, 1, 0, links.WITHDRAWN, None)]
+    assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
 
 
 def test_unhandled_messages_move_when_a_session_ends():
     publisher, first, second = two_members()
     publisher.publish("a.1", "a.2")
     publisher.pull(first), publisher.pull(second)
-    publisher.ack(1, {0: 0})
+    publisher.ack(1, {1: 0})
     publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 1, {})))
     assert [one[4] for one in publisher.pull(second)] == [links.REDELIVERED]
 
@@ -844,7 +844,7 @@ def test_unhandled_messages_move_when_the_subscription_ends():
     publisher, first, second = two_members()
     publisher.publish("a.1", "a.2")
     publisher.pull(first), publisher.pull(second)
-    publisher.ack(1, {0: 0})
+    publisher.ack(1, {1: 0})
     publisher.declare(None, revision=2, base=1, removed=[1])
     assert [one[4] for one in publisher.pull(second)] == [links.REDELIVERED]
 
@@ -857,7 +857,7 @@ def test_redelivered_messages_go_before_new_messages():
     publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
     found = []
     while second.batches:
-        publisher.ack(second.sent, {0: second.sent}, OTHER_ROUTE)
+        publisher.ack(second.sent, {1: second.sent}, OTHER_ROUTE)
         found += publisher.pull(second)
     flags = [one[4] for one in found]
     assert flags == sorted(flags, reverse=True)
@@ -895,16 +895,16 @@ def test_headers_of_conflated_messages_count():
         assert sum(map(len, frames)) < 12_000
         publisher.ack(session.sent)
     assert session.bytes == 0
-    assert 40 < session.streams[0].numbered < 50
+    assert 40 < session.streams[1].numbered < 50
 
 
 def test_a_pattern_does_not_protect_messages_from_before_its_subscription():
     publisher, first, second = two_members(StreamOptions("g", "failover", handled=True, redeliver=True))
     publisher.publish("a.1")
-    publisher.declare("a.*", revision=2, base=1, sid=2, options=first.streams[0].options)
+    publisher.declare("a.*", revision=2, base=1, sid=2, options=first.streams[1].options)
     publisher.publish("a.2")
     publisher.pull(first)
-    publisher.ack(2, {0: 0})
+    publisher.ack(2, {1: 0})
     publisher.declare(None, revision=3, base=2, removed=[1])
     assert [one[5] for one in publisher.pull(second)] == [["a.1"]]
 
@@ -980,4 +980,4 @@ def test_a_backlog_as_large_as_pending_bytes_leaves_it():
     while session.batches:
         publisher.ack(session.sent)
         publisher.pull(session)
-    assert session.bytes == session.streams[0].pending == 0
+    assert session.bytes == session.streams[1].pending == 0

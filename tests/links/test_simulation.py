@@ -7,12 +7,14 @@ from links.simulation import run_seed
 
 SEEDS = range(300)
 FOUND_AT = {
-    "epoch": 2,
-    "attempt": 3,
-    "route": 74,
-    "ACK on PING": 1,
-    "withdrawn flag": 77,
+    "epoch": 1,
+    "attempt": 2,
+    "route": 98,
+    "ACK on PING": 1_692,
+    "withdrawn flag": 9,
     "drop counts of the backlog": 0,
+    "direct messages stay": 0,
+    "direct messages are refused": 204,
 }
 """First seed that fails without a mechanism; `python -m links.removals` finds them."""
 

@@ -68,10 +68,10 @@ def test_a_message_goes_to_the_subscriptions_of_its_stream():
 def test_a_last_value_goes_to_one_subscription():
     subscriptions = Subscriptions()
     one, two = subscriptions.add(A), subscriptions.add(A)
-    assert subscriptions.match(0, b"a.1", {"sid": two.sid}) == (two,)
+    assert subscriptions.match(1, b"a.1", {"sid": two.sid}) == (two,)
     subscriptions.remove(two)
-    assert subscriptions.match(0, b"a.1", {"sid": two.sid}) == ()
-    assert set(subscriptions.match(0, b"a.1", {})) == {one}
+    assert subscriptions.match(1, b"a.1", {"sid": two.sid}) == ()
+    assert set(subscriptions.match(1, b"a.1", {})) == {one}
 
 
 @given(
@@ -153,7 +153,7 @@ def test_a_pattern_that_is_slow_to_compile_is_refused(dialect, text):
     publisher = Publisher()
     session = publisher.hello()
     publisher.read(
-        links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, [Item(1, 0, dialect, text)], []))
+        links.encode_declare(Declare(1, 0, True, {1: DEFAULT_OPTIONS}, [Item(1, 1, dialect, text)], []))
     )
     assert list(session.refused) == [1]
     assert not session.patterns
@@ -162,8 +162,8 @@ def test_a_pattern_that_is_slow_to_compile_is_refused(dialect, text):
 def test_patterns_of_a_session_have_a_bound_in_bytes():
     publisher = Publisher(pattern_weight=100_000)
     session = publisher.hello()
-    items = [Item(sid, 0, "regex", f"({sid}{{200}})x") for sid in range(20)]
-    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, [])))
+    items = [Item(sid, 1, "regex", f"({sid}{{200}})x") for sid in range(20)]
+    publisher.read(links.encode_declare(Declare(1, 0, True, {1: DEFAULT_OPTIONS}, items, [])))
     assert session.patterns
     assert session.refused
     publisher.read(links.encode_declare(Declare(2, 1, True, {}, [], list(session.patterns))))

@@ -14,7 +14,6 @@ import pytest
 import oz
 import oz.asyncio
 from matrix.ways import OVER
-from support.joined import PLAIN
 from support.ports import lasting_endpoint, lasting_udp_port
 from support.waiting import DEADLINE, Thread, until
 
@@ -121,8 +120,6 @@ class Awaited(Receiver):
     async def _begin(self):
         if self.task is None:
             self.sub = self._make()
-            if is_node(self.sub):
-                await self.sub.start()
             self._source = self.subscribed(self.sub)
         self.task = asyncio.create_task(self._work())
 
@@ -224,7 +221,7 @@ class Scene(ExitStack):
 
     def open_publisher(self):
         if self.shell in NODES:
-            self.publisher = oz.Node("source", directory=self.directory, codec=PLAIN)
+            self.publisher = oz.Node("source", codec=None, options=oz.NodeOptions(directory=self.directory))
         else:
             options = oz.Options(multicast=MULTICAST if self.filtering == "multicast" else None)
             self.publisher = oz.Publisher(self._endpoint, options=options)
@@ -239,7 +236,8 @@ class Scene(ExitStack):
         """Make the socket or node of a receiver."""
         place = oz if self._loop is None else oz.asyncio
         if self.shell in NODES:
-            return place.Node(f"n{next(self._numbers)}", directory=self.directory, codec=PLAIN)
+            options = oz.NodeOptions(directory=self.directory)
+            return place.Node(f"n{next(self._numbers)}", codec=None, options=options)
         return place.Subscriber(self._endpoint, **OPTIONS[self.filtering])
 
     def receive(self, ways, patience=LONG):

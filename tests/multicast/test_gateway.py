@@ -14,11 +14,11 @@ import zmq
 
 from multicast.bridging import Bridge, free_endpoint
 from multicast.malformed import malformed_packet
-from oz.protocol.backoff import Backoff
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway
 from oz.services.worker import WorkerFailed
 from oz.subscriber.sync import Subscriber
+from oz.transport.backoff import Backoff
 from oz.transport.capabilities import pgm_line
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, Thread, until

@@ -20,6 +20,7 @@ class Peer:
     Attributes:
         messages: subject, payload, extras of the messages that arrived, in order.
         positions: of these messages.
+        direct: subject, payload, extras of messages of the direct stream.
         redelivered: payloads of the messages that were marked.
         gaps: that the link reported.
         refused: of the last ANSWER.
@@ -29,7 +30,7 @@ class Peer:
     """
 
     def __init__(self, endpoint, *texts, context=None, member=None, largest_frame=64 << 20, window=1_024,
-                 last_value=False, equip=None, new_id=lambda: os.urandom(16), **options):  # fmt: skip
+                 last_value=False, equip=None, new_id=lambda: os.urandom(16), card=b"", **options):  # fmt: skip
         self.endpoint = endpoint
         self._context = context or zmq.Context()
         self._is_own = context is None
@@ -40,7 +41,8 @@ class Peer:
         self.options = StreamOptions(**options) if options else DEFAULT_OPTIONS
         self.member = member or os.urandom(16)
         self.link = Link(self.member, self.subscriptions, new_id, largest_frame=largest_frame,
-                         largest_window=window)  # fmt: skip
+                         largest_window=window, own_card=lambda: card)  # fmt: skip
+        self.direct = []
         self.messages, self.positions, self.redelivered, self.gaps, self.refused = [], [], [], [], []
         self.frames = []
         self.is_acking = self.is_handling = True
@@ -88,6 +90,15 @@ class Peer:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
 
+    def offers(self, frame):
+        """Send a frame and read; return whether the socket has accepted the frame."""
+        self.turn(0)
+        try:
+            self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
     def turn(self, seconds=0.02):
         """Read what has arrived within a time, and send what is due."""
         if self.router.poll(seconds * 1000):
@@ -108,7 +119,11 @@ class Peer:
         for effect in effects:
             if isinstance(effect, Messages):
                 found = list(zip(effect.flat[::3], effect.flat[1::3], effect.flat[2::3], strict=True))
-                self.messages += [(subject.decode(), payload, extras) for subject, payload, extras in found]
+                found = [(subject.decode(), payload, extras) for subject, payload, extras in found]
+                if effect.stream == links.DIRECT:
+                    self.direct += found
+                    continue
+                self.messages += found
                 self.positions += effect.positions
                 if effect.is_redelivered:
                     self.redelivered += effect.flat[1::3]

@@ -55,6 +55,22 @@ def test_two_links_share_a_stream_of_messages(make, join):
     assert third.positions == list(range(1, 300, 3))
 
 
+def test_links_that_joined_at_other_times_get_the_same_large_batch(make, join):
+    # Links with equal numbers share the frame of a large body, others do not.
+    publisher = make()
+    early = [join(publisher, "a") for _ in range(2)]
+    publisher.publish("a", b"0")
+    publisher.flush()
+    late = [join(publisher, "a") for _ in range(2)]
+    sent = [b"%d" % number * 10 for number in range(1, 400)]
+    published(publisher, *[("a", payload) for payload in sent])
+    for peer in early:
+        assert peer.receive(400) == [b"0", *sent]
+    for peer in late:
+        assert peer.receive(399) == sent
+    assert not any(peer.gaps for peer in early + late)
+
+
 def test_extras_travel_with_the_message(make, join):
     publisher = make()
     peer = join(publisher, "a")

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 import oz
-from oz.protocol.publisher.access import beginning_with
+from oz.security.access import beginning_with
 from oz.security.permissions import Permissions, Rule, User
 from oz.subjects.relations import takes
 from support.sizes import size

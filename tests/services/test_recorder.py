@@ -203,10 +203,13 @@ def test_a_given_subscriber_is_recorded_and_left_open(recording, publisher, met)
 
 
 def test_a_node_records_its_bus(recording, tmp_path, short_directory):
-    options = {"bus": "recorded", "directory": short_directory}
-    with oz.Node("recorder", echo=False, **options) as node, oz.Node("speaker", **options) as speaker:
+    options = oz.NodeOptions(directory=short_directory, echo=False)
+    with (
+        oz.Node("recorder", bus="recorded", codec=None, options=options) as node,
+        oz.Node("speaker", bus="recorded", options=options) as speaker,
+    ):
         one = recording("a.>", source=node)
-        speaker.wait_for_subscribers(1, "a.1", waiting.DEADLINE)
+        speaker.wait_for_subscribers("a.1", timeout=waiting.DEADLINE)
         for at in range(500):
             speaker.publish("a.1", {"n": at}, headers={"at": at})
             speaker.publish("b", None)

@@ -1,4 +1,4 @@
-from oz.protocol.backoff import FIRST, LONGEST, STEADY, Backoff
+from oz.transport.backoff import FIRST, LONGEST, STEADY, Backoff
 
 
 def test_it_may_be_started_at_once():

@@ -28,12 +28,20 @@ class Attacker:
     def __init__(self):
         self.endpoint = free_endpoint()
         self.router = listening_router(zmq.Context.instance(), message_bytes=64 << 20, window=256)
-        port = int(self.endpoint.rpartition(":")[2]) + 10_000
-        self.router.bind(f"tcp://127.0.0.1:{port}")
+        self.port = int(self.endpoint.rpartition(":")[2]) + 10_000
+        self.router.bind(f"tcp://127.0.0.1:{self.port}")
         self.route = self.hello = None
 
     def greet(self, sub, first=0):
         """Answer the HELLO that follows the probe of the connection."""
+        self.read_hello(sub)
+        self.welcome(first)
+        until(
+            lambda: sub.run(timeout=0.01) is not None and (first >= 2**62 or sub.publishers[0].mode == "link")
+        )
+
+    def read_hello(self, sub):
+        """Return the HELLO that follows the probe of the connection."""
 
         def is_greeted():
             sub.run(timeout=0.01)
@@ -44,10 +52,7 @@ class Attacker:
             return self.hello is not None and self.hello.attempt == 2
 
         until(is_greeted)
-        self.welcome(first)
-        until(
-            lambda: sub.run(timeout=0.01) is not None and (first >= 2**62 or sub.publishers[0].mode == "link")
-        )
+        return self.hello
 
     def welcome(self, first=0, epoch=b"e" * 16):
         self.send(
@@ -90,8 +95,8 @@ def receives(sub, publisher):
 def test_sequences_at_their_limit_end_nothing(make, attacker, publisher, first):
     sub = attacked(make, attacker, publisher)
     attacker.greet(sub, first)
-    attacker.send(links.join(links.encode_head(0, 0, first, 1, 0, 0), BODY))
-    attacker.send(links.join(links.encode_head(0, 0, min(first + 1, HIGHEST), 1, 0, 0), BODY))
+    attacker.send(links.join(links.encode_head(0, 1, first, 1, 0, 0), BODY))
+    attacker.send(links.join(links.encode_head(0, 1, min(first + 1, HIGHEST), 1, 0, 0), BODY))
     receives(sub, publisher)
     with pytest.raises(Timeout):
         # ACK and HELLO have the sequence.
@@ -102,7 +107,7 @@ def test_sequences_at_their_limit_end_nothing(make, attacker, publisher, first):
 def test_positions_at_their_limit_are_malformed(make, attacker, publisher, position):
     sub = attacked(make, attacker, publisher)
     attacker.greet(sub)
-    attacker.send(links.join(links.encode_head(0, 0, 0, 1, 0, position), BODY))
+    attacker.send(links.join(links.encode_head(0, 1, 0, 1, 0, position), BODY))
     receives(sub, publisher)
     until(lambda: sub.run(timeout=0.01) is not None and sub.stats.malformed == 1)
 
@@ -129,7 +134,7 @@ def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, publisher, ove
     sent = 0
     for _ in range(20):
         for _ in range(200):
-            attacker.send(links.join(links.encode_head(0, 1, sent, 1, 0, 0), malformed))
+            attacker.send(links.join(links.encode_head(0, 2, sent, 1, 0, 0), malformed))
             sent += 1
         sub.run(timeout=0.02)
     (queue,) = sub._engine.dispatcher._own
@@ -185,7 +190,7 @@ def test_a_single_link_at_the_limit_raises_only_timeouts(make, attacker, first):
     sub.subscribe("a")
     attacker.greet(sub, first)
     for sequence in range(first, first + 3):
-        attacker.send(links.join(links.encode_head(0, 0, sequence, 1, 0, 0), BODY))
+        attacker.send(links.join(links.encode_head(0, 1, sequence, 1, 0, 0), BODY))
         with contextlib.suppress(Timeout):
             sub.receive(timeout=0.1)
     with pytest.raises(Timeout):

@@ -54,7 +54,7 @@ class ScriptedPublisher:
 
     def batch(self, sequence, position, subject):
         body = links.encode_body([subject.encode(), b"link", None])
-        self._send(links.join(links.encode_head(0, 0, sequence, 1, 0, position), body))
+        self._send(links.join(links.encode_head(0, 1, sequence, 1, 0, position), body))
 
     def plain(self, subject):
         self._plain.send_multipart([subject.encode(), b"plain"])

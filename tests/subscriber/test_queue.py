@@ -35,7 +35,7 @@ class Receiver:
             self.dispatcher.own_queue(inbox, max_pending, overflow)
         return inbox
 
-    def deliver(self, *subjects, stream=0, gap=0, extras=None, origin=ORIGIN):
+    def deliver(self, *subjects, stream=1, gap=0, extras=None, origin=ORIGIN):
         self.link.origin = origin
         flat = [part for one in subjects for part in (one.encode(), b"", extras)]
         positions = range(self.sequence, self.sequence + len(subjects))
@@ -74,8 +74,8 @@ def test_a_full_queue_joins_gaps_of_publishers():
     inbox = one.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
     for number in range(5):
         one.deliver(f"a.{number}")
-        one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 0)
-        one.dispatcher.put_gap(Gap(ORIGIN, 2, 0, "dropped"), 0)
+        one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 1)
+        one.dispatcher.put_gap(Gap(ORIGIN, 2, 0, "dropped"), 1)
     assert shown(inbox.queue) == ["a.0", "dropped 25", "full 4"]
 
 
@@ -107,7 +107,7 @@ def test_a_full_queue_keeps_the_gaps_of_publishers(overflow):
     one = Receiver()
     inbox = one.subscribe("a.*", max_pending=3, overflow=overflow, own=True)
     for count, reason in ((5, "dropped"), (7, "malformed"), (8, "malformed"), (None, "lost")):
-        one.dispatcher.put_gap(Gap(ORIGIN, count, 0, reason), 0)
+        one.dispatcher.put_gap(Gap(ORIGIN, count, 0, reason), 1)
     one.deliver(*(f"a.{number}" for number in range(6)))
     assert shown(inbox.queue) == ["dropped 5", "malformed 15", "lost None", "full 5", "a.5"]
 
@@ -128,7 +128,7 @@ def test_a_gap_of_a_stream_is_in_the_queue_of_its_only_receiver():
     one = Receiver()
     first, second = one.subscribe("a.*", own=True), one.subscribe("b.*", overflow="conflate", own=True)
     one.deliver("a.1")
-    one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 0)
+    one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 1)
     one.deliver("a.2", gap=3)
     assert shown(first.queue) == ["a.1", "dropped 3", "a.2"]
     assert first.queue.items[-1].gap == 3

@@ -283,14 +283,14 @@ def forged(publisher):
     never = b"epoch of nobody!"
     body = links.encode_body([b"a", b"forged", None])
     return {
-        "sequence too high": links.join(links.encode_head(0, 0, 1_000, 1, 0, 0), body),
+        "sequence too high": links.join(links.encode_head(0, 1, 1_000, 1, 0, 0), body),
         "unknown stream": links.join(links.encode_head(0, 60_000, 0, 1, 0, 0), body),
         "PING ahead": links.encode_ping(Ping(10**9, 1, {})),
         "WELCOME of another attempt": links.encode_welcome(
             Welcome(never, never, 10**6, 5, 0, 8, 8_192, 1 << 20)
         ),
         "body without head": body,
-        "count does not fit": links.join(links.encode_head(0, 0, 0, 9, 0, 0), body),
+        "count does not fit": links.join(links.encode_head(0, 1, 0, 9, 0, 0), body),
     }
 
 

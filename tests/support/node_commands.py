@@ -15,7 +15,7 @@ def on_bus(directory, *arguments):
 
 
 def answered(node, subject, payload=b"", **options):
-    """Ask as soon as somebody would answer; the payload of the answer."""
+    """Send a request as soon as there is a responder; return the payload of the reply."""
 
     def ask():
         with contextlib.suppress(oz.NoResponders):

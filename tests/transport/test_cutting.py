@@ -5,8 +5,7 @@ import socket
 
 import pytest
 
-from oz.protocol.publisher.accounts import Peer
-from oz.transport.backend import PYZMQ
+from oz.transport.backend import PYZMQ, Peer
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors are numbers on POSIX only")
 

@@ -16,8 +16,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.services.forwarder import Forwarder
-from oz.services.nameserver import NameServer
+from oz.services import Forwarder, NameServer
 from oz.services.proxy import Proxy
 from support.sizes import in_suite
 
@@ -138,11 +137,13 @@ def test_a_bind_that_is_refused_removes_the_files_of_the_binds_before(endpoint, 
         places = [f"{endpoint}-first", endpoint]
         refused(lambda: oz.Publisher(bind=places), path)
         refused(lambda: oz.Subscriber(bind=places), path)
-        refused(lambda: oz.Node(bus="paths", bind=places, directory=directory / "nodes"), path)
+        refused(
+            lambda: oz.Node(bus="paths", bind=places, options=oz.NodeOptions(directory=directory / "nodes")),
+            path,
+        )
         refused(lambda: NameServer(places), path)
         refused(lambda: Proxy(frontend=places[0], backend=places[1]), path)
-        assert sorted(one.name for one in directory.iterdir()) == [path.name, f"{path.name}.links", "nodes"]
-        assert not [*(directory / "nodes").iterdir()]
+        assert sorted(one.name for one in directory.iterdir()) == [path.name, f"{path.name}.links"]
 
 
 @pytest.mark.parametrize("kind", OF_EACH_ROLE)
@@ -199,7 +200,7 @@ def test_a_path_that_another_socket_has_replaced_is_left_at_close(endpoint, path
 
 FORK = """
 import os, sys, oz
-from oz.services.nameserver import NameServer
+from oz.services import NameServer
 endpoint = sys.argv[1]
 with oz.Publisher(bind=endpoint) as publisher, oz.Subscriber(bind=f"{endpoint}2") as subscriber:
     with oz.Node(bus="forks", bind=f"{endpoint}3") as node, NameServer(f"{endpoint}4") as server:

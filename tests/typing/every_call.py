@@ -13,8 +13,8 @@ def print_gap(gap: oz.Gap) -> None:
     print(gap.origin, gap.count, gap.recovered, gap.reason)
 
 
-def print_peer(peer: oz.Announcement, what: str) -> None:
-    print(peer.name, what)
+def print_event(event: oz.Event) -> None:
+    print(event.kind, event.about, event.text, event.peer, event.count)
 
 
 def handle(message: oz.Message) -> None:
@@ -83,82 +83,66 @@ def multicasts(multicast: oz.Multicast) -> None:
 
 
 def nodes(node: oz.Node) -> None:
-    node.close(drain=True, timeout=1.0)
+    assert_type(node.close(timeout=1.0), int)
     node.flush()
-    node.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", message_id=(b"series", 7))
+    node.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", id=(b"series", 7))
+    assert_type(node.publish_many([("a.b", b"x")]), int)
+    with node.batch() as nothing:
+        assert_type(nothing, None)
     assert_type(
-        node.request("a.b", payload=b"x", timeout=1.0, headers={"trace": "7f"}, key="key"), oz.Message
+        node.request("a.b", payload=b"x", timeout=1.0, headers={"trace": "7f"}, key="key", retries=1),
+        oz.Message,
     )
     assert_type(
         node.request_many("a.b", payload=b"x", timeout=1.0, limit=1, headers={"trace": "7f"}, key="key"),
         Iterator[oz.Message],
     )
-    assert_type(
-        node.subscribe(
-            ["a.*", oz.compile("b.>")],
-            handler=None,
-            dialect="nats",
-            group="workers",
-            policy="sticky",
-            overflow="conflate",
-            max_pending=1,
-            last_value=True,
-            max_messages=1,
-            concurrency=1,
-            order_by="subject",
-        ),
-        oz.ReceivedSubscription,
+    made_by_node: oz.Subscription = node.subscribe(
+        ["a.*", oz.compile("b.>")],
+        handler=handle,
+        dialect="nats",
+        group="workers",
+        overflow="conflate",
+        last_value=True,
+        ack="handled",
+        concurrency=1,
+        max_messages=1,
+        delivery=oz.Delivery(policy="sticky", max_pending=1, inline=False),
     )
-    assert_type(
-        node.subscribe(
-            ["a.*", oz.compile("b.>")],
-            handler=handle,
-            dialect="nats",
-            group="workers",
-            policy="sticky",
-            overflow="conflate",
-            max_pending=1,
-            last_value=True,
-            max_messages=1,
-            concurrency=1,
-            inline=False,
-            order_by="subject",
-        ),
-        oz.NodeSubscription,
-    )
-    node.wait_for_peers(wanted=["one", "two"], timeout=1.0)
-    node.wait_ready(timeout=1.0)
-    node.wait_for_subscribers(n=1, subject="a.b", timeout=1.0)
-    node.wait_for_subscribers(1, b"a.b", None)
-    assert_type(node.interest("a.b"), bool)
-    assert_type(node.interest(subject=b"a.b"), bool)
+    print(made_by_node)
+    node.wait_ready("one", "two", count=2, subscriber="a.b", timeout=1.0)
+    node.wait_for_subscribers(subject="a.b", count=1, timeout=1.0)
+    node.wait_for_subscribers(b"a.b", timeout=None)
+    assert_type(node.has_subscribers("a.b"), bool)
+    assert_type(node.name, str)
+    assert_type(node.bus, str)
+    assert_type(node.endpoint, str | None)
+    assert_type(node.endpoints, tuple[str, ...])
+    assert_type(node.peers, list[oz.Peer])
+    assert_type(node.stats, oz.NodeStats)
+    assert_type(node.closed, bool)
     with oz.Node(
         name="desk",
         bus="lan",
-        nameserver=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
         bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
-        peers=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
-        advertise="192.0.2.7",
-        dialect="nats",
         codec="msgpack",
-        echo=True,
-        directory=Path("there"),
-        join_timeout=1.0,
-        lost_after=1.0,
-        threads=1,
+        dialect="nats",
         on_full="block",
-        full_timeout=1.0,
-        high_water_mark=1,
         last_value=True,
-        error_replies=True,
-        on_peer=print_peer,
+        on_event=print_event,
+        security="oz.toml",
+        options=oz.NodeOptions(
+            advertise="192.0.2.7",
+            directory=Path("there"),
+            lost_after=1.0,
+            threads=1,
+            echo=True,
+            error_replies=True,
+            high_water_mark=1,
+        ),
     ) as made:
         assert_type(made, oz.Node)
-
-
-def node_subscriptions(node_subscription: oz.NodeSubscription) -> None:
-    assert_type(node_subscription.drain(timeout=1.0), bool)
-    node_subscription.unsubscribe()
 
 
 def patterns(pattern: oz.Pattern) -> None:
@@ -235,14 +219,6 @@ def publishers(publisher: oz.Publisher) -> None:
         options=oz.Options(dedupe=True),
     ) as made:
         assert_type(made, oz.Publisher)
-
-
-def received_subscriptions(received_subscription: oz.ReceivedSubscription) -> None:
-    assert_type(received_subscription.drain(timeout=1.0), bool)
-    assert_type(received_subscription.receive(timeout=1.0), oz.Message)
-    received_subscription.unsubscribe()
-    for one in received_subscription:
-        assert_type(one, oz.Message)
 
 
 def subscribers(subscriber: oz.Subscriber) -> None:

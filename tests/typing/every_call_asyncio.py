@@ -5,7 +5,7 @@ from typing import Any, assert_type
 
 import zmq
 import zmq.asyncio
-from every_call import print_gap, print_peer
+from every_call import print_event, print_gap
 
 import oz
 import oz.asyncio
@@ -37,83 +37,66 @@ async def drop_in_sockets(
 
 
 async def nodes(node: oz.asyncio.Node) -> None:
-    await node.close(drain=True, timeout=1.0)
+    assert_type(await node.close(timeout=1.0), int)
     await node.flush()
-    await node.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", message_id=(b"series", 7))
+    await node.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", id=(b"series", 7))
+    assert_type(await node.publish_many([("a.b", b"x")]), int)
+    with node.batch() as nothing:
+        assert_type(nothing, None)
     assert_type(
-        await node.request("a.b", payload=b"x", timeout=1.0, headers={"trace": "7f"}, key="key"), oz.Message
+        await node.request("a.b", payload=b"x", timeout=1.0, headers={"trace": "7f"}, key="key", retries=1),
+        oz.Message,
     )
     async for one in node.request_many(
         "a.b", payload=b"x", timeout=1.0, limit=1, headers={"trace": "7f"}, key="key"
     ):
         assert_type(one, oz.Message)
-    assert_type(await node.start(), oz.asyncio.Node)
-    assert_type(
-        node.subscribe(
-            ["a.*", oz.compile("b.>")],
-            handler=None,
-            dialect="nats",
-            group="workers",
-            policy="sticky",
-            overflow="conflate",
-            max_pending=1,
-            last_value=True,
-            max_messages=1,
-            concurrency=1,
-            order_by="subject",
-        ),
-        oz.asyncio.ReceivedSubscription,
+    made_by_node: oz.asyncio.Subscription = node.subscribe(
+        ["a.*", oz.compile("b.>")],
+        handler=handle,
+        dialect="nats",
+        group="workers",
+        overflow="conflate",
+        last_value=True,
+        ack="handled",
+        concurrency=1,
+        max_messages=1,
+        delivery=oz.Delivery(policy="sticky", max_pending=1, inline=False),
     )
-    assert_type(
-        node.subscribe(
-            ["a.*", oz.compile("b.>")],
-            handler=handle,
-            dialect="nats",
-            group="workers",
-            policy="sticky",
-            overflow="conflate",
-            max_pending=1,
-            last_value=True,
-            max_messages=1,
-            concurrency=1,
-            inline=False,
-            order_by="subject",
-        ),
-        oz.asyncio.NodeSubscription,
-    )
-    await node.wait_for_peers(wanted=["one", "two"], timeout=1.0)
-    await node.wait_ready(timeout=1.0)
-    await node.wait_for_subscribers(n=1, subject="a.b", timeout=1.0)
-    await node.wait_for_subscribers(1, b"a.b", None)
-    assert_type(node.interest("a.b"), bool)
-    assert_type(node.interest(subject=b"a.b"), bool)
+    print(made_by_node)
+    await node.wait_ready("one", "two", count=2, subscriber="a.b", timeout=1.0)
+    await node.wait_for_subscribers(subject="a.b", count=1, timeout=1.0)
+    await node.wait_for_subscribers(b"a.b", timeout=None)
+    assert_type(node.has_subscribers("a.b"), bool)
+    assert_type(node.name, str)
+    assert_type(node.bus, str)
+    assert_type(node.endpoint, str | None)
+    assert_type(node.endpoints, tuple[str, ...])
+    assert_type(node.peers, list[oz.Peer])
+    assert_type(node.stats, oz.NodeStats)
+    assert_type(node.closed, bool)
     async with oz.asyncio.Node(
         name="desk",
         bus="lan",
-        nameserver=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
         bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
-        peers=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
-        advertise="192.0.2.7",
-        dialect="nats",
         codec="msgpack",
-        echo=True,
-        directory=Path("there"),
-        join_timeout=1.0,
-        lost_after=1.0,
-        threads=1,
+        dialect="nats",
         on_full="block",
-        full_timeout=1.0,
-        high_water_mark=1,
         last_value=True,
-        error_replies=True,
-        on_peer=print_peer,
+        on_event=print_event,
+        security="oz.toml",
+        options=oz.NodeOptions(
+            advertise="192.0.2.7",
+            directory=Path("there"),
+            lost_after=1.0,
+            threads=1,
+            echo=True,
+            error_replies=True,
+            high_water_mark=1,
+        ),
     ) as made:
         assert_type(made, oz.asyncio.Node)
-
-
-async def node_subscriptions(node_subscription: oz.asyncio.NodeSubscription) -> None:
-    assert_type(await node_subscription.drain(timeout=1.0), bool)
-    node_subscription.unsubscribe()
 
 
 async def publishers(publisher: oz.asyncio.Publisher) -> None:
@@ -145,14 +128,6 @@ async def publishers(publisher: oz.asyncio.Publisher) -> None:
         options=oz.Options(dedupe=True),
     ) as made:
         assert_type(made, oz.asyncio.Publisher)
-
-
-async def received_subscriptions(received_subscription: oz.asyncio.ReceivedSubscription) -> None:
-    assert_type(await received_subscription.drain(timeout=1.0), bool)
-    assert_type(await received_subscription.receive(timeout=1.0), oz.Message)
-    received_subscription.unsubscribe()
-    async for one in received_subscription:
-        assert_type(one, oz.Message)
 
 
 async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:

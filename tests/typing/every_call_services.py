@@ -17,7 +17,6 @@ def functions() -> None:
     print(oz.private_directory(Path("there"), source="argument"))
     assert_type(oz.resolve_configuration(), oz.Configuration)
     assert_type(oz.survey_configuration(), oz.ConfigurationSurvey)
-    assert_type(oz.services.ask("a.b", bus="lan", timeout=1.0, context=None), list[oz.Announcement])
     assert_type(
         oz.services.replay(
             Journal("there"),
@@ -47,7 +46,7 @@ def name_servers(name_server: oz.services.NameServer) -> None:
     name_server.stop()
     name_server.turn(seconds=1.0)
     with oz.services.NameServer(
-        ["tcp://127.0.0.1:*"], name="desk", context=None, beacon=1.0, expiry=1.0
+        ["tcp://127.0.0.1:*"], name="desk", bus="lan", connect="tcp://a:1", lost_after=1.0
     ) as made:
         assert_type(made, oz.services.NameServer)
 
@@ -91,7 +90,3 @@ def replays(replay: oz.services.Replay) -> None:
     replay.stop()
     replay.run(on_poll=look)
     assert_type(replay.offset, int | None)
-
-
-def forwarder_statss(forwarder_stats: oz.services.ForwarderStats) -> None:
-    forwarder_stats.add(forwarder_stats)

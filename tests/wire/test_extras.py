@@ -8,7 +8,6 @@ import pytest
 import oz
 import oz.asyncio
 from oz.message import BARE, Extras
-from oz.protocol.messages import Message
 from oz.wire.extras import (
     FIELDS,
     check_extras,
@@ -24,10 +23,18 @@ def test_the_table_has_every_field_in_order():
     assert tuple(field.name for field in FIELDS) == Extras._fields
 
 
+OF_FORWARDERS = ("forwarded", "to_all")
+"""Fields that programs neither publish nor receive by themselves."""
+
+
 def test_a_message_shows_every_field_that_travels():
     names = {"message_id": "id"}
-    shown = [names.get(field.name, field.name) for field in FIELDS if field.key is not None]
-    assert all(hasattr(Message, name) for name in shown)
+    shown = [
+        names.get(field.name, field.name)
+        for field in FIELDS
+        if field.key is not None and field.name not in OF_FORWARDERS
+    ]
+    assert all(hasattr(oz.Message, name) for name in shown)
 
 
 @each("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
@@ -35,7 +42,7 @@ def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
     _, _, _, *options = inspect.signature(kind.publish).parameters
     # Nodes name the id `message_id`.
     fields = {"message_id" if one == "id" else one for one in options}
-    assert {*fields, "reply_to"} == set(Extras._fields)
+    assert {*fields, "reply_to", *OF_FORWARDERS} == set(Extras._fields)
 
 
 def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():

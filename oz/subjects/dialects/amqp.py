@@ -50,7 +50,6 @@ class Amqp(Dialect):
     """`*` is one word, `#` zero or more of them anywhere; inside a longer word both are ordinary."""
 
     name = "amqp"
-    number = 10
     form = Form.WORDS
     separator = SEPARATOR
     splitting = Splitting(_words)

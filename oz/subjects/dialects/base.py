@@ -176,8 +176,6 @@ class Dialect(ABC):
     """One set of subject rules. Text dialects speak `str`, byte dialects `bytes`."""
 
     name: ClassVar[str]
-    number: ClassVar[int]
-    """What stands for it on the wire; no other dialect ever has it. See docs/wire.md."""
     form: ClassVar[Form]
     is_bytes: ClassVar[bool] = False
     separator: ClassVar[str | None] = None

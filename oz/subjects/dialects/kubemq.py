@@ -18,7 +18,6 @@ class Kubemq(TokenDialect):
     """As nats, with `foo*` for a token that begins with `foo`, and no wildcard where one publishes."""
 
     name = "kubemq"
-    number = 3
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse white space of any kind."""

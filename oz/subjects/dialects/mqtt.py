@@ -57,7 +57,6 @@ class Mqtt(Dialect):
     """`+` is one level, a last `#` all levels from its parent on; neither takes a first level with `$`."""
 
     name = "mqtt"
-    number = 9
     form = Form.WORDS
     separator = SEPARATOR
     splitting = Splitting(_levels, _is_reserved)

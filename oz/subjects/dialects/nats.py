@@ -24,7 +24,6 @@ class Nats(TokenDialect):
     """`*` is one token, a last `>` one or more; elsewhere in a token both are ordinary characters."""
 
     name = "nats"
-    number = 1
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse white space, which the NATS protocol uses as a separator."""

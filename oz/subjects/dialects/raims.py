@@ -20,7 +20,6 @@ class RaimsSub(Dialect):
     """Subscribing: any bytes, never a wildcard."""
 
     name = "raims.sub"
-    number = 5
     form = Form.LITERAL
     is_bytes = True
 
@@ -42,7 +41,6 @@ class RaimsRv(TokenDialect):
     """Pattern subscribing in Rendezvous style; a wildcard inside a longer segment is literal."""
 
     name = "raims.rv"
-    number = 6
 
     def partial(self, token: str, position: int, text: str) -> Token:
         """Take it literally: a wildcard substitutes for whole segments only (rule 2)."""
@@ -58,5 +56,4 @@ class RaimsGlob(GlobDialect):
     """Pattern subscribing in Redis style, but that `?` stands for zero bytes or one."""
 
     name = "raims.glob"
-    number = 7
     question = Glob.MAYBE

@@ -12,5 +12,4 @@ class Redis(GlobDialect):
     """Bytes; `*` zero or more, `?` exactly one byte, `[..]`, `[^..]`, ranges, and a backslash escapes."""
 
     name = "redis"
-    number = 4
     question = ANY_BYTE

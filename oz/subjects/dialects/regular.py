@@ -298,7 +298,6 @@ class Regular(Dialect):
     """The regex dialect."""
 
     name = "regex"
-    number = 8
     form = Form.REGEX
     wildcards = "*+?[(|"
 

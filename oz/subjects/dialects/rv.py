@@ -20,7 +20,6 @@ class Rv(TokenDialect):
     """Matches as nats; a misplaced wildcard is an error, or a literal in lenient mode."""
 
     name = "rv"
-    number = 2
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse what is longer than Rendezvous allows."""

@@ -18,7 +18,6 @@ class Zmq(Dialect):
     """Any bytes; what begins with them matches."""
 
     name = "zmq"
-    number = 11
     form = Form.PREFIX
     is_bytes = True
     wildcards = ""

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from contract.adapter import errors
-from contract.promises import not_yet, promise
+from contract.promises import promise
 from support.waiting import until
 
 ENDLESS = 600.0  # seconds; longer than any test
@@ -129,7 +129,6 @@ def test_headers_travel_both_ways(nodes):
 
 
 @promise("A request that is cut off by the death of its responder fails at once with PeerLost.", small=1)
-@not_yet("issue 43: PeerLost", raises=AssertionError)
 def test_death_of_the_responder_is_peer_lost(nodes):
     server, client = nodes.join("server", "client")
     begun = []
@@ -151,7 +150,6 @@ def test_death_of_the_responder_is_peer_lost(nodes):
 
 
 @promise("retries= sends a request to another member of the group if its responder is lost.", small=1)
-@not_yet("issue 43: retries", raises=NotImplementedError)
 def test_retries_reach_another_member(nodes):
     server, client = nodes.join("server", "client")
     server.subscribe("svc", _echo, group="workers")
@@ -160,7 +158,6 @@ def test_retries_reach_another_member(nodes):
 
 
 @promise("The return value of a handler is its reply.", small=1)
-@not_yet("issue 43: a return value is the reply", raises=errors.Timeout)
 def test_return_value_of_a_handler_is_the_reply(nodes):
     server, client = nodes.join("server", "client")
     server.subscribe("svc", lambda message: "pong")

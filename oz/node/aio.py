@@ -1,0 +1,328 @@
+"""`Node` and `Subscription` for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import suppress
+from inspect import isawaitable
+from typing import Any, Never, Self
+
+from oz.errors import ClosedError, ConfigurationError
+from oz.logs import peer_logger
+from oz.message import Message as BaseMessage
+from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
+from oz.node.engine import Engine
+from oz.node.events import MAX_EVENTS, Event
+from oz.node.loop_asking import LoopRequesting, LoopTimes
+from oz.node.tasks import TaskPool
+from oz.numbers import check_wait
+from oz.options import Ack, Delivery, NodeOptions, Overflow
+from oz.program_end import close_all
+from oz.publisher.aio import LoopAttendance, Publishing
+from oz.publisher.thread import Attendance
+from oz.subjects.pattern import PatternLike
+from oz.subscriber import waits
+from oz.subscriber.aio import Done
+from oz.subscriber.aio import Subscription as PlainSubscription
+from oz.transport.steps import Steps, run
+
+TURN = 0.005
+"""Seconds after which a task that always finds a message lets the loop run."""
+_DROPPED_LINGER = 0.05  # Seconds for the last frames of a node that became garbage.
+
+_log = peer_logger("oz.node")
+
+Handler = Callable[[BaseMessage], Any]
+
+
+class Subscription(NodeSubscriptionBase, PlainSubscription):
+    """One subscription of an asyncio `Node`; see `oz.Node`. It may be awaited."""
+
+    _class_name = "oz.asyncio.Subscription"
+    _node: Node
+    _turn_ends = 0.0
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Return the subscription, which is made at the call of `subscribe`."""
+        return self
+        yield
+
+    async def receive(self, *, timeout: float | None = None) -> BaseMessage:
+        """Wait for the next message. A cancellation loses nothing.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription or the node has ended, or the subscription has a handler.
+            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
+            OwnershipError: the node was created before a fork.
+        """
+        engine = self._engine
+        if not engine.in_hand and engine.clock() < self._turn_ends:
+            found = self._take()
+            if found is not None:
+                return found
+        check_wait("timeout", timeout)
+        if self._node._node.is_foreign:
+            # The child of a fork has no running loop.
+            engine.check_open()
+        queue = self._queue()
+        if engine.clock() >= self._turn_ends:
+            await asyncio.sleep(0)
+        steps = waits.receive(engine, queue, timeout, asyncio.current_task())
+        try:
+            message: BaseMessage = await self._node._wait(steps)
+            return message
+        finally:
+            self._turn_ends = engine.clock() + TURN
+
+    async def __aiter__(self) -> AsyncIterator[BaseMessage]:
+        """Receive until the subscription or the node ends."""
+        while True:
+            try:
+                message = await self.receive()
+            except ClosedError:
+                if self._node._node.is_foreign:
+                    raise
+                return
+            yield message
+
+    def unsubscribe(self) -> Awaitable[None]:
+        """End the subscription at once. Messages that wait are dropped.
+
+        Raises:
+            ClosedError: the node is closed.
+        """
+        self._engine.unsubscribe(self._inbox)
+        return Done(None)
+
+    async def drain(self, *, timeout: float | None = 5.0) -> bool:
+        """End the subscription and keep the messages that were published before.
+
+        A cancellation ends the subscription.
+
+        Args:
+            timeout: seconds to wait for peers; None waits for ever.
+
+        Returns:
+            Whether all these messages were delivered in that time.
+
+        Raises:
+            ClosedError: the node is closed.
+        """
+        check_wait("timeout", timeout)
+        return bool(await self._node._wait(waits.drain(self._engine, self._inbox, timeout)))
+
+
+class _Notices:
+    """Calls `on_event` with one event after the other, in a task while there are events."""
+
+    def __init__(self, on_event: Callable[[Event], Any]) -> None:
+        self._on_event = on_event
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, event: Event) -> None:
+        """Add an event. Events before the first turn of a loop wait for it."""
+        self._events.append(event)
+        if self._task is None and asyncio._get_running_loop() is not None:
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._events:
+                event = self._events.popleft()
+                try:
+                    result = self._on_event(event)
+                    if isawaitable(result):
+                        await result
+                except Exception:
+                    _log.exception("on_event raised for %s", event)
+        finally:
+            self._task = None
+
+
+class _Life:
+    """Engine and attendance of a node, for the end of the program."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.attendance = engine, LoopAttendance(engine, "node")
+        _open.add(self)
+
+    def forget(self) -> None:
+        """Leave the node open at the end of the program."""
+        _open.discard(self)
+
+    def abort(self) -> None:
+        """Close without BYE, because the sockets are dead."""
+        self.attendance.stop()
+        self.forget()
+        self.engine.abort()
+
+    def finish(self, end: float) -> int:
+        """Close the sockets, but not the context."""
+        self.attendance.stop()
+        _open.discard(self)
+        return self.engine.finish(end)
+
+    def drop(self) -> None:
+        """Close without a wait."""
+        if not self.engine.is_closed:
+            self.finish(self.engine.clock() + _DROPPED_LINGER)
+            self.engine.end_context()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program, where no loop runs; see `close_all`."""
+        engine = self.engine
+        if engine.is_foreign:
+            return
+        self.attendance.stop()
+        turn = Attendance(engine).turn
+        with suppress(ClosedError):
+            self.finish(run(engine.acknowledgements(timeout), turn))
+        engine.end_context()
+
+
+_open: set[_Life] = set()
+"""Nodes that are not closed, so that the end of the program closes them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(_open)
+
+
+class Node(NodeBase, Publishing, LoopRequesting):
+    """Joins a bus, in an event loop; see `oz.Node`.
+
+    The loop attends to the node from the constructor on, or from the first `await` on if it is made outside a loop.
+    All calls belong to the thread of the loop. Methods that do not wait do their work at the call; their result
+    may be awaited.
+    """
+
+    _class_name = "oz.asyncio.Node"
+    _runs_handlers = False
+
+    @staticmethod
+    def _make_pool(options: NodeOptions) -> TaskPool:
+        return TaskPool()
+
+    def _begin(self) -> None:
+        if self._on_event is not None:
+            self._node.notify = _Notices(self._on_event).put
+        self._life = _Life(self._node)
+        self._node.exchange.finished = Done(None)
+        LoopTimes(self._node)
+        self._attend_with(self._life.attendance)
+        self._attendance.start()
+
+    def _drop(self) -> None:
+        self._attendance.call(self._life.drop)
+
+    def subscribe(
+        self,
+        pattern: PatternLike | Iterable[PatternLike],
+        handler: Handler | None = None,
+        *,
+        dialect: str | None = None,
+        group: str | None = None,
+        overflow: Overflow | None = None,
+        last_value: bool = False,
+        ack: Ack = "received",
+        concurrency: int = 1,
+        max_messages: int | None = None,
+        delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
+        **unknown: Never,
+    ) -> Subscription:
+        """Subscribe at once; see `oz.Node.subscribe`. The result may be awaited.
+
+        Args:
+            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
+            handler: function or coroutine function, called with each message.
+            dialect: as `oz.Node.subscribe`, like the other arguments.
+            group: name of a queue group.
+            overflow: policy when more than `max_pending` messages wait.
+            last_value: whether publishers send the newest message of each subject that matches.
+            ack: "received" or "handled"; with "handled" the task that receives takes the place of the thread.
+            concurrency: messages that the handler handles at once.
+            max_messages: messages after which the subscription ends.
+            delivery: with `inline`, the handler is a plain function and runs where frames are read.
+            unknown: misspelled arguments, for an error with a suggestion.
+
+        Raises:
+            PatternError, ConfigurationError, ClosedError, OwnershipError: as `oz.Node.subscribe`.
+        """
+        if getattr(delivery, "inline", False) and handler is not None and is_coroutine_function(handler):
+            rule = "an inline handler is a plain function, not a coroutine function"
+            raise ConfigurationError("inline", True, "argument", rule)
+        self._attendance.start()
+        subscription: Subscription = self._subscribe(
+            Subscription, pattern, handler, dialect, group, overflow, last_value, ack, concurrency, max_messages,
+            delivery, unknown,
+        )  # fmt: skip
+        return subscription
+
+    async def wait_ready(
+        self,
+        *peers: str,
+        count: int | None = None,
+        subscriber: str | bytes | None = None,
+        timeout: float | None = 10.0,
+    ) -> None:
+        """Wait for peers, and until no later message is missed in either direction; see `oz.Node.wait_ready`.
+
+        Args:
+            peers: names of peers that must be up.
+            count: number of peers that must be up.
+            subscriber: subject that at least one node must subscribe to.
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: something is missing; the text names it and the remedy.
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        self._check_ready(peers, count)
+        check_wait("timeout", timeout)
+        await self._wait(self._node.ready(peers, count, subscriber, timeout))
+
+    async def _wait(self, steps: Steps[Any]) -> Any:
+        return await self._attendance.wait(steps, self._node.news)
+
+    async def close(self, *, timeout: float | None = 5.0) -> int:
+        """Leave the bus; see `oz.Node.close`.
+
+        After a cancellation no message can be published, and `close` may be called again.
+
+        Args:
+            timeout: seconds for all of it; None waits as long as peers acknowledge.
+
+        Returns:
+            Number of messages that peers have not acknowledged.
+        """
+        check_wait("timeout", timeout)
+        engine = self._node
+        if engine.is_foreign or engine.is_closed:
+            return 0
+        end = None if timeout is None else engine.clock() + timeout
+        await self._wait(engine.handled(timeout))
+        left = None if end is None else max(0.0, end - engine.clock())
+        count = self._life.finish(await self._attendance.wait(engine.acknowledgements(left)))
+        if engine.owns_context:
+            # It waits for libzmq.
+            await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
+        self._handles.clear()
+        return count
+
+    async def __aenter__(self) -> Self:
+        """Return the node; the `async with` block closes it."""
+        self._attendance.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()

@@ -1,0 +1,245 @@
+"""Calls of a node that send requests, for threads, and their parts that asyncio shares."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from oz.errors import OwnershipError, ReplyError
+from oz.message import Message
+from oz.node.engine import Engine
+from oz.node.requests import Request
+from oz.numbers import check_count, check_wait
+
+if TYPE_CHECKING:
+    from oz.node.threads import ThreadPool
+    from oz.publisher.engine import Engine as PublisherEngine
+
+_MAX_COUNT = 2**31
+
+
+def check_request(timeout: Any, retries: int = 0, limit: int | None = None) -> None:
+    """Check the arguments of a request.
+
+    Raises:
+        ConfigurationError, TypeError, ValueError: one has a wrong value.
+    """
+    check_wait("timeout", timeout)
+    check_count("retries", retries, 0, _MAX_COUNT)
+    if limit is not None:
+        check_count("limit", limit, 1, _MAX_COUNT)
+
+
+def result_of(request: Request) -> Message:
+    """Return the only reply of a request that has ended.
+
+    Raises:
+        ReplyError: the handler raised.
+        OzError: the request has failed.
+    """
+    if request.error is not None:
+        raise request.error
+    reply = request.replies.popleft()
+    if isinstance(reply, ReplyError):
+        raise reply
+    found: Message = reply
+    return found
+
+
+class ManyReplies:
+    """Replies of several responders. Error replies are kept, and raised after all other replies."""
+
+    def __init__(self, node: Engine) -> None:
+        self._exchange = node.exchange
+        self._request: Request | None = None
+        self._failure: ReplyError | None = None
+
+    def _take(self) -> Message | None:
+        """Return the next reply; None without one."""
+        assert self._request is not None
+        replies = self._request.replies
+        while replies:
+            reply = replies.popleft()
+            if not isinstance(reply, ReplyError):
+                found: Message = reply
+                return found
+            self._failure = self._failure or reply
+        return None
+
+    def _raise_failure(self) -> None:
+        """Raise the error of the request, else the first error reply, once."""
+        assert self._request is not None
+        error = self._request.error or self._failure
+        self._request.error = self._failure = None
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Receive no more replies."""
+        if self._request is not None:
+            self._exchange.cancel(self._request)
+
+    def __del__(self) -> None:
+        """Forget the request with the iterator."""
+        self.close()
+
+
+class Replies(ManyReplies):
+    """Iterator over the replies of `oz.Node.request_many`."""
+
+    def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
+        super().__init__(node)
+        self._pool = cast("ThreadPool", node.pool)
+        self._news = threading.Event()
+        self._request = self._exchange.begin(
+            message, self._news.set, timeout=timeout, limit=limit, is_many=True
+        )
+
+    def __iter__(self) -> Self:
+        """Return the iterator."""
+        return self
+
+    def __next__(self) -> Message:
+        """Wait for the next reply.
+
+        Raises:
+            StopIteration: there are `limit` replies, or the time is over.
+            ReplyError: a handler raised, and all other replies were returned.
+            OzError: the request has failed.
+        """
+        request = self._request
+        assert request is not None
+        while True:
+            has_ended = request.has_ended
+            found = self._take()
+            if found is not None:
+                return found
+            if has_ended:
+                self._raise_failure()
+                raise StopIteration
+            self._news.clear()
+            if request.replies or request.has_ended:
+                continue
+            with self._pool.lend():
+                seconds = self._exchange.seconds_left(request)
+                if not self._news.wait(seconds):
+                    self._exchange.expire()
+
+
+class ThreadRequesting:
+    """Requests of a node for threads."""
+
+    _node: Engine
+
+    def request(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        retries: int = 0,
+    ) -> Message:
+        """Send a request to one node that subscribes to the subject, and return its reply.
+
+        Nodes that subscribe receive requests in turn. A handler replies by `Message.reply` or by its return value.
+
+        Args:
+            subject: full subject.
+            payload: bytes, or a value for the codec.
+            timeout: seconds for all tries; None waits for ever.
+            headers: as in `publish`.
+            key: for sticky queue groups, in place of the subject.
+            retries: times that the request goes to another node if the node that holds it is lost. It may run
+                more than once.
+
+        Raises:
+            NoResponders: no node subscribes to the subject.
+            PeerLost: the node that held the request is lost, or has closed.
+            ReplyError: the handler raised.
+            Timeout: no reply came in time.
+            WouldBlock: each node that subscribes is full.
+            OwnershipError: the caller is an inline handler, or the child of a fork.
+            SubjectError, TypeError, ValueError, ClosedError: as `publish`.
+        """
+        check_request(timeout, retries)
+        node = self._node
+        exchange = node.exchange
+        if exchange.attending == threading.get_ident():
+            raise OwnershipError(
+                "an inline handler cannot wait for a reply, which its own thread would read: leave inline=True out"
+            )
+        message = node.publisher.prepare(subject, payload, headers, key)
+        waiter = threading.Lock()
+        waiter.acquire()
+        request = exchange.begin(message, waiter.release, timeout=timeout, retries=retries)
+        try:
+            pool = cast("ThreadPool", node.pool)
+            if pool.is_worker():
+                with pool.lend():
+                    self._wait(request, waiter)
+            else:
+                self._wait(request, waiter)
+        finally:
+            if not request.has_ended:
+                exchange.cancel(request)
+        return result_of(request)
+
+    def _wait(self, request: Request, waiter: threading.Lock) -> None:
+        exchange = self._node.exchange
+        while not request.has_ended:
+            seconds = exchange.seconds_left(request)
+            if seconds is None:
+                waiter.acquire()
+            elif not waiter.acquire(timeout=seconds):
+                exchange.expire()
+
+    def request_many(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        limit: int | None = None,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Iterator[Message]:
+        """Send a request to all nodes that subscribe to the subject, and return their replies as they come.
+
+        One member of each queue group receives the request.
+
+        Args:
+            subject: full subject.
+            payload: bytes, or a value for the codec.
+            timeout: seconds after which the replies end; None waits for `limit` replies.
+            limit: replies at most.
+            headers: as in `publish`.
+            key: for sticky queue groups, in place of the subject.
+
+        Raises:
+            NoResponders: no node subscribes to the subject.
+            PeerLost: all nodes that held the request are lost, and none replied.
+            ReplyError: a handler raised; after all other replies.
+            WouldBlock, OwnershipError: as `request`.
+            SubjectError, TypeError, ValueError, ClosedError: as `publish`.
+        """
+        check_request(timeout, limit=limit)
+        node = self._node
+        if node.exchange.attending == threading.get_ident():
+            raise OwnershipError("an inline handler cannot wait for replies: leave inline=True out")
+        return Replies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
+
+
+def defer_to_thread(publisher: PublisherEngine) -> Callable[[], None]:
+    """Return a function that lets the attending thread send, so that messages of other threads join the batch.
+
+    It does not refer to the node, so that a node that the program has dropped is closed.
+    """
+
+    def defer() -> None:
+        if publisher.is_resting:
+            publisher.request_attention()
+
+    return defer

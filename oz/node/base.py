@@ -1,0 +1,289 @@
+"""Parts of `Node` and of its subscriptions that the classes for threads and for asyncio share."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Never, NoReturn
+
+from oz import suggestions
+from oz.errors import ClosedError
+from oz.node.engine import Engine
+from oz.node.events import Event, Peer
+from oz.node.handlers import Pool, Runner
+from oz.node.stats import NodeStats
+from oz.numbers import check_count
+from oz.options import Delivery, NodeOptions, OnFull
+from oz.publisher.base import PublishingBase
+from oz.subjects import dialects
+from oz.subscriber import checks
+from oz.subscriber.base import SubscriptionBase
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Inbox, Queue
+from oz.transport.endpoints import Endpoints, as_list
+from oz.wire.codec import Codec
+
+_MAX_COUNT = 2**31
+_HANDLES = 100  # Subscriptions from which ended ones are forgotten.
+
+
+class NodeSubscriptionBase(SubscriptionBase):
+    """State of a subscription of a node."""
+
+    def __init__(self, node: NodeBase, inbox: Inbox, delivery: Delivery, overflow: str | None) -> None:
+        """Created by `Node.subscribe`."""
+        self._node = node
+        self._engine = node._node.subscriber
+        self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
+        node._keep(self)
+        inbox.handle = weakref.ref(self)
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived and wait for the program."""
+        runner = self._inbox.handler
+        return runner.lanes.pending if isinstance(runner, Runner) else super().pending
+
+    @property
+    def dropped(self) -> int:
+        """Messages that a publisher or the queue of the subscription dropped."""
+        runner = self._inbox.handler
+        return super().dropped + (runner.lanes.dropped if isinstance(runner, Runner) else 0)
+
+    def _queue(self) -> Queue:
+        queue = self._inbox.queue
+        if self._inbox.handler is not None or queue is None:
+            raise ClosedError("the handler of the subscription receives its messages")
+        return queue
+
+    def _take(self) -> Message | None:
+        """Return the next message; None without any, or if a gap is to be reported first."""
+        items = self._queue().items
+        try:
+            item = items.popleft()
+        except IndexError:
+            return None
+        if item.__class__ is Message:
+            return item
+        items.appendleft(item)
+        return None
+
+
+class NodeBase(PublishingBase):
+    """Constructor and calls that do not wait."""
+
+    _class_name = "oz.Node"
+    _runs_handlers = True
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        bus: str | None = None,
+        connect: Endpoints = (),
+        bind: Endpoints | None = None,
+        codec: str | Codec | None = "msgpack",
+        dialect: str = "nats",
+        on_full: OnFull = "drop",
+        last_value: bool = False,
+        on_event: Callable[[Event], Any] | None = None,
+        security: Any = None,
+        options: NodeOptions | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Join a bus.
+
+        The constructor does not wait for peers: see `wait_ready`. A value that is None comes from the
+        environment, from a file or from a default: docs/configuration.md.
+
+        Args:
+            name: of the node; default: name of the program and its process id.
+            bus: name of the bus. Nodes of different buses do not see each other.
+            connect: endpoints of nodes. One node of the bus is enough to find all.
+            bind: endpoints at which other nodes reach this node; default: a socket for nodes of this host, and
+                with a TCP endpoint in `connect` a free TCP port.
+            codec: encodes and decodes payloads: "msgpack", "json", an object with `encode` and `decode`, or
+                None for bytes.
+            dialect: rules for subjects and patterns, one of `oz.DIALECTS`.
+            on_full: for a peer that is too slow: "drop" the message for it, "block" for `send_timeout`
+                seconds, or "raise" `WouldBlock`.
+            last_value: whether subscriptions may ask for the newest message of each subject.
+            on_event: called with each `Event`, one after the other.
+            security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
+            options: few programs change them.
+            unknown: misspelled arguments, for an error with a suggestion.
+
+        Raises:
+            TypeError: there is no such argument.
+            EndpointError: an endpoint cannot be used.
+            ConfigurationError: an argument has a wrong value.
+            ClosedError: the program ends.
+        """
+        suggestions.refuse_unknown(self._class_name, unknown, NodeBase.__init__, options=NodeOptions)
+        dialects.find(dialect)
+        if on_event is not None and not callable(on_event):
+            raise TypeError(f"on_event is called with each event; {on_event!r} cannot be called")
+        self._dialect, self._on_event = dialect, on_event
+        self._handles: list[NodeSubscriptionBase] = []
+        self._handles_limit = _HANDLES
+        options = NodeOptions() if options is None else options
+        if not isinstance(options, NodeOptions):
+            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
+        self._node = self._create_engine(
+            name,
+            bus=bus,
+            connect=as_list(connect),
+            bind=as_list(bind),
+            codec=codec,
+            dialect=dialect,
+            on_full=on_full,
+            last_value=last_value,
+            security=security,
+            options=options,
+            runs_handlers=self._runs_handlers,
+            pool=self._make_pool(options),
+        )
+        self._publish_with(self._node.publisher)
+        self._begin()
+
+    def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
+        # `oz.testing` gives a context with model sockets.
+        return Engine(*arguments, **options)
+
+    def _keep(self, subscription: NodeSubscriptionBase) -> None:
+        """Keep a subscription while it is active, because the engine refers to it weakly."""
+        if len(self._handles) >= self._handles_limit:
+            self._handles = [one for one in self._handles if one.active]
+            self._handles_limit = max(2 * len(self._handles), _HANDLES)
+        self._handles.append(subscription)
+
+    @staticmethod
+    @abstractmethod
+    def _make_pool(options: NodeOptions) -> Pool:
+        """Return the workers of the handlers."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Begin to attend to the engine."""
+
+    @abstractmethod
+    def _drop(self) -> None:
+        """Close without a wait, because the node became garbage: in any thread, at any place."""
+
+    @property
+    def name(self) -> str:
+        """Name of the node."""
+        return self._node.name
+
+    @property
+    def bus(self) -> str:
+        """Name of the bus."""
+        return self._node.bus
+
+    @property
+    def endpoint(self) -> str | None:
+        """First endpoint for the `connect=` of other nodes; None without one."""
+        return self._node.endpoint
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """All endpoints at which other nodes reach this node."""
+        return self._node.endpoints
+
+    @property
+    def peers(self) -> list[Peer]:
+        """Peers that are up, by name. A silent peer is among them until it is lost."""
+        return self._node.peers
+
+    @property
+    def stats(self) -> NodeStats:
+        """Counters of the node."""
+        return self._node.stats()
+
+    @property
+    def subscriptions(self) -> tuple[Any, ...]:
+        """Active subscriptions."""
+        subscriber = self._node.subscriber
+        with subscriber.lock:
+            return tuple(one.handle for one in subscriber.dispatcher.inboxes if one.is_active)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the node is closed."""
+        return self._node.is_closed
+
+    def _subscribe(
+        self,
+        subscription_class: type[Any],
+        pattern: Any,
+        handler: Any,
+        dialect: str | None,
+        group: str | None,
+        overflow: str | None,
+        last_value: bool,
+        ack: str,
+        concurrency: int,
+        max_messages: int | None,
+        delivery: Delivery,
+        unknown: dict[str, Any],
+    ) -> Any:
+        public: Any = type(self)
+        suggestions.refuse_unknown(
+            f"{self._class_name}.subscribe", unknown, public.subscribe, delivery=Delivery
+        )
+        stream = checks.stream_options(group, overflow, ack, last_value, delivery, "publisher")
+        checks.check_subscription(handler, max_messages, may_await=not self._runs_handlers)
+        check_count("concurrency", concurrency, 1, _MAX_COUNT)
+        patterns = checks.compile_all(pattern, dialect, self._dialect)
+        engine = self._node
+        inbox = engine.subscribe(
+            patterns,
+            handler,
+            stream,
+            delivery,
+            concurrency=concurrency,
+            last_value=bool(last_value),
+            limit=max_messages,
+        )
+        return subscription_class(self, inbox, delivery, overflow)
+
+    @staticmethod
+    def _check_ready(peers: Sequence[str], count: int | None) -> None:
+        for one in peers:
+            if not isinstance(one, str):
+                raise TypeError(f"peers are waited for by name, not by {one!r}; a number is count=")
+        if count is not None:
+            check_count("count", count, 0, _MAX_COUNT)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError with a suggestion."""
+            raise suggestions.no_attribute(self._class_name, type(self), name)
+
+    def __repr__(self) -> str:
+        """Show name and bus."""
+        if "_node" not in self.__dict__:
+            return f"<{self._class_name} not made>"
+        return f"<{self._class_name} {self.name!r} on {self.bus!r}{' closed' if self.closed else ''}>"
+
+    def __del__(self) -> None:
+        """Close a node that the program has dropped, without a wait."""
+        engine = self.__dict__.get("_node")
+        if engine is None or engine.is_closed or engine.is_foreign:
+            return
+        if "_life" not in self.__dict__:
+            # The constructor was interrupted.
+            engine.abort()
+            engine.end_context()
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        self._drop()
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Return whether calls of a function return a coroutine."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

@@ -1,0 +1,170 @@
+"""Directory of a host: each node of a bus has a Unix socket in it, so that nodes find each other.
+
+Theory of operation
+-------------------
+The name of a socket has a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648, section 5),
+because the path of a socket must be short. A node reads the directory and passes each socket to its roster, which
+dials it. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
+node. A node with peers reads it every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
+
+A process that is killed leaves its socket behind. A connect to it is refused, and any node may remove it. Sockets
+that have a link are not tested. A new socket refuses connections too, between bind and listen, so that a socket
+that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
+has the id of the node.
+
+The directory belongs to one user and has mode 0700: any process that can write to it can pose as a node. Abstract
+sockets have no owner and are not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import time
+from base64 import urlsafe_b64encode
+from contextlib import suppress
+from pathlib import Path
+
+import zmq
+
+from oz.configuration import private_directory
+from oz.node.roster import NAME_INTERVAL, Effect, Event, Roster
+from oz.transport.endpoints import EndpointError
+
+READ_INTERVAL = 30.0
+"""Seconds between two reads of a node that has peers."""
+YOUNG = 2.0
+"""Seconds for which a new socket is not removed."""
+LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
+"""Bytes of the path of a Unix socket at most: 107 on Linux (unix(7)), 103 on macOS."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{22}\.sock")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_NETWORK = "/proc/self/ns/net"
+
+
+class Directory:
+    """Sockets of the nodes of one bus on this host.
+
+    Attributes:
+        endpoint: of the socket of this node. The node binds it.
+        prefix: begin of the endpoints of all nodes of the bus on this host.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], bus: str, node: bytes, *, has_key: bool = False) -> None:
+        """Create the directory, if necessary.
+
+        Args:
+            path: absolute.
+            bus: name of the bus.
+            node: id of this node.
+            has_key: whether the nodes have keys. They do not find nodes without.
+
+        Raises:
+            ConfigurationError: the directory cannot be created, or is not private.
+            EndpointError: the path is too long for a socket, or is not UTF-8.
+        """
+        self._path = private_directory(path)
+        parts = (host_id(self._path), bus.encode(), b"keys" if has_key else b"")
+        bus_hash = hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest()
+        self._begin = f"{bus_hash}-"
+        self._own = self._path / f"{self._begin}{urlsafe_b64encode(node).decode().rstrip('=')}.sock"
+        own = os.fsencode(self._own)
+        if len(own) > LONGEST_PATH:
+            raise EndpointError(
+                f"{str(self._own)!r} is longer than the {LONGEST_PATH} bytes that the path of a socket may have; "
+                "choose a shorter directory="
+            )
+        try:
+            own.decode()
+        except UnicodeDecodeError:
+            # libzmq takes UTF-8.
+            raise EndpointError(f"{str(self._own)!a} is not UTF-8: choose another directory=") from None
+        self.endpoint = f"ipc://{self._own}"
+        self.prefix = f"ipc://{self._path / self._begin}"
+        self._read_at = 0.0
+
+    def others(self) -> set[str]:
+        """Return the endpoints of the other nodes. Some may be dead."""
+        with suppress(OSError):
+            return {
+                f"ipc://{self._path / name}"
+                for name in os.listdir(self._path)
+                if name.startswith(self._begin)
+                and name != self._own.name
+                and _NAME.fullmatch(name, len(self._begin))
+            }
+        return set()
+
+    def remove_dead(self, endpoint: str) -> bool:
+        """Remove a socket without a listener; return whether the socket is gone."""
+        path = Path(endpoint.removeprefix("ipc://"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            # A listener with a full backlog answers EAGAIN.
+            probe.setblocking(False)
+            try:
+                probe.connect(os.fspath(path))
+            except FileNotFoundError:
+                return True
+            except ConnectionRefusedError:
+                return _remove_old(path)
+            except OSError:
+                return False
+        return False
+
+    def read(self, roster: Roster, now: float) -> list[Effect | Event]:
+        """Pass all sockets without a link to a roster, and remove dead ones.
+
+        Args:
+            roster: of this node.
+            now: in seconds, of the clock of the roster.
+
+        Returns:
+            The effects of the roster in order.
+        """
+        self._read_at = now
+        out: list[Effect | Event] = []
+        for endpoint in sorted(self.others()):
+            if not roster.is_linked(endpoint):
+                report = roster.gone if self.remove_dead(endpoint) else roster.found
+                out += report(endpoint, now)
+        return out
+
+    def next_read(self, roster: Roster) -> float:
+        """Return the time of the next `read`."""
+        return self._read_at + (READ_INTERVAL if roster.has_peers else NAME_INTERVAL)
+
+    def remove(self) -> None:
+        """Remove the socket of this node."""
+        with suppress(OSError):
+            self._own.unlink(missing_ok=True)
+
+
+def host_id(directory: Path) -> bytes:
+    """Return 16 bytes that processes have in common if they reach each other's sockets in a directory.
+
+    Containers may share a directory. They count as one host only with the same network, because peers of one host
+    use loopback addresses of each other.
+    """
+    status = directory.stat()
+    parts = [socket.gethostname(), f"{status.st_dev}:{status.st_ino}"]
+    with suppress(OSError):
+        parts.append(Path(_BOOT_ID).read_text())
+    with suppress(OSError):
+        parts.append(str(os.stat(_NETWORK).st_ino))
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+def _remove_old(path: Path) -> bool:
+    """Remove a socket, unless it is young; return whether it is gone."""
+    try:
+        if abs(time.time() - path.lstat().st_mtime) < YOUNG:
+            return False
+        path.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

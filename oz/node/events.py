@@ -1,0 +1,63 @@
+"""Peers of a node and events about them, as a program sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_EVENTS = 10_000
+"""Events that wait for `on_event` at most; then the oldest are dropped."""
+PEER_UP, PEER_SILENT, PEER_LEFT, PEER_LOST = "peer_up", "peer_silent", "peer_left", "peer_lost"
+NAME_CONFLICT, SLOW_HANDLER, DENIED, LOSS = "name_conflict", "slow_handler", "denied", "loss"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A peer that is up.
+
+    Attributes:
+        name: need not be unique.
+        id: of the node, 32 hexadecimal digits. A restarted node has another one.
+        host: name of its host.
+        pid: number of its process.
+        endpoints: where other nodes dial it.
+        up_since: time at which it came up, in seconds since 1970.
+    """
+
+    name: str
+    id: str
+    host: str
+    pid: int
+    endpoints: tuple[str, ...]
+    up_since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of a node, for `on_event`.
+
+    Attributes:
+        kind: of the event, see below.
+        about: name of the peer, else the endpoint or the subject.
+        text: what happened.
+        peer: of the event, or None.
+        count: lost messages, with "loss"; None if the number is unknown.
+
+    ================= =======================================================================================
+    kind              meaning
+    ================= =======================================================================================
+    peer_up           a peer is up, or a silent peer answers again
+    peer_silent       a peer has not answered for 3.5 seconds, or its connection has ended
+    peer_left         a peer has closed, or was restarted
+    peer_lost         a peer was silent for `lost_after` seconds
+    name_conflict     two nodes have one name
+    slow_handler      messages wait for a handler
+    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key
+    loss              messages did not arrive
+    ================= =======================================================================================
+    """
+
+    kind: str
+    about: str
+    text: str
+    peer: Peer | None = None
+    count: int | None = None

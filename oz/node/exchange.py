@@ -1,0 +1,473 @@
+"""Requests and replies of a node over its two engines.
+
+Theory of operation
+-------------------
+A request is registered under `lock`, then sent in a stream of the publisher. Its reply arrives as a direct message
+at the subscriber. Replies and events of sessions arise under the locks of the engines, so that they are only
+appended to queues here. `turn`, on the attending side, passes them to the machines of `oz.node.requests` and
+`oz.node.replies`, and notifies the callers without a lock.
+
+`lock` is outside the locks of the publisher and of the roster. The caller of a request waits by itself: a thread
+ends its request at the deadline, and a loop has one timer for all requests (`oz.node.aio`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from oz.errors import ClosedError, NoRequest, OzError, ProtocolError, ReplyError, WouldBlock
+from oz.logs import peer_logger
+from oz.message import Extras
+from oz.node.handlers import Pool, Runner
+from oz.node.replies import ERROR, Reply, WaitingReplies, decode_error, encode_error
+from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_node
+from oz.node.responders import StreamResponders
+from oz.publisher.engine import Engine as PublisherEngine
+from oz.publisher.engine import Outgoing, _as_bytes, _too_large
+from oz.publisher.session import Session
+from oz.security.identity import is_same_key
+from oz.subscriber.link import Link
+from oz.subscriber.message import Arrival, Message
+from oz.subscriber.queue import Direct
+from oz.wire import links
+from oz.wire.extras import REPLY_TO, TO_ALL, check_extras, decode_extras
+
+if TYPE_CHECKING:
+    from oz.wire.codec import Codec
+
+GREETING_INTERVAL = 0.1
+"""Seconds between two looks for a responder while a link is greeting."""
+SLOW_INTERVAL = 1.0
+"""Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
+
+DECLARE_TIME = 0.5
+"""Seconds after the HELLO of a new session in which its subscriptions may still come."""
+
+_log = peer_logger("oz.node")
+
+
+class Exchange:
+    """Requests, replies and handlers of one node.
+
+    Attributes:
+        finished: result of `Message.reply`: None, or an object that may be awaited.
+        schedule: called with the deadline of a new request.
+        is_urgent: whether requests wait for the attending side to send them.
+        attending: id of the thread that attends to the node.
+        failed: calls of handlers that raised.
+        overflowed: messages that did not reach a handler because its queue was full.
+        lost_replies: replies that could not be sent.
+    """
+
+    def __init__(
+        self,
+        node: bytes,
+        publisher: PublisherEngine,
+        *,
+        pool: Pool,
+        codec: Codec | None,
+        shows_errors: bool,
+        greets: Callable[[], bool],
+        has_session: Callable[[bytes], bool],
+        runners: Callable[[], Iterable[Runner]],
+        on_slow: Callable[[Runner, float, int], object],
+        on_idle: Callable[[], object],
+        has_keys: bool = False,
+    ) -> None:
+        """Start without requests.
+
+        Args:
+            node: id of the node.
+            publisher: of the node.
+            pool: workers of the handlers.
+            codec: of the payloads, or None.
+            shows_errors: whether a requester learns class and text of an exception.
+            greets: returns whether a link may bring subscriptions that are not known yet.
+            has_session: returns whether a node has a session here.
+            runners: returns the runners of all subscriptions.
+            on_slow: called with the runner of a slow handler, the seconds that its oldest message has waited, and
+                the number of dropped messages.
+            on_idle: called when a handler has no message any more.
+            has_keys: whether ids of nodes are made from keys.
+        """
+        self._node, self._publisher, self._codec = node, publisher, codec
+        self._pool = pool
+        self._shows_errors, self._on_slow = shows_errors, on_slow
+        self._has_session, self._runners = has_session, runners
+        self.handler_ended, self._has_keys = on_idle, has_keys
+        self._clock = publisher.runtime.clock
+        self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
+        self.lock = threading.Lock()
+        self._names: dict[bytes, str] = {}
+        self._young: dict[Session, float] = {}
+        responders = StreamResponders(publisher.responders, lambda: greets() or self._has_young(), self._name)
+        self._requests = Requests(node, responders)
+        self._replies = WaitingReplies()
+        self._arrived: deque[tuple[Link, list[Direct]]] = deque()
+        self._sessions: deque[tuple[Session, str, bytes]] = deque()
+        self._slow_at = -inf
+        # Requests that ended in the last turn: as many may begin in this one.
+        self._answered = 0
+        self.finished: Any = None
+        self.schedule: Callable[[float], object] = bool
+        self.attending = 0
+        self.is_urgent = False
+        self.failed = self.overflowed = self.lost_replies = 0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Counters of `NodeStats`."""
+        return {
+            "requests": len(self._requests),
+            "late_replies": self._requests.late,
+            "lost_replies": self.lost_replies + self._replies.given_up,
+        }
+
+    def _has_young(self) -> bool:
+        """Return whether a new session may still declare its first subscriptions."""
+        now = self._clock()
+        return any(now < end and not session.applied for session, end in list(self._young.items()))
+
+    def _name(self, node: bytes) -> str:
+        return self._names.get(node) or node.hex()
+
+    # requests
+
+    def begin(
+        self,
+        message: Outgoing,
+        notify: Callable[[], object],
+        *,
+        timeout: float | None,
+        retries: int = 0,
+        limit: int | None = None,
+        is_many: bool = False,
+    ) -> Request:
+        """Send a request.
+
+        Args:
+            message: to send.
+            notify: called when there is a reply, or the request has ended; in any thread.
+            timeout: seconds for all tries, None for ever.
+            retries: times that the request goes to another responder after the loss of its holder.
+            limit: replies after which a request to many ends, None without limit.
+            is_many: whether all responders receive the request.
+
+        Raises:
+            NoResponders: no peer has a matching subscription.
+            WouldBlock: too many requests have not ended, or each matching stream is full.
+            ClosedError, OwnershipError: the node cannot be used.
+        """
+        now, content = self._clock(), Content(*message)
+        with self.lock:
+            if is_many:
+                request, effects = self._requests.request_many(content, now, timeout=timeout, limit=limit)
+            else:
+                request, effects = self._requests.request(content, now, timeout=timeout, retries=retries)
+            request.notify = notify
+        if effects:
+            self._act(effects)
+        else:
+            self._publisher.wake()
+        if timeout is not None:
+            self.schedule(now + timeout)
+        return request
+
+    def _act(self, effects: Iterable[Effect]) -> None:
+        """Send requests, and notify callers."""
+        for effect in effects:
+            if type(effect) is Request:
+                effect.notify()
+            elif type(effect) is Send:
+                self._send(effect)
+
+    def _send(self, send: Send) -> None:
+        request, stream = send.request, send.stream
+        content = request.content
+        extras: dict[str, Any] = {REPLY_TO: request.reply_to}
+        if request.is_many:
+            extras[TO_ALL] = True
+        if content.extras is not None:
+            extras = {**content.extras, **extras}
+        is_alone = max(self._answered, len(self._requests)) < 2
+        if not is_alone:
+            self.is_urgent = True
+        try:
+            if self._publisher.send_in(stream, content.raw, content.payload, extras, is_alone=is_alone):
+                return
+            error: OzError = WouldBlock(
+                f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
+            )
+            if stream.session.has_ended:
+                # `turn` passes the end of the session to the request.
+                return
+        except OzError as failure:
+            error = failure
+        with self.lock:
+            effects = self._requests.fail(request, error)
+        self._act(effects)
+
+    def cancel(self, request: Request) -> None:
+        """Forget a request, because its caller does not wait any more."""
+        with self.lock:
+            self._requests.cancel(request)
+
+    def expire(self) -> float | None:
+        """End the requests whose time is over; return the deadline of the next one."""
+        with self.lock:
+            effects = self._requests.tick(self._clock())
+            deadline = self._requests.next_deadline()
+        self._act(effects)
+        return deadline
+
+    def seconds_left(self, request: Request) -> float | None:
+        """Return the seconds until the deadline of a request, None without one."""
+        deadline = request.deadline
+        return None if deadline == inf else max(deadline - self._clock(), 0.0)
+
+    def end_requests(self, error: OzError) -> None:
+        """End all requests, because the node closes."""
+        with self.lock:
+            effects = self._requests.end_all(error)
+        self._act(effects)
+
+    def find(self, reply_to: str) -> Request | None:
+        """Return the request that a reply is for; None if it has ended. It needs no lock."""
+        return self._requests.find(reply_to)
+
+    # replies
+
+    def reply(self, message: Message, payload: Any = b"", headers: dict[str, Any] | None = None) -> Any:
+        """Send a reply to a request; see `Message.reply`.
+
+        Raises:
+            NoRequest: the message is no request of a node.
+            WouldBlock: the requester is too slow.
+            TypeError, ValueError: payload or headers are not allowed.
+            ClosedError, OwnershipError: the node cannot be used.
+        """
+        reply_to = self._inbox_of(message)
+        extras = None if headers is None else check_extras(Extras(headers)) or None
+        return self.send_reply(reply_to, self._encode(payload), extras)
+
+    def _inbox_of(self, message: Message) -> str:
+        """Return the subject of the replies to a request.
+
+        Raises:
+            NoRequest: the message is no request, or the inbox belongs to another key than the message.
+        """
+        reply_to = message.reply_to
+        if reply_to is None:
+            raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
+        if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
+            # A file of permissions refuses such a message before. Without one, nobody else looks at the inbox.
+            raise NoRequest(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
+        return reply_to
+
+    def send_reply(
+        self, reply_to: str, payload: bytes, extras: dict[str, Any] | None, *, is_alone: bool = True
+    ) -> Any:
+        """Send a direct message to the inbox of a node.
+
+        Args:
+            reply_to: subject of the inbox.
+            payload: encoded.
+            extras: of `check_extras`, or None.
+            is_alone: whether no other reply is expected that could join the batch.
+
+        Raises:
+            NoRequest: the subject is not the inbox of a node.
+            WouldBlock: the requester is too slow.
+            ClosedError, OwnershipError: the node cannot be used.
+        """
+        node = inbox_node(reply_to)
+        if node is None:
+            raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
+        is_alone = is_alone and self._pool.is_alone
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
+        if is_sent is None:
+            with self.lock:
+                is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
+            # The session may be up since the call of `direct`: `turn` looks.
+            self._publisher.wake()
+        elif not is_sent:
+            self.lost_replies += 1
+        if not is_sent:
+            raise WouldBlock(f"the reply was not sent: node {self._name(node)!r} is too slow")
+        return self.finished
+
+    def _encode(self, payload: Any) -> bytes:
+        value = payload if self._codec is None else self._codec.encode(payload)
+        encoded = value if type(value) is bytes else _as_bytes(value)
+        if len(encoded) > self._publisher.most_bytes:
+            raise _too_large(len(encoded), self._publisher.most_bytes)
+        return encoded
+
+    # what handlers ask for
+
+    def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> None:
+        """Send the return value of a handler, if the message is a request of a node.
+
+        Args:
+            message: request.
+            value: of the handler.
+            is_alone: whether no other reply is expected that could join the batch.
+        """
+        if message.reply_to is None:
+            return
+        try:
+            self.send_reply(self._inbox_of(message), self._encode(value), None, is_alone=is_alone)
+        except ClosedError:
+            pass
+        except Exception as error:
+            _log.warning("the result of the handler for %r was not sent: %s", message.subject, error)
+            if not isinstance(error, (WouldBlock, NoRequest)):
+                self._send_error(message, error)
+
+    def handler_failed(self, handler: Any, message: Message, error: BaseException) -> None:
+        """Log and count the exception of a handler, and send it to the requester."""
+        if isinstance(error, ClosedError) and self._publisher.is_closing:
+            # The node closed while the handler ran.
+            return
+        self.failed += 1
+        _log.error("a handler raised for %r: %r", message.subject, handler, exc_info=error)
+        if message.reply_to is not None:
+            self._send_error(message, error)
+
+    def _send_error(self, message: Message, error: BaseException) -> None:
+        extras = {ERROR: encode_error(error, is_hidden=not self._shows_errors)}
+        try:
+            self.send_reply(self._inbox_of(message), b"", extras)
+        except OzError as failure:
+            _log.warning("the error reply for %r was not sent: %s", message.subject, failure)
+
+    @staticmethod
+    def acknowledge(message: Message) -> None:
+        """Acknowledge a handled message."""
+        message.ack()
+
+    # events of the engines, under their locks
+
+    def on_direct(self, link: Link, messages: list[Direct]) -> None:
+        """Keep replies for `turn`."""
+        self._arrived.append((link, messages))
+
+    def on_session(self, session: Session, what: str) -> None:
+        """Keep an event of a session for `turn`."""
+        self._sessions.append((session, what, session.card))
+
+    # the attending side
+
+    def turn(self, now: float) -> None:
+        """Pass replies and events to the machines, and do what is due."""
+        self.attending = threading.get_ident()
+        answered: Sequence[Effect] = ()
+        if self._arrived:
+            answered = self._read_replies()
+            self._answered = len(answered)
+        while self._sessions:
+            self._on_event(*self._sessions.popleft(), now)
+        if len(self._replies):
+            self._send_waiting(now)
+        if self._requests.is_waiting:
+            with self.lock:
+                effects = self._requests.changed(now)
+            self._act(effects)
+        if now >= self._slow_at:
+            self._slow_at = now + SLOW_INTERVAL
+            self._young = {one: end for one, end in self._young.items() if now < end}
+            self._report_slow()
+            self.expire()
+        # At the end, because threads that wake up need the interpreter.
+        self._act(answered)
+
+    def _read_replies(self) -> list[Effect]:
+        """Read the replies that have arrived; return the requests with news."""
+        effects: list[Effect] = []
+        on_reply = self._requests.on_reply
+        while self._arrived:
+            link, messages = self._arrived.popleft()
+            node = link.origin or b""
+            replies = [
+                (subject, self._read_reply(node, subject, payload, extras))
+                for subject, payload, extras in messages
+            ]
+            with self.lock:
+                for subject, reply in replies:
+                    effects += on_reply(node, subject, reply)
+        return effects
+
+    def _read_reply(
+        self, node: bytes, inbox: str, payload: bytes, extras: Any
+    ) -> Message | ReplyError | None:
+        request = self._requests.find(inbox)
+        if request is None:
+            # A late reply is counted, and not decoded.
+            return None
+        asked = request.content.subject
+        if extras is not None and ERROR in extras:
+            return decode_error(extras[ERROR], asked, self._name(node))
+        try:
+            fields = None if extras is None else decode_extras(extras)
+            value = payload if self._codec is None else self._codec.decode(payload)
+        except Exception as error:
+            # A codec may raise anything.
+            text = f"the reply of node {self._name(node)!r} does not decode: {error}"
+            return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
+        arrival = Arrival(node, self._wall_clock_ns())
+        return tuple.__new__(Message, (inbox, value, None, arrival, 0, fields, payload))
+
+    def _on_event(self, session: Session, what: str, card: bytes, now: float) -> None:
+        if what == "up" and card:
+            with suppress(ProtocolError):
+                self._names[session.member] = links.decode_card(card).name
+            if not session.applied:
+                self._young[session] = now + DECLARE_TIME
+        elif what == "declared":
+            self._young.pop(session, None)
+        elif what == "ended":
+            self._young.pop(session, None)
+            with self.lock:
+                effects = self._requests.session_ended(session, now)
+            self._act(effects)
+            if not self._has_session(session.member):
+                self._names.pop(session.member, None)
+
+    def _send_waiting(self, now: float) -> None:
+        """Send the replies whose asker has a session now, and drop those that have waited too long."""
+        for node in self._replies.nodes:
+            if not self._has_session(node):
+                continue
+            with self.lock:
+                replies = self._replies.take(node)
+            for reply in replies:
+                try:
+                    if not self._publisher.direct_later(node, *reply):
+                        self.lost_replies += 1
+                except (ValueError, OzError) as error:
+                    self.lost_replies += 1
+                    _log.warning("a reply to node %r was not sent: %s", self._name(node), error)
+        with self.lock:
+            self._replies.tick(now)
+
+    def _report_slow(self) -> None:
+        now_ns = self._wall_clock_ns()
+        for runner in self._runners():
+            found = runner.lanes.slowness(now_ns)
+            if found is not None:
+                self._on_slow(runner, *found)
+
+    def next_deadline(self, now: float) -> float:
+        """Return when `turn` has something to do."""
+        deadline = inf
+        if len(self._replies):
+            with self.lock:
+                deadline = self._replies.next_deadline() or inf
+        if self._requests.is_waiting:
+            deadline = min(deadline, now + GREETING_INTERVAL)
+        return deadline

@@ -1,0 +1,211 @@
+"""Handlers of a node: runners of subscriptions, and inline calls.
+
+Theory of operation
+-------------------
+The attending thread or loop gives the messages of a subscription to its `Runner`. The runner schedules the lanes
+that were empty (`oz.node.lanes`). In a `ThreadPool` (`oz.node.threads`) a thread handles the messages of a lane,
+in a `TaskPool` (`oz.node.tasks`) a task does.
+
+The return value of a handler is the reply to a request, unless it is None. An exception is logged and becomes an
+error reply. A message of a subscription with `ack="handled"` is acknowledged afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any, Protocol
+
+from oz.errors import OwnershipError
+from oz.node.lanes import Lane, Lanes
+from oz.subscriber.message import HandledMessage, Message
+
+_TURNS = 8  # Turns that the result of an inline handler may give to the loop.
+
+
+class Owner(Protocol):
+    """Services of a node for its handlers. The calls come from any thread.
+
+    Attributes:
+        overflowed: messages that did not reach a handler because its queue was full.
+    """
+
+    overflowed: int
+
+    def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> object:
+        """Send the return value of a handler, if the message is a request."""
+
+    def handler_failed(self, handler: Any, message: Message, error: BaseException) -> object:
+        """Log and count the exception of a handler, and send it to the requester."""
+
+    def acknowledge(self, message: Message) -> object:
+        """Acknowledge a handled message."""
+
+    def handler_ended(self) -> object:
+        """Send replies that wait, and look whether a drain has ended: no message of a lane waits."""
+
+
+class Pool(Protocol):
+    """Workers of the handlers of a node.
+
+    Attributes:
+        lock: guards the lanes.
+        is_alone: whether no other message waits for a handler.
+    """
+
+    lock: threading.Lock
+    is_alone: bool
+
+    def schedule(self, lane: Lane) -> None:
+        """Let a worker handle the messages of a lane. The caller holds the lock."""
+
+    def is_worker(self) -> bool:
+        """Return whether the caller is a handler."""
+
+    def finish(self, timeout: float | None) -> object:
+        """Accept no more work, and wait for handlers as long as the caller may wait.
+
+        Args:
+            timeout: in seconds; None waits for ever.
+        """
+
+    def disown(self) -> None:
+        """Forget the workers, in the child of a fork: they belong to the parent."""
+
+
+class Runner:
+    """Messages and handler of one subscription.
+
+    Attributes:
+        handler: of the program.
+        lanes: of the messages.
+        owner: node.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        owner: Owner,
+        handler: Callable[[Any], Any],
+        *,
+        concurrency: int = 1,
+        max_pending: int = 65_536,
+        max_bytes: int = 64 << 20,
+        overflow: str | None = None,
+    ) -> None:
+        """Start without messages.
+
+        Args:
+            pool: workers.
+            owner: node.
+            handler: of the program; in a loop it may return an awaitable.
+            concurrency: messages that are handled at once.
+            max_pending: messages that wait at most.
+            max_bytes: bytes of these messages at most.
+            overflow: policy of a full queue.
+        """
+        self._pool, self.owner, self.handler = pool, owner, handler
+        self.lanes = Lanes(
+            concurrency=concurrency,
+            max_pending=max_pending,
+            max_bytes=max_bytes,
+            overflow=overflow,
+            owner=self,
+        )
+
+    def put(self, messages: Sequence[Message]) -> None:
+        """Give messages to the handler."""
+        pool, lanes = self._pool, self.lanes
+        with pool.lock:
+            dropped = lanes.dropped
+            for lane in lanes.put(messages):
+                pool.schedule(lane)
+            dropped = lanes.dropped - dropped
+        if dropped:
+            self.owner.overflowed += dropped
+            self._abandon()
+
+    def __call__(self, message: Message) -> None:
+        """Give one message to the handler."""
+        self.put((message,))
+
+    def clear(self) -> None:
+        """Drop the messages that wait, because the subscription ends."""
+        with self._pool.lock:
+            self.lanes.clear()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        # A dropped message of a handled stream must not hold up its mark.
+        removed, self.lanes.removed = self.lanes.removed, []
+        for message in removed:
+            message.ack()
+
+    def ended(self, message: Message, result: Any, *, is_alone: bool = True) -> None:
+        """Reply and acknowledge after a handler.
+
+        Args:
+            message: that was handled.
+            result: of the handler.
+            is_alone: whether no other message waits for the handler.
+        """
+        if result is not None:
+            self.owner.answer(message, result, is_alone=is_alone)
+        if isinstance(message, HandledMessage):
+            self.owner.acknowledge(message)
+
+    def failed(self, message: Message, error: BaseException) -> None:
+        """Report an exception of a handler, and acknowledge the message."""
+        self.owner.handler_failed(self.handler, message, error)
+        if isinstance(message, HandledMessage):
+            self.owner.acknowledge(message)
+
+
+class InlineRunner:
+    """Handler that the attending thread or loop calls itself.
+
+    Attributes:
+        handler: of the program.
+    """
+
+    def __init__(self, owner: Owner, handler: Callable[[Any], Any]) -> None:
+        """Create the runner.
+
+        Args:
+            owner: node.
+            handler: plain function. It must not wait.
+        """
+        self._owner, self.handler = owner, handler
+
+    def __call__(self, message: Message) -> None:
+        """Call the handler with a message."""
+        try:
+            result = self.handler(message)
+            if result is not None and isawaitable(result):
+                result = finish_at_once(result)
+        except Exception as error:
+            self._owner.handler_failed(self.handler, message, error)
+        else:
+            if result is not None:
+                self._owner.answer(message, result)
+
+
+def finish_at_once(wanted: Awaitable[Any]) -> Any:
+    """Return the result of an awaitable that does not wait, such as that of `message.reply`.
+
+    Raises:
+        OwnershipError: it waits.
+    """
+    steps = wanted.__await__()
+    try:
+        for _ in range(_TURNS):
+            # An awaitable that only gives the loop a turn yields None.
+            if next(steps) is not None:
+                break
+    except StopIteration as end:
+        return end.value
+    close = getattr(wanted, "close", None)
+    if close is not None:
+        close()
+    raise OwnershipError("an inline handler has no task of its own and cannot wait: leave inline=True out")

@@ -1,0 +1,252 @@
+"""Messages that wait for the handler of one subscription: lanes, bounds, overflow.
+
+Theory of operation
+-------------------
+A subscription has `concurrency` lanes. The messages of one subject wait in one lane, in order, and one worker at
+a time handles the messages of a lane. A lane is *scheduled* from its first message until a worker finds it
+empty.
+
+`put` runs under the lock of the workers. A worker takes messages without the lock, because `deque.popleft` is
+atomic. It takes the lock when the lane is empty, so that a message that `put` adds meanwhile is not forgotten.
+With "conflate", `put` replaces a message that waits, so that the worker takes messages under the lock too.
+
+The queue is bounded by messages and by bytes:
+
+=========================== ==========================================================================
+overflow                    when the queue is full
+=========================== ==========================================================================
+None, "drop_newest"         the new message is dropped
+"drop_oldest"               the oldest messages of its lane are dropped, else those of the longest lane
+"conflate"                  the new message replaces the newest of its subject, else as "drop_oldest"
+=========================== ==========================================================================
+
+The bytes are an upper bound, because workers do not count. The sum is made when the bound exceeds the limit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+from zlib import crc32
+
+OVERHEAD = 128
+"""Bytes of a message beside its payload, as estimated."""
+SLOW_AFTER = 1.0
+"""Seconds that a message waits for its handler until the handler counts as slow."""
+
+
+class Lane:
+    """Messages that are handled one after another.
+
+    Attributes:
+        items: messages, or cells with one message each if messages can be replaced.
+        take: removes and returns the oldest message; raises IndexError if the lane is empty.
+        is_scheduled: whether a worker handles the messages, or will.
+    """
+
+    __slots__ = ("__weakref__", "_newest", "is_scheduled", "items", "owner", "take")
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.items: deque[Any] = deque()
+        self.take: Callable[[], Any] = self.items.popleft
+        self.is_scheduled = False
+
+
+class ConflatedLane(Lane):
+    """Lane whose messages can be replaced. The caller of `take` holds the lock."""
+
+    __slots__ = ()
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(owner)
+        self._newest: dict[str, list[Any]] = {}
+        self.take = self._take
+
+    def _take(self) -> Any:
+        cell = self.items.popleft()
+        message = cell[0]
+        if self._newest.get(message.subject) is cell:
+            del self._newest[message.subject]
+        return message
+
+    def append(self, message: Any) -> None:
+        """Add a message at the end."""
+        cell = [message]
+        self.items.append(cell)
+        self._newest[message.subject] = cell
+
+    def replace(self, message: Any) -> Any | None:
+        """Replace the newest message of a subject and return it; None if no message of the subject waits."""
+        cell = self._newest.get(message.subject)
+        if cell is None:
+            return None
+        old, cell[0] = cell[0], message
+        return old
+
+
+class Lanes:
+    """Messages of one subscription that wait for its handler.
+
+    Attributes:
+        all: the lanes.
+        dropped: messages that did not reach the handler because the queue was full.
+        removed: dropped messages, and those of `clear`, until the caller takes them.
+    """
+
+    def __init__(
+        self,
+        *,
+        concurrency: int,
+        max_pending: int,
+        max_bytes: int,
+        overflow: str | None,
+        owner: Any = None,
+    ) -> None:
+        """Start without messages.
+
+        Args:
+            concurrency: number of lanes.
+            max_pending: messages at most.
+            max_bytes: bytes at most; one message may have more.
+            overflow: policy of a full queue.
+            owner: of the lanes.
+        """
+        self._max_pending, self._max_bytes, self._overflow = max_pending, max_bytes, overflow
+        kind = ConflatedLane if overflow == "conflate" else Lane
+        self.all: list[Lane] = [kind(owner) for _ in range(concurrency)]
+        self._only = self.all[0] if concurrency == 1 and kind is Lane else None
+        self._bytes = 0
+        self.dropped = self._reported = 0
+        self.removed: list[Any] = []
+
+    @property
+    def pending(self) -> int:
+        """Number of messages that wait."""
+        return sum(len(lane.items) for lane in self.all)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message waits and no handler runs."""
+        return not any(lane.is_scheduled for lane in self.all)
+
+    def put(self, messages: Sequence[Any]) -> list[Lane]:
+        """Add messages and return the lanes that must be scheduled. They count as scheduled.
+
+        Args:
+            messages: in order.
+        """
+        lane = self._only
+        if lane is not None:
+            size = sum(map(_size, messages))
+            if len(lane.items) + len(messages) <= self._max_pending and self._has_bytes_for(size):
+                self._bytes += size
+                lane.items += messages
+                if lane.is_scheduled:
+                    return []
+                lane.is_scheduled = True
+                return [lane]
+        found = []
+        for message in messages:
+            lane = self._put_one(message)
+            if lane is not None and not lane.is_scheduled:
+                lane.is_scheduled = True
+                found.append(lane)
+        return found
+
+    def _put_one(self, message: Any) -> Lane | None:
+        """Add a message and return its lane; None if no new message waits."""
+        count = len(self.all)
+        lane = self.all[0 if count == 1 else crc32(message.subject_bytes) % count]
+        size = _size(message)
+        if not self._has_space_for(size):
+            old = lane.replace(message) if isinstance(lane, ConflatedLane) else None
+            if old is not None:
+                self._drop(old)
+                self._bytes += size
+                while self.pending > 1 and not self._has_bytes_for(0):
+                    self._drop_oldest(lane)
+                return None
+            if self._overflow in (None, "drop_newest"):
+                self._drop(message)
+                return None
+            while not self._has_space_for(size):
+                self._drop_oldest(lane)
+        self._bytes += size
+        if isinstance(lane, ConflatedLane):
+            lane.append(message)
+        else:
+            lane.items.append(message)
+        return lane
+
+    def _drop_oldest(self, lane: Lane) -> None:
+        """Drop the oldest message of a lane, of the longest one if the lane is empty."""
+        if not lane.items:
+            lane = max(self.all, key=lambda one: len(one.items))
+        # A worker may take the last message meanwhile.
+        with suppress(IndexError):
+            self._drop(lane.take())
+
+    def _has_space_for(self, size: int) -> bool:
+        pending = self.pending
+        # A message that is larger than the limit waits alone.
+        return not pending or (pending < self._max_pending and self._has_bytes_for(size))
+
+    def _has_bytes_for(self, size: int) -> bool:
+        if self._bytes + size > self._max_bytes:
+            self._bytes = sum(map(_size, self._waiting()))
+        return self._bytes + size <= self._max_bytes
+
+    def _waiting(self) -> Iterator[Any]:
+        for lane in self.all:
+            # A copy, because workers take messages meanwhile.
+            for item in lane.items.copy():
+                yield item[0] if isinstance(lane, ConflatedLane) else item
+
+    def _drop(self, message: Any) -> None:
+        self.dropped += 1
+        self.removed.append(message)
+
+    def release(self, lane: Lane) -> bool:
+        """Return whether a lane is empty. Then it is not scheduled any more."""
+        if lane.items:
+            return False
+        lane.is_scheduled = False
+        return True
+
+    def clear(self) -> None:
+        """Remove the messages, because the subscription ends. They do not count as dropped."""
+        for lane in self.all:
+            with suppress(IndexError):
+                while True:
+                    self.removed.append(lane.take())
+
+    def slowness(self, now_ns: int) -> tuple[float, int] | None:
+        """Return how late the handler is, if messages wait for `SLOW_AFTER` or were dropped since the last call.
+
+        Args:
+            now_ns: time in nanoseconds since 1970.
+
+        Returns:
+            Seconds that the oldest message has waited, and the number of messages dropped since the last call.
+        """
+        lag = 0.0
+        for lane in self.all:
+            try:
+                item = lane.items[0]
+            except IndexError:
+                continue
+            message = item[0] if isinstance(lane, ConflatedLane) else item
+            lag = max(lag, (now_ns - message.time_ns) / 1e9)
+        dropped, self._reported = self.dropped - self._reported, self.dropped
+        return (lag, dropped) if dropped or lag >= SLOW_AFTER else None
+
+
+def _size(message: Any) -> int:
+    # A tuple with a codec has the encoded payload as its last element; see `oz.subscriber.message`.
+    body = message[6] if len(message) > 5 else message[1]
+    if body is None:
+        body = message[1]
+    return OVERHEAD + len(body)

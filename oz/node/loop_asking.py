@@ -1,0 +1,174 @@
+"""Calls of a node that send requests, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Self
+
+from oz.errors import ClosedError
+from oz.message import Message
+from oz.node.asking import ManyReplies, check_request, result_of
+from oz.node.engine import Engine
+
+
+class LoopTimes:
+    """Times at which a loop sends requests and replies, and ends requests.
+
+    It does not refer to the node, so that a node that the program has dropped is closed.
+    """
+
+    def __init__(self, node: Engine) -> None:
+        """Let the engine call this object.
+
+        Args:
+            node: engine of the node.
+        """
+        self._node = node
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_flush_due = False
+        node.exchange.schedule = self._schedule
+        node.publisher.defer = self._defer
+
+    def _defer(self) -> None:
+        """Send the requests and replies of this turn of the loop together, at its end."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        with suppress(ClosedError):
+            self._node.publisher.flush_due()
+
+    def _schedule(self, deadline: float) -> None:
+        """End requests at a deadline. One timer serves all requests."""
+        timer = self._timer
+        loop = asyncio.get_running_loop()
+        # The clock of the node and the clock of the loop may differ.
+        at = loop.time() + max(deadline - self._node.clock(), 0.0)
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        self._timer = loop.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        deadline = self._node.exchange.expire()
+        if deadline is not None:
+            self._schedule(deadline)
+
+
+class AsyncReplies(ManyReplies):
+    """Iterator over the replies of `oz.asyncio.Node.request_many`."""
+
+    def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
+        super().__init__(node)
+        self._news = asyncio.Event()
+        self._request = self._exchange.begin(
+            message, self._news.set, timeout=timeout, limit=limit, is_many=True
+        )
+
+    def __aiter__(self) -> Self:
+        """Return the iterator."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Wait for the next reply.
+
+        Raises:
+            StopAsyncIteration: there are `limit` replies, or the time is over.
+            ReplyError: a handler raised, and all other replies were returned.
+            OzError: the request has failed.
+        """
+        request = self._request
+        assert request is not None
+        while True:
+            has_ended = request.has_ended
+            found = self._take()
+            if found is not None:
+                return found
+            if has_ended:
+                self._raise_failure()
+                raise StopAsyncIteration
+            self._news.clear()
+            if not request.replies and not request.has_ended:
+                await self._news.wait()
+
+
+class LoopRequesting:
+    """Requests of a node for asyncio."""
+
+    _node: Engine
+
+    async def request(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        retries: int = 0,
+    ) -> Message:
+        """Send a request to one node that subscribes to the subject, and return its reply; see `oz.Node.request`.
+
+        Args:
+            subject: full subject.
+            payload: bytes, or a value for the codec.
+            timeout: seconds for all tries; None waits for ever.
+            headers: as in `publish`.
+            key: for sticky queue groups, in place of the subject.
+            retries: times that the request goes to another node if the node that holds it is lost.
+
+        Raises:
+            NoResponders, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
+            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
+        """
+        check_request(timeout, retries)
+        node = self._node
+        exchange = node.exchange
+        message = node.publisher.prepare(subject, payload, headers, key)
+        waiter = asyncio.get_running_loop().create_future()
+
+        def notify() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        request = exchange.begin(message, notify, timeout=timeout, retries=retries)
+        try:
+            await waiter
+        finally:
+            if not request.has_ended:
+                exchange.cancel(request)
+        return result_of(request)
+
+    def request_many(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        limit: int | None = None,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> AsyncIterator[Message]:
+        """Send a request to all nodes that subscribe to the subject; see `oz.Node.request_many`.
+
+        Args:
+            subject: full subject.
+            payload: bytes, or a value for the codec.
+            timeout: seconds after which the replies end; None waits for `limit` replies.
+            limit: replies at most.
+            headers: as in `publish`.
+            key: for sticky queue groups, in place of the subject.
+
+        Raises:
+            NoResponders, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
+            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
+        """
+        check_request(timeout, limit=limit)
+        node = self._node
+        return AsyncReplies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)

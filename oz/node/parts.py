@@ -1,0 +1,223 @@
+"""Publisher and subscriber of a node: the engines of `oz.publisher` and `oz.subscriber` with the rules of nodes."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Any
+
+from oz.errors import ClosedError, OwnershipError, PermissionDenied
+from oz.message import Gap
+from oz.node.handlers import Runner
+from oz.node.requests import INBOX, inbox_node
+from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
+from oz.program_end import end_daemon
+from oz.publisher.engine import Engine as PublisherEngine
+from oz.publisher.engine import Outgoing
+from oz.publisher.session import Session
+from oz.security.identity import is_of
+from oz.security.permissions import Permissions
+from oz.subscriber.connections import CLOSED, FOREIGN
+from oz.subscriber.engine import Engine as SubscriberEngine
+from oz.subscriber.link import Link, Refused
+from oz.subscriber.message import Message
+from oz.subscriber.places import Place
+from oz.subscriber.queue import Inbox, Queue
+
+CLOSED_TEXT = "the node is closed"
+FOREIGN_TEXT = (
+    "this node was made before the fork, and its sockets belong to the parent: make a new one in the child"
+)
+
+
+class NodePublisher(PublisherEngine):
+    """Publisher of a node: it knows reserved subjects."""
+
+    __slots__ = ("describe_peers", "send_reply")
+
+    describe_peers: Callable[[], str]
+    send_reply: Callable[[str, bytes, dict[str, Any] | None], object]
+    _patterns_hint = ""
+    interest_class = NodeInterest
+    last_values_class = NodeLastValues
+    subjects_class = NodeSubjects
+
+    def check_usable(self) -> None:
+        """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
+        if self.is_foreign:
+            raise OwnershipError(FOREIGN_TEXT)
+        if self.is_closing:
+            end_daemon()
+            raise ClosedError(CLOSED_TEXT)
+
+    def _describe(self) -> str:
+        return self.describe_peers()
+
+    def offer(self, message: Outgoing) -> bool:
+        """Publish a message, or send a reply to the inbox of a node; see `oz.publisher.engine.Engine.offer`."""
+        if message.subject.startswith(INBOX):
+            self.send_reply(message.subject, message.payload, message.extras)
+            return True
+        return super().offer(message)
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
+        with self.lock:
+            listener, sessions = self._listener, self._sessions
+            if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
+                return False
+            if sessions.ready or sessions.replies or sessions.has_work or listener.has_input():
+                return False
+            due = sessions.next_deadline()
+            return due is None or now < due
+
+    def session_of(self, node: bytes) -> Session | None:
+        """Return the session of a node, None without. The caller has the lock."""
+        return self._sessions.of_node(node)
+
+
+class NodeSubscriber(SubscriberEngine):
+    """Subscriber of a node: the attending side alone reads.
+
+    Attributes:
+        on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
+    """
+
+    __slots__ = ("_reported", "on_denied")
+
+    on_denied: Callable[[str, str], object]
+    subscriptions_class = NodeSubscriptions
+
+    def __init__(self, **options: Any) -> None:
+        """Create the engine; see `oz.subscriber.engine.Engine`."""
+        self._arrived: deque[Queue] = deque()
+        self._reported: frozenset[tuple[Place, int]] = frozenset()
+        super().__init__(**options)
+
+    def check_open(self) -> None:
+        """Raise ClosedError or OwnershipError if the node cannot be used."""
+        if self.state == FOREIGN:
+            raise OwnershipError(FOREIGN_TEXT)
+        if self.state == CLOSED:
+            end_daemon()
+            raise ClosedError(CLOSED_TEXT)
+
+    def why_nothing_comes(self, timeout: float | None) -> str:
+        """Return nothing: a node need not have peers."""
+        return ""
+
+    def key_of(self, link: Link) -> str | None:
+        """Return the key of the publisher at the other end of a link; None if it has ended."""
+        place = self._place_of.get(link)
+        return None if place is None or self.keys is None else self.keys.key_of(place.endpoint)
+
+    def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
+        """Begin with the likeliest key: the attending side does not wait for handshakes."""
+        with self.lock:
+            if self.keys is not None and endpoint not in self.places:
+                self.keys.expect(endpoint)
+
+    def _on_key_refusal(self, endpoint: str, why: str) -> None:
+        super()._on_key_refusal(endpoint, why)
+        self._report_denials()
+
+    def _on_answer(self, place: Place, effect: Refused) -> None:
+        super()._on_answer(place, effect)
+        self._report_denials()
+
+    def _report_denials(self) -> None:
+        """Report refusals as events. `receive` raises the first one of its subscription too."""
+        kept: dict[Inbox, tuple[tuple[Place, int], PermissionDenied]] = {}
+        for key, (inbox, error) in self.denials.items():
+            if key not in self._reported:
+                about = key[0].endpoint if inbox is None else str(inbox.entries[0].pattern.text)
+                self.on_denied(about, str(error))
+            if inbox is not None and inbox.handler is None and inbox.is_active:
+                kept.setdefault(inbox, (key, error))
+        self.denials = {key: (inbox, error) for inbox, (key, error) in kept.items()}
+        self._reported = frozenset(self.denials)
+
+    def _attend(self, may_read: bool) -> bool:
+        has_more = super()._attend(may_read)
+        # A call that takes a message does not attend.
+        self.attend_at = inf
+        return has_more
+
+    def _call_back(self) -> None:
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        super()._call_back()
+        if self._arrived:
+            queues = dict.fromkeys(self._arrived)
+            self._arrived.clear()
+            for queue in queues:
+                self._hand_over(queue)
+
+    def _hand_over(self, queue: Queue) -> None:
+        items = list(queue.items)
+        queue.items.clear()
+        assert queue.inbox is not None
+        runner = queue.inbox.handler
+        if isinstance(runner, Runner):
+            messages = [one for one in items if isinstance(one, Message)]
+            runner.put(messages)
+        for one in items:
+            if isinstance(one, Gap):
+                self.report(one)
+
+    def add_runner(self, inbox: Inbox) -> None:
+        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+
+        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
+        """
+        queue = inbox.queue
+        assert queue is not None
+        queue.work, queue.overflow, queue.max_pending = self._arrived, None, sys.maxsize
+
+    def unsubscribe(self, inbox: Inbox) -> None:
+        """End a subscription and drop its messages."""
+        super().unsubscribe(inbox)
+        with self.lock:
+            self.denials = {key: one for key, one in self.denials.items() if one[0] is not inbox}
+        if isinstance(inbox.handler, Runner):
+            inbox.handler.clear()
+
+    def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
+        """Return whether all messages are handled that were published before `begin_drain`."""
+        return super().is_drained(inboxes, revision) and all(one.lanes.is_idle for one in runners_of(inboxes))
+
+    def runners(self) -> list[Runner]:
+        """Return the runners of the handlers."""
+        with self.lock:
+            return runners_of(self.dispatcher.inboxes)
+
+
+def runners_of(inboxes: Iterable[Inbox]) -> list[Runner]:
+    """Return the runners of the handlers of subscriptions."""
+    return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
+
+
+class NodeRules:
+    """Rules for peers with keys that no file of permissions has; see `PublisherRules`."""
+
+    @staticmethod
+    def owns(key: str, origin: bytes) -> bool:
+        """Return whether the id of a node was made from a key."""
+        return is_of(origin, key)
+
+    @staticmethod
+    def is_special(subject: bytes) -> bool:
+        """Return False: messages between nodes are direct."""
+        return False
+
+    @staticmethod
+    def may_say(key: str, subject: bytes, permissions: Permissions | None) -> bool:
+        """Return True; see `is_special`."""
+        return True
+
+    @staticmethod
+    def may_ask(key: str, reply_to: str, permissions: Permissions | None) -> bool:
+        """Return whether an inbox belongs to a key."""
+        node = inbox_node(reply_to)
+        return node is not None and is_of(node, key)

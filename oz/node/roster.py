@@ -1,0 +1,813 @@
+"""Roster of a node: which nodes exist, which endpoints are dialled, which peers are up.
+
+Theory of operation
+-------------------
+Each node dials each peer, so that a pair has two links. *Link* means here the link that this node dials, and
+*session* the session of the peer at this node, which belongs to the link that the peer dials. A peer is up while
+both exist.
+
+Four sources name endpoints: `connect=` (seeds), the directory of the host, introductions by peers, and the cards
+in HELLO and WELCOME. Seeds and the directory name an endpoint whose node is not known; such an endpoint is dialled
+on its own. Introductions and cards name a node with its endpoints: these are dialled in turn, each for
+`DIAL_TURN`, sockets of the same host first. An endpoint that is dialled already is not dialled twice.
+
+The link reconnects on its own and resumes without loss, as long as its endpoint is dialled. Therefore a silent
+peer keeps the endpoint of its link. Only when the peer is lost are its other endpoints dialled. A peer with a
+link has no other one: a second endpoint that leads to the same node is hung up.
+
+A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile. After a
+partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by
+a new process, is forgotten at once. Its seeds stay.
+
+This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
+back when its HELLO arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one
+peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
+
+Introductions and cards are input of strangers. `oz.node.reach` decides which endpoints may be dialled. Local
+endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
+
+Endpoints. "refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
+
+======================================= =====================================================================
+event                                   result
+======================================= =====================================================================
+seed, found                             dialled
+WELCOME with the card of a peer         link of the peer; its other endpoints are hung up
+the same, the peer has a link           hung up
+WELCOME with the card of another node   the peer found there before: restarted, or loses the endpoint
+WELCOME without card, with the own id,  refused
+of another bus; BYE with that reason
+BYE (closed)                            peer: closed. A seed stays dialled
+other BYE                               link down; the link tries again
+dead socket in the directory            hung up
+======================================= =====================================================================
+
+Peers:
+
+============================ ============================ ======================== ==========================
+event                        KNOWN                        UP                       SILENT
+============================ ============================ ======================== ==========================
+first session                dial, introduce the peers    –                        –
+link and session             UP                           –                        UP, resumed
+link or session down         –                            SILENT after 1 s         –
+the same for `lost_after`    –                            –                        KNOWN, lost, end session
+the same, and another peer   –                            forgotten, restarted     same
+has one of its endpoints
+BYE (closed)                 forgotten                    forgotten, closed        same
+another node at its endpoint loses the endpoint           forgotten, restarted     same
+2 s without link             dial the next endpoint       –                        –
+100 × `lost_after` (10 × if  forgotten                    –                        –
+it never was up)
+============================ ============================ ======================== ==========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from oz.node.reach import is_local, may_dial
+from oz.wire import links
+from oz.wire.links import MAX_ENDPOINTS, Card
+
+DIAL_TURN = 2.0
+"""Seconds for which one endpoint of a peer is dialled, before the next."""
+GREETING_TIME = 2.0
+"""Seconds for which a new endpoint, or a peer that has just answered, counts as greeting."""
+SILENT_AFTER = 1.0
+"""Seconds without link or session after which a peer is silent. A quick reconnect is no news."""
+NAME_INTERVAL = 2.0
+"""Seconds between two introductions of all peers to one peer, in turn."""
+FORGET_AFTER = 100
+"""Multiple of `lost_after` for which a lost peer is dialled, and for which a refused endpoint is not."""
+GIVE_UP_AFTER = 10
+"""Multiple of `lost_after` for which a peer is dialled that never was up."""
+MAX_INTRODUCED = 1_000
+"""Peers in one introduction at most, and peers without an answer at most."""
+
+KNOWN, UP, SILENT = "known", "up", "silent"
+
+_REASONS = {
+    links.KEY_REFUSED: "the node refuses the key",
+    links.OTHER_VERSION: "the node has another version of the protocol: install the same release of oz",
+    links.LIMIT: "the node has too many sessions",
+    links.MALFORMED: "the node refuses the frames of this node",
+    links.OTHER_BUS: "the node is on another bus",
+    links.OWN_ID: "the endpoint is one of this node",
+}
+
+
+class Dial(NamedTuple):
+    """Effect: open a link to an endpoint.
+
+    Attributes:
+        endpoint: without a link so far.
+    """
+
+    endpoint: str
+
+
+class HangUp(NamedTuple):
+    """Effect: end the link to an endpoint. Later events of the link have no effect.
+
+    Attributes:
+        endpoint: of an earlier `Dial`.
+    """
+
+    endpoint: str
+
+
+class EndSession(NamedTuple):
+    """Effect: end all sessions of a node.
+
+    Attributes:
+        node: id of the peer.
+    """
+
+    node: bytes
+
+
+class Introduce(NamedTuple):
+    """Effect: send ids and endpoints of peers to a peer.
+
+    Attributes:
+        node: id of the recipient.
+        peers: id and endpoints of each introduced peer, at most `MAX_INTRODUCED`.
+    """
+
+    node: bytes
+    peers: list[tuple[bytes, tuple[str, ...]]]
+
+
+class PeerUp(NamedTuple):
+    """Event: link and session of a peer exist. `PeerGone` comes before the next `PeerUp` of the same node.
+
+    Attributes:
+        card: of the peer.
+    """
+
+    card: Card
+
+
+class PeerSilent(NamedTuple):
+    """Event: a peer that is up has no link or no session.
+
+    Attributes:
+        card: of the peer.
+    """
+
+    card: Card
+
+
+class PeerResumed(NamedTuple):
+    """Event: a silent peer has link and session again.
+
+    Attributes:
+        card: of the peer.
+    """
+
+    card: Card
+
+
+class PeerGone(NamedTuple):
+    """Event: a peer that was up is not there any more. `EndSession` goes before.
+
+    Attributes:
+        card: of the peer.
+        reason: "lost", "closed" or "restarted".
+    """
+
+    card: Card
+    reason: str
+
+
+class NameConflict(NamedTuple):
+    """Event: a peer came up with the name of another peer, or of this node.
+
+    Attributes:
+        card: of the peer.
+        other: id of the node with the same name.
+    """
+
+    card: Card
+    other: bytes
+
+
+class Refused(NamedTuple):
+    """Event: an endpoint leads to no peer.
+
+    Attributes:
+        endpoint: that was dialled; None for a node that said HELLO to this node.
+        reason: in words.
+    """
+
+    endpoint: str | None
+    reason: str
+
+
+Effect = Dial | HangUp | EndSession | Introduce
+Event = PeerUp | PeerSilent | PeerResumed | PeerGone | NameConflict | Refused
+
+
+class Endpoint:
+    """Endpoint that is dialled, that a source names, or that is refused.
+
+    Attributes:
+        text: of the endpoint.
+        until: time at which a source does not count any more: infinite for a seed, in the past without a source.
+        owner: peer in whose turn it is dialled; None for the endpoint of a source.
+        node: id of the node that was found there last.
+        is_dialled: whether a link to it exists.
+        is_reported: whether the reason of its last BYE was reported.
+        refused_until: time until which it is not dialled.
+        greeting_until: time until which the endpoint of a source counts as greeting.
+    """
+
+    __slots__ = (
+        "greeting_until", "is_dialled", "is_reported", "node", "owner", "refused_until", "text", "until"
+    )  # fmt: skip
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.until = self.refused_until = self.greeting_until = -inf
+        self.owner: Peer | None = None
+        self.node: bytes | None = None
+        self.is_dialled = self.is_reported = False
+
+    @property
+    def is_source(self) -> bool:
+        """Whether `connect=` or the directory names it."""
+        return self.until > -inf
+
+
+class Peer:
+    """Another node.
+
+    Attributes:
+        node: id.
+        state: KNOWN, UP or SILENT.
+        card: last card; None for a peer that is only introduced.
+        endpoints: that may be dialled, in the order of their turns.
+        link: endpoint of the last link; None before the first.
+        is_linked: whether the link is LIVE.
+        sessions: ids of its sessions that are UP.
+        dialled: endpoint that is dialled in its turn, or was when the link began.
+        dial_at: time of the next turn, while there is no link.
+        turn: index of the next endpoint.
+        up_since: time at which it came up; None before.
+        down_since: time since which a peer that is UP or SILENT has no link or no session.
+        known_at: time from which a KNOWN peer is forgotten.
+        greeting_until: time until which it counts as greeting.
+    """
+
+    __slots__ = (
+        "card", "dial_at", "dialled", "down_since", "endpoints", "greeting_until", "is_linked", "known_at", "link",
+        "node", "sessions", "state", "turn", "up_since",
+    )  # fmt: skip
+
+    def __init__(self, node: bytes, now: float) -> None:
+        self.node, self.state = node, KNOWN
+        self.card: Card | None = None
+        self.endpoints: tuple[str, ...] = ()
+        self.link: str | None = None
+        self.is_linked = False
+        self.sessions: set[bytes] = set()
+        self.dialled: Endpoint | None = None
+        self.dial_at = self.known_at = now
+        self.turn = 0
+        self.up_since: float | None = None
+        self.down_since: float | None = None
+        self.greeting_until = now + GREETING_TIME
+
+
+class Roster:
+    """Roster of a node.
+
+    Each method returns effects and events in order. The engine carries them out before the next call, and reports
+    no event of a link that was hung up.
+
+    Attributes:
+        card: of this node.
+        by_id: peers, by the id of the node.
+        silent_seeds: endpoints of `connect=`, until one of them has answered.
+    """
+
+    def __init__(
+        self, card: Card, *, lost_after: float = 5.0, limit: int = 65_536, local_prefix: str | None = None
+    ) -> None:
+        """Start without peers.
+
+        Args:
+            card: of this node.
+            lost_after: seconds without link or session after which a peer is lost.
+            limit: peers in the roster at most, and dialled endpoints at most.
+            local_prefix: begin of the `ipc://` endpoints in the directory of this node; None without a directory.
+        """
+        self.card, self._limit, self._local_prefix = card, limit, local_prefix
+        self._lost_after = lost_after
+        self._forget_after = FORGET_AFTER * lost_after
+        self.by_id: dict[bytes, Peer] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._greeting_until = -inf
+        self._named_at, self._named = 0.0, b""
+        self.silent_seeds: set[str] = set()
+        self._deadline: float | None = None
+        self._out: list[Effect | Event] = []
+
+    def _take(self) -> list[Effect | Event]:
+        self._deadline = None
+        out, self._out = self._out, []
+        return out
+
+    def is_greeting(self, now: float) -> bool:
+        """Return whether a new endpoint or peer may still bring subscriptions that are not known yet."""
+        if now >= self._greeting_until:
+            return False
+        return any(one.state == KNOWN and now < one.greeting_until for one in self.by_id.values()) or any(
+            one.node is None and now < one.greeting_until for one in self._endpoints.values()
+        )
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether a peer is up or silent."""
+        return any(peer.state != KNOWN for peer in self.by_id.values())
+
+    def is_linked(self, endpoint: str) -> bool:
+        """Return whether the link of a peer is LIVE at an endpoint."""
+        return self._linked_at(endpoint) is not None
+
+    def _greet(self, one: Endpoint | Peer, now: float) -> None:
+        self._greeting_until = one.greeting_until = now + GREETING_TIME
+
+    # sources
+
+    def seed(self, endpoint: str, now: float) -> list[Effect | Event]:
+        """Dial an endpoint of `connect=`, now and whenever its node has no other link."""
+        if endpoint not in self.card.endpoints:
+            self.silent_seeds.add(endpoint)
+        return self._add_source(endpoint, inf, now)
+
+    def found(self, endpoint: str, now: float) -> list[Effect | Event]:
+        """Dial a socket of the directory. The engine reports each socket again whenever it reads the directory."""
+        return self._add_source(endpoint, now + self._forget_after, now)
+
+    def _add_source(self, text: str, until: float, now: float) -> list[Effect | Event]:
+        endpoint = self._endpoint(text)
+        if endpoint is not None:
+            if not endpoint.is_source:
+                self._greet(endpoint, now)
+            endpoint.until = max(endpoint.until, until)
+            if endpoint.owner is not None:
+                # It was dialled in the turn of a peer. Now it stays.
+                endpoint.owner.dialled = None
+                endpoint.owner = None
+            self._dial_source(endpoint, now)
+        return self._take()
+
+    def gone(self, endpoint: str, now: float) -> list[Effect | Event]:
+        """Stop to dial a socket of the directory without a listener."""
+        source = self._endpoints.get(endpoint)
+        if source is not None and -inf < source.until < inf and not self.is_linked(endpoint):
+            self._drop_source(source, now)
+        return self._take()
+
+    def introduced(self, peers: Iterable[tuple[bytes, Sequence[str]]], now: float) -> list[Effect | Event]:
+        """Add the nodes that a peer names.
+
+        Args:
+            peers: id and endpoints of each node; the first `MAX_INTRODUCED` count.
+            now: in seconds.
+        """
+        space = MAX_INTRODUCED - sum(1 for peer in self.by_id.values() if peer.card is None)
+        for node, endpoints in islice(peers, MAX_INTRODUCED):
+            peer = self.by_id.get(node)
+            if peer is None or peer.card is None:
+                usable = self._usable((*(() if peer is None else peer.endpoints), *endpoints))
+                if peer is None and usable and space > 0:
+                    peer = self._find(node, now)
+                    space -= 1
+                if peer is not None:
+                    self._set_endpoints(peer, usable, now)
+            if peer is not None and peer.state == KNOWN:
+                peer.known_at = now
+                self._dial(peer, now)
+        return self._take()
+
+    def _endpoint(self, text: str) -> Endpoint | None:
+        """Return an endpoint, new if necessary; None for one of this node, or if there are too many."""
+        endpoint = self._endpoints.get(text)
+        if endpoint is None and text not in self.card.endpoints and len(self._endpoints) < self._limit:
+            endpoint = self._endpoints[text] = Endpoint(text)
+        return endpoint
+
+    def _find(self, node: bytes, now: float) -> Peer | None:
+        """Return a peer, new if necessary; None for the own id and for a full roster."""
+        peer = self.by_id.get(node)
+        if peer is None and node != self.card.node and len(self.by_id) < self._limit:
+            peer = self.by_id[node] = Peer(node, now)
+            self._greet(peer, now)
+        return peer
+
+    def _usable(self, endpoints: Iterable[str], *, is_same_host: bool = True) -> tuple[str, ...]:
+        """Return the endpoints that may be dialled, sockets of the directory first."""
+        found = [
+            one
+            for one in dict.fromkeys(islice(endpoints, 2 * MAX_ENDPOINTS))
+            if one not in self.card.endpoints
+            and may_dial(one, self._local_prefix)
+            and (is_same_host or not is_local(one))
+        ]
+        found.sort(key=lambda one: (one.startswith("tcp://"), not is_local(one)))
+        return tuple(found[:MAX_ENDPOINTS])
+
+    def _set_endpoints(self, peer: Peer, endpoints: tuple[str, ...], now: float) -> None:
+        if endpoints != peer.endpoints:
+            peer.endpoints, peer.turn = endpoints, 0
+            # An endpoint that is dialled already may lead to the peer.
+            is_dialled = any(one in self._endpoints for one in endpoints)
+            peer.dial_at = now + DIAL_TURN if is_dialled else now
+
+    # sessions of peers at this node
+
+    def on_hello(self, card: Card, now: float, session: bytes = b"") -> list[Effect | Event]:
+        """Record that a session of a peer is up; dial the peer. A session of this node itself has no effect.
+
+        Args:
+            card: of the HELLO.
+            now: in seconds.
+            session: id, because a peer has two sessions while it dials two endpoints of this node.
+        """
+        if card.node == self.card.node:
+            return []
+        reason = self._refusal(card)
+        peer = None if reason is not None else self._find(card.node, now)
+        if peer is None:
+            self._out.append(Refused(None, reason or self._is_full()))
+        else:
+            is_new = not peer.sessions and peer.state == KNOWN
+            peer.sessions.add(session)
+            self._contact(peer, card, now)
+            if is_new:
+                # The session is enough: the link may take the turns of several endpoints.
+                self._introduce(peer)
+                if not peer.endpoints and not peer.is_linked:
+                    self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
+            self._dial(peer, now)
+            self._settle(peer, now)
+        return self._take()
+
+    def on_session(self, node: bytes, what: str, now: float, session: bytes = b"") -> list[Effect | Event]:
+        """Record that a session of a peer is not up any more.
+
+        Args:
+            node: id of the peer.
+            what: "down" or "ended".
+            now: in seconds.
+            session: id of the session.
+        """
+        peer = self.by_id.get(node)
+        if peer is not None:
+            peer.sessions.discard(session)
+            if not peer.sessions:
+                self._down(peer, now)
+        return self._take()
+
+    # links of this node
+
+    def on_live(self, endpoint: str, card: Card | None, now: float) -> list[Effect | Event]:
+        """Record a WELCOME.
+
+        Args:
+            endpoint: that was dialled.
+            card: of the WELCOME; None without.
+            now: in seconds.
+        """
+        target = self._endpoints.get(endpoint)
+        if endpoint in self.silent_seeds:
+            self.silent_seeds.clear()
+        if target is not None and target.is_dialled:
+            reason = "a publisher listens there, and no node" if card is None else self._refusal(card)
+            peer = self._find(card.node, now) if card is not None and reason is None else None
+            before = target.owner or self.by_id.get(target.node or b"")
+            if before is not None and before is not peer:
+                self._leave(before, target, now)
+            if card is None or peer is None:
+                self._refuse(target, reason or self._is_full(), now)
+            else:
+                self._link(peer, target, card, now)
+        return self._take()
+
+    def on_silent(self, endpoint: str, now: float) -> list[Effect | Event]:
+        """Record that a link is not LIVE any more. It connects again on its own."""
+        peer = self._linked_at(endpoint)
+        if peer is not None:
+            self._unlink(peer, now)
+        return self._take()
+
+    def on_end(self, endpoint: str, reason: int | None, now: float) -> list[Effect | Event]:
+        """Record a BYE.
+
+        Args:
+            endpoint: of the link.
+            reason: of the BYE.
+            now: in seconds.
+        """
+        target = self._endpoints.get(endpoint)
+        if reason == links.OWN_ID:
+            self.silent_seeds.clear()
+        if target is not None and target.is_dialled:
+            peer = self.by_id.get(target.node or b"")
+            if reason == links.CLOSED:
+                if peer is not None:
+                    self._gone(peer, "closed", now)
+                return self._take()
+            if self._linked_at(endpoint) is not None and peer is not None:
+                self._unlink(peer, now)
+            if reason in (links.OTHER_BUS, links.OWN_ID):
+                self._refuse(target, _REASONS[reason], now)
+            elif reason in _REASONS and not target.is_reported:
+                target.is_reported = True
+                self._out.append(Refused(endpoint, _REASONS[reason]))
+        return self._take()
+
+    def _linked_at(self, endpoint: str) -> Peer | None:
+        """Return the peer whose link is LIVE at an endpoint."""
+        target = self._endpoints.get(endpoint)
+        peer = None if target is None else self.by_id.get(target.node or b"")
+        return peer if peer is not None and peer.is_linked and peer.link == endpoint else None
+
+    def _refusal(self, card: Card) -> str | None:
+        if card.node == self.card.node:
+            return _REASONS[links.OWN_ID]
+        if not card.shares_bus(self.card):
+            return f"the peer {card.name!r} is on bus {card.bus!r}, this node is on bus {self.card.bus!r}"
+        return None
+
+    def _is_full(self) -> str:
+        return f"the roster has {self._limit} peers"
+
+    def _leave(self, peer: Peer, endpoint: Endpoint, now: float) -> None:
+        """Separate a peer from an endpoint at which another node was found."""
+        endpoint.node = None
+        if endpoint.owner is peer:
+            endpoint.owner = peer.dialled = None
+        if peer.link == endpoint.text:
+            peer.link, peer.is_linked = None, False
+            if peer.state != KNOWN:
+                self._gone(peer, "restarted", now)
+                return
+        peer.endpoints = tuple(one for one in peer.endpoints if one != endpoint.text)
+        peer.dial_at = now
+        self._dial(peer, now)
+
+    def _refuse(self, endpoint: Endpoint, reason: str, now: float) -> None:
+        owner = endpoint.owner
+        endpoint.refused_until, endpoint.greeting_until = now + self._forget_after, now
+        if endpoint.is_dialled:
+            self._hang_up(endpoint)
+        self._out.append(Refused(endpoint.text, reason))
+        if owner is not None:
+            owner.dial_at = now
+            self._dial(owner, now)
+
+    def _link(self, peer: Peer, endpoint: Endpoint, card: Card, now: float) -> None:
+        """Begin the link of a peer, if the peer has no other."""
+        endpoint.node, endpoint.is_reported = peer.node, False
+        if peer.is_linked and peer.link != endpoint.text:
+            self._hang_up(endpoint)
+            return
+        peer.link, peer.is_linked = endpoint.text, True
+        for other in list(self._endpoints.values()):
+            if (
+                other.is_dialled
+                and other is not endpoint
+                and (other.owner is peer or other.node == peer.node)
+            ):
+                self._hang_up(other)
+        if not endpoint.is_source:
+            endpoint.owner, peer.dialled = peer, endpoint
+        self._contact(peer, card, now)
+        self._settle(peer, now)
+
+    def _unlink(self, peer: Peer, now: float) -> None:
+        peer.is_linked, peer.dial_at = False, now + DIAL_TURN
+        self._down(peer, now)
+
+    def _contact(self, peer: Peer, card: Card, now: float) -> None:
+        """Store the card of a peer."""
+        if card != peer.card:
+            if peer.card is None:
+                self._greet(peer, now)
+            peer.card = card
+            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
+            self._set_endpoints(peer, usable, now)
+            self._end_replaced(now, peer)
+
+    def _end_replaced(self, now: float, keep: Peer | None = None) -> None:
+        """End peers that are down, if another peer has one of their endpoints: it is their new process."""
+        down = [one for one in self.by_id.values() if one.down_since is not None and one is not keep]
+        for peer in down:
+            if any((one.is_linked or one.sessions) and _share(one, peer) for one in self.by_id.values()):
+                self._gone(peer, "restarted", now)
+
+    # dialling
+
+    def _call(self, endpoint: Endpoint, owner: Peer | None) -> None:
+        endpoint.is_dialled, endpoint.is_reported, endpoint.owner = True, False, owner
+        if owner is not None:
+            owner.dialled = endpoint
+        self._out.append(Dial(endpoint.text))
+
+    def _hang_up(self, endpoint: Endpoint) -> None:
+        endpoint.is_dialled = False
+        if endpoint.owner is not None:
+            endpoint.owner.dialled = None
+            endpoint.owner = None
+        self._out.append(HangUp(endpoint.text))
+        self._drop_unused(endpoint)
+
+    def _drop_unused(self, endpoint: Endpoint) -> None:
+        if not endpoint.is_dialled and not endpoint.is_source and endpoint.refused_until == -inf:
+            del self._endpoints[endpoint.text]
+
+    def _is_served(self, peer: Peer) -> bool:
+        """Return whether a peer has a link, LIVE or about to resume."""
+        endpoint = self._endpoints.get(peer.link or "")
+        return peer.is_linked or (peer.state != KNOWN and endpoint is not None and endpoint.is_dialled)
+
+    def _dial(self, peer: Peer, now: float) -> None:
+        """Dial the next endpoint of a peer, if its turn has come."""
+        if now < peer.dial_at or self._is_served(peer):
+            return
+        endpoint = self._next_endpoint(peer)
+        if endpoint is not None:
+            if peer.dialled is not None:
+                self._hang_up(peer.dialled)
+            self._call(endpoint, peer)
+        # Without another endpoint the turn of the last one does not end.
+        is_last = endpoint is None and (peer.dialled is not None or not peer.endpoints)
+        peer.dial_at = inf if is_last else now + DIAL_TURN
+
+    def _next_endpoint(self, peer: Peer) -> Endpoint | None:
+        """Return the next endpoint that is neither dialled nor refused."""
+        for step in range(len(peer.endpoints)):
+            index = (peer.turn + step) % len(peer.endpoints)
+            if peer.endpoints[index] not in self._endpoints:
+                peer.turn = index + 1
+                return self._endpoint(peer.endpoints[index])
+        return None
+
+    def _dial_source(self, endpoint: Endpoint, now: float) -> None:
+        peer = self.by_id.get(endpoint.node or b"")
+        if not endpoint.is_dialled and now >= endpoint.refused_until and not (peer and self._is_served(peer)):
+            self._call(endpoint, None)
+
+    # presence
+
+    def _settle(self, peer: Peer, now: float) -> None:
+        """Report a peer that has both link and session."""
+        card = peer.card
+        if not peer.is_linked or not peer.sessions or card is None:
+            return
+        peer.down_since = None
+        if peer.state == KNOWN:
+            peer.state, peer.up_since = UP, now
+            self._out.append(PeerUp(card))
+            up = [one.card for one in self.by_id.values() if one.state == UP and one.down_since is None]
+            for other in (self.card, *up):
+                is_named = other is not None and other is not card and other.name == card.name
+                if other is not None and is_named and other.shares_bus(card):
+                    self._out.append(NameConflict(card, other.node))
+        elif peer.state == SILENT:
+            peer.state = UP
+            self._out.append(PeerResumed(card))
+
+    def _present(self) -> list[Peer]:
+        """Return the peers that can be introduced: they have said HELLO, and are not silent."""
+        return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
+
+    def _introduce(self, peer: Peer) -> None:
+        """Introduce all peers to a peer, as far as it can reach them."""
+        named = []
+        for one in self._present():
+            if one is peer or one.card is None or peer.card is None or not one.card.shares_bus(peer.card):
+                continue
+            is_near = one.card.host == peer.card.host
+            endpoints = tuple(text for text in one.card.endpoints if is_near or not is_local(text))
+            if endpoints:
+                named.append((one.node, endpoints))
+        # A name server always answers, so that a peer knows that it has the whole list.
+        for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
+            self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
+
+    def _down(self, peer: Peer, now: float) -> None:
+        """Record that a peer has no link or no session."""
+        if peer.state == KNOWN:
+            peer.known_at = now
+        elif peer.down_since is None:
+            peer.down_since = now
+            self._end_replaced(now)
+
+    def _gone(self, peer: Peer, reason: str, now: float) -> None:
+        """End the sessions of a peer. A lost peer stays in the roster."""
+        if peer.state != KNOWN or peer.sessions:
+            self._out.append(EndSession(peer.node))
+        if peer.state != KNOWN and peer.card is not None:
+            self._out.append(PeerGone(peer.card, reason))
+        peer.state, peer.down_since, peer.greeting_until = KNOWN, None, now
+        peer.sessions.clear()
+        if reason == "lost":
+            peer.known_at = peer.dial_at = now
+            self._dial(peer, now)
+            return
+        del self.by_id[peer.node]
+        if peer.dialled is not None:
+            self._hang_up(peer.dialled)
+        for endpoint in list(self._endpoints.values()):
+            if endpoint.node == peer.node:
+                endpoint.node = None
+                if endpoint.until == inf:
+                    self._dial_source(endpoint, now)
+                else:
+                    self._drop_source(endpoint, now)
+
+    def _drop_source(self, endpoint: Endpoint, now: float) -> None:
+        """Forget that the directory names an endpoint."""
+        endpoint.until = -inf
+        if endpoint.is_dialled and endpoint.owner is None:
+            self._hang_up(endpoint)
+        else:
+            self._drop_unused(endpoint)
+
+    # time
+
+    def tick(self, now: float) -> list[Effect | Event]:
+        """Handle deadlines that have passed."""
+        for peer in list(self.by_id.values()):
+            if peer.down_since is not None and peer.card is not None:
+                if now >= peer.down_since + self._lost_after:
+                    self._gone(peer, "lost", now)
+                elif peer.state == UP and now >= peer.down_since + SILENT_AFTER:
+                    peer.state = SILENT
+                    self._out.append(PeerSilent(peer.card))
+            elif now >= self._forget_at(peer):
+                self._gone(peer, "forgotten", now)
+        for endpoint in list(self._endpoints.values()):
+            if -inf < endpoint.refused_until <= now:
+                endpoint.refused_until = -inf
+                self._drop_unused(endpoint)
+            if -inf < endpoint.until <= now:
+                if self.is_linked(endpoint.text):
+                    endpoint.until = now + self._forget_after
+                else:
+                    self._drop_source(endpoint, now)
+        if now >= self._name_at():
+            self._name_peers(now)
+        for peer in self.by_id.values():
+            self._dial(peer, now)
+        for endpoint in self._endpoints.values():
+            if endpoint.is_source:
+                self._dial_source(endpoint, now)
+        return self._take()
+
+    def _name_at(self) -> float:
+        """Return when a peer is introduced to all others. A single peer has no others."""
+        return self._named_at + NAME_INTERVAL if len(self._present()) > 1 else inf
+
+    def _name_peers(self, now: float) -> None:
+        nodes = [peer.node for peer in self._present()]
+        self._named = min((node for node in nodes if node > self._named), default=min(nodes))
+        self._named_at = now
+        self._introduce(self.by_id[self._named])
+
+    def _forget_at(self, peer: Peer) -> float:
+        if peer.state != KNOWN or peer.is_linked or peer.sessions:
+            return inf
+        return peer.known_at + (GIVE_UP_AFTER if peer.up_since is None else FORGET_AFTER) * self._lost_after
+
+    def next_deadline(self) -> float | None:
+        """Return the time at which `tick` has something to do; None without deadlines."""
+        if self._deadline is None:
+            self._deadline = min(self._deadlines(), default=inf)
+        return None if self._deadline == inf else self._deadline
+
+    def _deadlines(self) -> Iterator[float]:
+        yield self._name_at()
+        for endpoint in self._endpoints.values():
+            yield from (time for time in (endpoint.until, endpoint.refused_until) if time > -inf)
+        for peer in self.by_id.values():
+            if peer.down_since is not None:
+                until_silent = SILENT_AFTER if peer.state == UP else inf
+                yield peer.down_since + min(until_silent, self._lost_after)
+            if not self._is_served(peer):
+                yield peer.dial_at
+            yield self._forget_at(peer)
+
+
+def _share(one: Peer, other: Peer) -> bool:
+    """Return whether two peers name one endpoint of one host, which belongs to the newer process only."""
+    if one is other or one.card is None or other.card is None or one.card.host != other.card.host:
+        return False
+    return not set(one.card.endpoints).isdisjoint(other.card.endpoints)

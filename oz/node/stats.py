@@ -1,0 +1,81 @@
+"""Statistics of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from oz.publisher.stats import PublisherStats
+from oz.subscriber.queue import Stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStats:
+    """Counters of a node since it was created: those of its publisher and of its subscriber.
+
+    Attributes:
+        peers: that are up now.
+        requests: of this node that wait for a reply now.
+        late_replies: replies that came when their request had ended.
+        lost_replies: replies of this node whose requester had no session here in time, or was too slow.
+        published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
+        dropped: messages that this node dropped for single peers, by reason.
+        received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.
+        overflowed: messages that the queues of subscriptions dropped, because they were full.
+        denied: subscriptions and messages that permissions refused.
+    """
+
+    peers: int
+    requests: int
+    late_replies: int
+    lost_replies: int
+    published: int
+    sent: int
+    unmatched: int
+    refused: int
+    dropped: Mapping[str, int]
+    given_up: int
+    redelivered: int
+    rejected: int
+    received: int
+    delivered: int
+    malformed: int
+    lost: int
+    repeated: int
+    unwanted: int
+    failed: int
+    overflowed: int
+    denied: int
+
+    @classmethod
+    def of(
+        cls,
+        publisher: PublisherStats,
+        subscriber: Stats,
+        peers: int,
+        direct: int,
+        requests: dict[str, Any],
+    ) -> Self:
+        """Return the statistics of a node from those of its two parts.
+
+        Args:
+            publisher: of the node.
+            subscriber: of the node.
+            peers: that are up.
+            direct: messages that nodes sent to each other.
+            requests: counters of requests and replies.
+        """
+        received = asdict(subscriber)
+        received["received"] -= direct
+        received["delivered"] -= direct
+        overflowed, denied = received.pop("dropped"), received.pop("denied")
+        # Nodes have no plain publishers, whose messages are filtered.
+        del received["filtered"]
+        return cls(
+            **{**asdict(publisher), "denied": publisher.denied + denied},
+            **received,
+            overflowed=overflowed,
+            peers=peers,
+            **requests,
+        )

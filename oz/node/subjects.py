@@ -1,0 +1,143 @@
+"""Reserved subjects of a node. They begin with an underscore.
+
+================ ========================================================================================
+subject          rule
+================ ========================================================================================
+`_LOCAL.`        reaches sessions of this host only, over ipc or inproc
+`_INBOX.`        replies: they travel as direct messages, and no pattern may match them
+`_OZ.`           of oz itself: programs neither publish nor subscribe to them
+other `_`        ordinary, but a pattern that begins with a wildcard does not match them
+================ ========================================================================================
+
+The rule about wildcards is that of `$SYS` in MQTT 3.1.1 (section 4.7.2). Source of the underscore: TIBCO
+Rendezvous Concepts, "Distinguished Subject Names".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+from oz.errors import PatternError, SubjectError
+from oz.publisher.last_values import LastValues
+from oz.publisher.routing import Interest
+from oz.publisher.session import Stream
+from oz.publisher.subjects import SubjectCheck
+from oz.subjects.index.budget import Budget
+from oz.subjects.index.patterns import Matches, PatternIndex
+from oz.subjects.pattern import Pattern
+from oz.subscriber.subscriptions import Subscriptions
+from oz.transport.routers import LOCAL as LOCAL_ROUTE
+
+LOCAL, INBOX, OWN = b"_LOCAL.", b"_INBOX.", b"_OZ."
+_MARK = b"_"
+
+
+class ReservedIndex(PatternIndex[Any]):
+    """A `PatternIndex` in which only patterns that begin with an underscore match subjects that do."""
+
+    __slots__ = ("_reserved",)
+
+    def __init__(self, *, cache_size: int = 0) -> None:
+        """Start empty."""
+        super().__init__(cache_size=cache_size)
+        self._reserved: PatternIndex[Any] = PatternIndex(cache_size=cache_size)
+
+    def __len__(self) -> int:
+        """Count the pairs of pattern and value; a pattern with prefixes of both kinds counts twice."""
+        return super().__len__() + len(self._reserved)
+
+    def _keep_to(self, budget: Budget) -> None:
+        super()._keep_to(budget)
+        self._reserved._keep_to(budget)
+
+    def add(self, pattern: Pattern, value: Hashable = None) -> None:
+        """Add a pattern."""
+        for is_reserved in _kinds(pattern):
+            (self._reserved.add if is_reserved else super().add)(pattern, value)
+
+    def discard(self, pattern: Pattern, value: Hashable = None) -> None:
+        """Remove a pair of pattern and value, if it is there."""
+        for is_reserved in _kinds(pattern):
+            (self._reserved.discard if is_reserved else super().discard)(pattern, value)
+
+    def find(self, subject: str | bytes) -> Matches:
+        """Return the values of the patterns that match, and the patterns that exceeded their time."""
+        raw = subject.encode("utf-8", "surrogateescape") if isinstance(subject, str) else subject
+        return self._reserved.find(raw) if raw.startswith(_MARK) else super().find(subject)
+
+
+def _kinds(pattern: Pattern) -> Iterator[bool]:
+    yield from {prefix.startswith(_MARK) for prefix in pattern.prefixes}
+
+
+class NodeInterest(Interest):
+    """Interest of the sessions of a node."""
+
+    index_class = ReservedIndex
+
+    def _may_have(self, stream: Stream, subject: bytes) -> bool:
+        return not subject.startswith(LOCAL) or stream.session.route.startswith(LOCAL_ROUTE)
+
+
+class NodeSubscriptions(Subscriptions):
+    """Subscriptions of a node."""
+
+    index_class = ReservedIndex
+
+
+class NodeLastValues(LastValues):
+    """Last values of a node. Messages of reserved subjects are not kept."""
+
+    def put(self, position: int, subject: bytes, payload: bytes, extras: Any) -> None:
+        """Remember a message; see `LastValues.put`."""
+        if not subject.startswith(_MARK):
+            super().put(position, subject, payload, extras)
+
+
+class NodeSubjects(SubjectCheck):
+    """Check of the subjects that a program publishes on a node."""
+
+    def __init__(
+        self, dialect: str, endpoints: Callable[[], Iterable[str]], delimiter: bytes | None = None
+    ) -> None:
+        """Start with an empty cache; see `SubjectCheck`.
+
+        A node may have endpoints of other hosts: `NodeInterest` keeps `_LOCAL.` subjects from them.
+        """
+        super().__init__(dialect, tuple, delimiter)
+
+    def check(self, subject: Any) -> tuple[str, bytes]:
+        """Return a subject as text and as bytes; see `SubjectCheck.check`.
+
+        Raises:
+            SubjectError: also for a subject of oz itself.
+        """
+        found = super().check(subject)
+        if found[1].startswith(OWN):
+            rule = "subjects that begin with '_OZ.' are published by oz only"
+            raise SubjectError(self._rules.name, subject, 0, rule)
+        return found
+
+
+def check_subscribed(pattern: Pattern) -> None:
+    """Check a pattern that a program subscribes to on a node.
+
+    Raises:
+        PatternError: it may match replies to other nodes, or subjects of oz itself.
+    """
+    if reaches(pattern, INBOX):
+        rule = "an inbox belongs to one node: request() receives the replies"
+        raise PatternError(pattern.dialect, pattern.text, 0, rule)
+    if reaches(pattern, OWN):
+        rule = "subjects that begin with '_OZ.' belong to oz; on_event= reports what happens"
+        raise PatternError(pattern.dialect, pattern.text, 0, rule)
+
+
+def reaches(pattern: Pattern, reserved: bytes) -> bool:
+    """Return whether a pattern may match subjects that begin with `reserved`, by the rules of nodes."""
+    for prefix in pattern.prefixes:
+        is_open = prefix.startswith(_MARK) and not pattern.is_literal
+        if prefix.startswith(reserved[:-1]) or (is_open and reserved.startswith(prefix)):
+            return True
+    return False

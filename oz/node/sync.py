@@ -1,0 +1,335 @@
+"""`Node` and `Subscription` for threads."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Never, Self
+
+from oz.errors import ClosedError
+from oz.logs import peer_logger
+from oz.message import Message as BaseMessage
+from oz.node.asking import ThreadRequesting, defer_to_thread
+from oz.node.base import NodeBase, NodeSubscriptionBase
+from oz.node.engine import Engine
+from oz.node.events import MAX_EVENTS, Event
+from oz.node.threads import ThreadPool
+from oz.numbers import check_wait
+from oz.options import Ack, Delivery, NodeOptions, Overflow
+from oz.program_end import CLOSE_TIMEOUT, close_all
+from oz.publisher.sync import Publishing
+from oz.publisher.thread import PublisherThread
+from oz.subjects.pattern import PatternLike
+from oz.subscriber import waits
+from oz.subscriber.sync import Subscription as PlainSubscription
+from oz.transport.steps import Steps, run
+from oz.transport.waiting import wait_in_thread
+
+_log = peer_logger("oz.node")
+
+Handler = Callable[[BaseMessage], Any]
+
+
+class Subscription(NodeSubscriptionBase, PlainSubscription):
+    """One subscription of a `Node`."""
+
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
+        """Wait for the next message. Other threads may wait at the same time.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription or the node has ended, or the subscription has a handler.
+            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
+            OwnershipError: the node was created before a fork, or the caller is an inline handler.
+        """
+        engine = self._engine
+        found = None if engine.in_hand else self._take()
+        if found is not None:
+            return found
+        check_wait("timeout", timeout)
+        if timeout != 0:
+            self._node._node.check_may_wait()
+        steps = waits.receive(engine, self._queue(), timeout, threading.current_thread())
+        return wait_in_thread(self._node._node.news, steps)
+
+    def __iter__(self) -> Iterator[BaseMessage]:
+        """Receive until the subscription or the node ends."""
+        while True:
+            try:
+                yield self.receive()
+            except ClosedError:
+                if self._node._node.is_foreign:
+                    raise
+                return
+
+    def unsubscribe(self) -> None:
+        """End the subscription. Messages that wait are dropped. A second call has no effect.
+
+        Raises:
+            ClosedError: the node is closed.
+        """
+        self._engine.unsubscribe(self._inbox)
+
+    def drain(self, *, timeout: float | None = 5.0) -> bool:
+        """End the subscription and keep the messages that were published before.
+
+        Messages without handler remain for `receive`, which raises ClosedError after the last one.
+
+        Args:
+            timeout: seconds to wait for peers; None waits for ever.
+
+        Returns:
+            Whether all these messages were delivered in that time.
+
+        Raises:
+            ClosedError: the node is closed.
+            OwnershipError: the caller is an inline handler.
+        """
+        check_wait("timeout", timeout)
+        self._node._node.check_may_wait()
+        return wait_in_thread(self._node._node.news, waits.drain(self._engine, self._inbox, timeout))
+
+
+class _Notices:
+    """Calls `on_event` with one event after the other, in a thread of its own while there are events."""
+
+    def __init__(self, on_event: Callable[[Event], Any]) -> None:
+        self._on_event = on_event
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._lock = threading.Lock()
+        self._is_running = False
+
+    def put(self, event: Event) -> None:
+        """Add an event."""
+        with self._lock:
+            self._events.append(event)
+            if self._is_running:
+                return
+            self._is_running = True
+        threading.Thread(target=self._run, name="oz event", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._events:
+                    self._is_running = False
+                    return
+                event = self._events.popleft()
+            try:
+                self._on_event(event)
+            except Exception:
+                _log.exception("on_event raised for %s", event)
+
+
+class _Life:
+    """Engine and thread of a node, until its close. The thread refers to it, and not to the node."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._closing = threading.Lock()
+        self.thread: PublisherThread | None = None
+        _open.add(self)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.thread = PublisherThread(self.engine, "node")
+
+    def close(self, timeout: float | None) -> int:
+        """Close; see `Node.close`."""
+        engine = self.engine
+        if engine.is_foreign:
+            return 0
+        if engine.is_attended_here():
+            # An inline handler: nothing would happen during a wait.
+            timeout = 0.0
+        end = None if timeout is None else engine.clock() + timeout
+        wait_in_thread(engine.news, engine.handled(timeout))
+        left = None if end is None else max(0.0, end - engine.clock())
+        return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(left)))
+
+    def _finish(self, end: float) -> int:
+        # Without the lock: the thread may be here too, to close a node that became garbage.
+        if self.thread is not None:
+            self.thread.stop()
+        with self._closing:
+            left = self.engine.finish(end)
+            self.engine.end_context()
+        _open.discard(self)
+        return left
+
+    def close_dropped(self) -> None:
+        """Close a node that became garbage, without a wait: this may be any thread, at any place."""
+        thread = self.thread
+        if thread is None:
+            # The constructor was interrupted.
+            self._finish(self.engine.clock())
+            return
+
+        def close() -> None:
+            with suppress(ClosedError):
+                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.attendance.turn))
+
+        thread.abandon(close)
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.close(timeout)
+
+
+_open: set[_Life] = set()
+"""Nodes that are not closed, so that the end of the program closes them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(_open)
+
+
+class Node(NodeBase, Publishing, ThreadRequesting):
+    """Joins a bus: publishes, subscribes, requests and replies there by subject alone.
+
+    Threads may share it. A signal handler must not use it. The node has one thread, which attends to the links.
+    """
+
+    @staticmethod
+    def _make_pool(options: NodeOptions) -> ThreadPool:
+        return ThreadPool(options.threads)
+
+    def _begin(self) -> None:
+        if self._on_event is not None:
+            self._node.notify = _Notices(self._on_event).put
+        self._node.publisher.defer = defer_to_thread(self._node.publisher)
+        self._life = _Life(self._node)
+        self._life.start()
+
+    def _drop(self) -> None:
+        self._life.close_dropped()
+
+    def subscribe(
+        self,
+        pattern: PatternLike | Iterable[PatternLike],
+        handler: Handler | None = None,
+        *,
+        dialect: str | None = None,
+        group: str | None = None,
+        overflow: Overflow | None = None,
+        last_value: bool = False,
+        ack: Ack = "received",
+        concurrency: int = 1,
+        max_messages: int | None = None,
+        delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
+        **unknown: Never,
+    ) -> Subscription:
+        """Subscribe to a pattern, or to several as one subscription.
+
+        The next message that the calling thread publishes here is delivered to the subscription. Peers know of it
+        after `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
+
+        Args:
+            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
+            handler: called with each message.
+            dialect: of the text.
+            group: name of a queue group. Each message goes to one member of a group.
+            overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest",
+                "conflate", or None for the `on_full` of the publisher and "drop_newest" here.
+            last_value: whether publishers send the newest message of each subject that matches.
+            ack: "received", or "handled": a message counts as delivered when the handler has returned or
+                raised, when the same thread calls `receive` again, or when `Message.ack` is called.
+            concurrency: messages that the handler handles at once. Messages of one subject keep their order.
+            max_messages: messages after which the subscription ends.
+            delivery: few programs change it.
+            unknown: misspelled arguments, for an error with a suggestion.
+
+        Raises:
+            PatternError: the dialect does not allow the text, or the pattern reaches subjects of oz.
+            ConfigurationError: an option has a wrong value.
+            ClosedError: the node is closed.
+            OwnershipError: it was created before a fork.
+        """
+        subscription: Subscription = self._subscribe(
+            Subscription, pattern, handler, dialect, group, overflow, last_value, ack, concurrency, max_messages,
+            delivery, unknown,
+        )  # fmt: skip
+        return subscription
+
+    def wait_for_subscribers(
+        self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
+    ) -> None:
+        """Wait until nodes have subscribed; see `oz.Publisher.wait_for_subscribers`.
+
+        The node itself counts, if it subscribes and `echo` is on.
+
+        Args:
+            subject: count only nodes that receive this subject.
+            count: number of nodes to wait for.
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: there were fewer.
+            OwnershipError: the caller is an inline handler, or the child of a fork.
+            SubjectError, ClosedError: as `publish`.
+        """
+        self._node.check_may_wait()
+        super().wait_for_subscribers(subject, count=count, timeout=timeout)
+
+    def wait_ready(
+        self,
+        *peers: str,
+        count: int | None = None,
+        subscriber: str | bytes | None = None,
+        timeout: float | None = 10.0,
+    ) -> None:
+        """Wait for peers, and until no later message is missed in either direction.
+
+        Afterwards each peer that is up knows the subscriptions of this node, and this node knows what the peer
+        had subscribed to before. Endpoints that were found a moment ago are waited for too. A peer that has been
+        silent for a while is not waited for, unless it is named.
+
+        Args:
+            peers: names of peers that must be up.
+            count: number of peers that must be up.
+            subscriber: subject that at least one node must subscribe to.
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: something is missing; the text names it and the remedy.
+            OwnershipError: the caller is an inline handler, or the child of a fork.
+            SubjectError, ClosedError: as `publish`.
+        """
+        self._check_ready(peers, count)
+        check_wait("timeout", timeout)
+        self._node.check_may_wait()
+        self._run(self._node.ready(peers, count, subscriber, timeout))
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return wait_in_thread(self._node.news, steps)
+
+    def close(self, *, timeout: float | None = 5.0) -> int:
+        """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
+
+        Waits until each connected peer has been sent its messages, and says goodbye.
+
+        Args:
+            timeout: seconds for all of it; None waits as long as peers acknowledge.
+
+        Returns:
+            Number of messages that peers have not acknowledged.
+        """
+        check_wait("timeout", timeout)
+        left = self._life.close(timeout)
+        self._handles.clear()
+        return left
+
+    def __enter__(self) -> Self:
+        """Return the node; the `with` block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()

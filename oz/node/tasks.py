@@ -1,0 +1,112 @@
+"""Tasks that call the handlers of a node in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from inspect import isawaitable
+
+from oz.node.handlers import Runner
+from oz.node.lanes import Lane
+from oz.subscriber.message import Message
+
+TURN = 0.001
+"""Seconds after which a task that always finds a message lets the loop run."""
+
+
+class TaskPool:
+    """Tasks of one event loop: one for each lane that has messages.
+
+    Attributes:
+        lock: guards the lanes.
+        is_alone: whether no other message waits for a handler.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.is_alone = True
+        # A dict, because the order in which tasks are cancelled must not depend on addresses in memory.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_closed = False
+
+    def schedule(self, lane: Lane) -> None:
+        """Create the task of a lane. The caller holds the lock, in the thread of the loop."""
+        if self._is_closed:
+            return
+        task = asyncio.get_running_loop().create_task(self._handle(lane))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _handle(self, lane: Lane) -> None:
+        runner: Runner = lane.owner
+        handler, take, lanes = runner.handler, lane.take, runner.lanes
+        # Not `time.monotonic`, because a loop of tests has a virtual clock.
+        clock = asyncio.get_running_loop().time
+        end = clock() + TURN
+        while True:
+            try:
+                message = take()
+            except IndexError:
+                # Only this thread adds messages.
+                lanes.release(lane)
+                runner.owner.handler_ended()
+                return
+            self.is_alone = len(self._tasks) <= 1 and not lane.items
+            try:
+                result = handler(message)
+                if result is not None and isawaitable(result):
+                    result = await result
+            except Exception as error:
+                runner.failed(message, error)
+            except BaseException:
+                # The loop ends, or cancels the task: the lane has no worker any more.
+                lane.is_scheduled = False
+                raise
+            else:
+                if result is not None or message.__class__ is not Message:
+                    runner.ended(message, result)
+            del message
+            if clock() > end:
+                await asyncio.sleep(0)
+                end = clock() + TURN
+
+    def is_worker(self) -> bool:
+        """Return whether the current task is one of the pool."""
+        return asyncio.current_task() in self._tasks
+
+    async def close(self, timeout: float | None) -> bool:
+        """Accept no more work, wait for the handlers that run, and cancel the late handlers.
+
+        Args:
+            timeout: in seconds; None waits for ever.
+
+        Returns:
+            Whether all handlers have ended in time.
+        """
+        self._is_closed = True
+        tasks = self._tasks.keys() - {asyncio.current_task()}
+        if not tasks:
+            return True
+        _, left = await asyncio.wait(tasks, timeout=timeout)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1.0)
+        return not left
+
+    def finish(self, timeout: float | None) -> None:
+        """Accept no more work, and cancel the handlers that run, but not the calling one.
+
+        Args:
+            timeout: has no effect, because a loop cannot wait here; see `close`.
+        """
+        self._is_closed = True
+        current = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+        for task in tuple(self._tasks):
+            if task is not current:
+                task.cancel()
+
+    def disown(self) -> None:
+        """Forget the tasks, in the child of a fork: they belong to the parent."""
+        self.lock = threading.Lock()
+        self._tasks, self._is_closed = {}, True

@@ -1,0 +1,217 @@
+"""Threads that call the handlers of a node.
+
+Theory of operation
+-------------------
+A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait
+for a thread, so that a busy subscription does not hold up others. A handler that waits for other handlers, such
+as one that calls `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one
+thread does not block, and there are never more threads than `size` and lanes together.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+from oz.node.handlers import Runner
+from oz.node.lanes import Lane
+from oz.subscriber.message import Message
+
+TURN = 0.001
+"""Seconds after which a thread that always finds a message lets other lanes have their turn."""
+_clock = time.monotonic
+
+
+class ThreadPool:
+    """Bounded pool of daemon threads. Threads start when there is work.
+
+    Attributes:
+        lock: guards the pool and the lanes.
+        is_alone: whether no other message waits for a handler.
+    """
+
+    def __init__(self, size: int, name: str = "oz handler") -> None:
+        """Start no thread yet.
+
+        Args:
+            size: threads at most. Threads that wait for other handlers do not count.
+            name: of the threads.
+        """
+        self.lock = threading.Lock()
+        self._size, self._name = size, name
+        self.is_alone = True
+        self._work: SimpleQueue[Lane | None] = SimpleQueue()
+        self._threads: set[threading.Thread] = set()
+        self._idents: set[int] = set()
+        # Threads that wait for work, less lanes that wait for a thread.
+        self._free = self._lent = self._ending = 0
+        self._is_closed = False
+
+    def schedule(self, lane: Lane) -> None:
+        """Let a thread handle the messages of a lane. The caller holds the lock."""
+        if self._is_closed:
+            return
+        if self._free <= 0 and self._count < self._size:
+            self._start()
+        self._free -= 1
+        self._work.put(lane)
+
+    @property
+    def _count(self) -> int:
+        """Number of threads that handle messages or wait for some."""
+        return len(self._threads) - self._lent - self._ending
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no more threads, or the interpreter stops.
+            self._threads.discard(thread)
+            if not self._threads and not sys.is_finalizing():
+                raise
+        else:
+            self._free += 1
+
+    def _run(self) -> None:
+        self._idents.add(threading.get_ident())
+        while (lane := self._work.get()) is not None:
+            if self._handle(lane):
+                lane.owner.owner.handler_ended()
+            # The wait for more work must not keep the subscription.
+            del lane
+        with self.lock:
+            self._threads.discard(threading.current_thread())
+            self._idents.discard(threading.get_ident())
+            self._ending -= 1
+
+    def _handle(self, lane: Lane) -> bool:
+        """Handle the messages of a lane; return whether it is empty. Else it waits for its next turn."""
+        runner: Runner = lane.owner
+        handler, take, lanes, lock = runner.handler, lane.take, runner.lanes, self.lock
+        if lanes._only is None:
+            take = self._locked_take(lane)
+        end = _clock() + TURN
+        while True:
+            try:
+                message = take()
+            except IndexError:
+                with lock:
+                    if not lanes.release(lane):
+                        continue
+                    self._free += 1
+                    self._dismiss()
+                return True
+            try:
+                result = handler(message)
+            except BaseException as error:
+                # SystemExit too: a thread would end without a word.
+                runner.failed(message, error)
+            else:
+                if result is not None or message.__class__ is not Message:
+                    runner.ended(message, result, is_alone=not lane.items)
+            del message
+            if self._is_closed:
+                return False
+            if self._free < 0 and _clock() > end:
+                with lock:
+                    if not lane.items:
+                        continue
+                    self._free += 1
+                    self.schedule(lane)
+                return False
+
+    def _locked_take(self, lane: Lane) -> Callable[[], Any]:
+        def take() -> Any:
+            with self.lock:
+                return lane.take()
+
+        return take
+
+    def _dismiss(self) -> None:
+        """End a thread if there are too many, because lent threads have come back. The caller holds the lock."""
+        if self._count > self._size:
+            self._ending += 1
+            self._free -= 1
+            self._work.put(None)
+
+    def is_worker(self) -> bool:
+        """Return whether the calling thread is one of the pool."""
+        return threading.get_ident() in self._idents
+
+    def lend(self) -> Lending:
+        """Return a context manager in which another thread may take the place of the calling one.
+
+        It has no effect in a thread that is not one of the pool.
+        """
+        return Lending(self if threading.get_ident() in self._idents else None)
+
+    def _lend(self) -> None:
+        with self.lock:
+            self._lent += 1
+            if self._free < 0 and not self._is_closed and self._count < self._size:
+                self._start()
+
+    def _take_back(self) -> None:
+        with self.lock:
+            self._lent -= 1
+            self._dismiss()
+
+    def finish(self, timeout: float | None) -> bool:
+        """Accept no more work, and wait for the handlers that run.
+
+        Lanes that wait for a thread are not handled any more. The calling thread may be one of the pool: its
+        own end is not waited for.
+
+        Args:
+            timeout: in seconds; None waits for ever.
+
+        Returns:
+            Whether all threads have ended.
+        """
+        end = None if timeout is None else _clock() + timeout
+        with self.lock:
+            self._is_closed = True
+            with suppress(Exception):
+                while True:
+                    self._work.get_nowait()
+            threads = [one for one in self._threads if one is not threading.current_thread()]
+            self._ending = len(self._threads)
+            for _ in self._threads:
+                self._work.put(None)
+        for one in threads:
+            one.join(None if end is None else max(0.0, end - _clock()))
+        return not any(one.is_alive() for one in threads)
+
+    def disown(self) -> None:
+        """Forget the threads, in the child of a fork: they belong to the parent."""
+        self.lock = threading.Lock()
+        self._threads, self._idents, self._is_closed = set(), set(), True
+
+
+class Lending:
+    """Context in which a thread of a pool waits for something that other handlers may have to do."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, pool: ThreadPool | None) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> None:
+        """Let another thread take the place of this one."""
+        if self._pool is not None:
+            self._pool._lend()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the place back."""
+        if self._pool is not None:
+            self._pool._take_back()

@@ -1,1 +1,0 @@
-"""State machines without I/O: what to subscribe to, whom to deliver to, who is interested."""

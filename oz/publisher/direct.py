@@ -1,0 +1,55 @@
+"""Direct stream of a session: replies and introductions of a node for one other node.
+
+Stream 0 exists in each session without a declaration. No pattern matches in it, and no overflow policy or limit of
+memory drops its messages: a full stream refuses the next one. The messages of a session that ends are given up.
+
+The object is created with the first message, so that the sessions of plain publishers have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oz.publisher.session import Stream
+from oz.wire import links
+
+if TYPE_CHECKING:
+    from oz.publisher.batching import Body, Recipients
+    from oz.publisher.session import Session
+
+MAX_DIRECT = 10_000
+"""Direct messages that wait for space in the window of a session at most."""
+
+
+class DirectStream(Stream):
+    """Stream 0 of a session.
+
+    Attributes:
+        alone: the stream as recipients of a message.
+    """
+
+    __slots__ = ("alone",)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, links.DIRECT, links.DEFAULT_OPTIONS, None)
+        self.limit = MAX_DIRECT
+        self.alone: Recipients = (self,)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `publish` waits for this stream: never."""
+        return False
+
+    def keep(self, body: Body, flags: int) -> None:
+        """Add a body to the backlog. The caller has checked `has_space`."""
+        self._append(body, flags)
+
+    def drop_oldest(self, count: int) -> int:
+        """Drop nothing."""
+        return 0
+
+    def drop_backlog(self) -> None:
+        """Drop nothing: the messages are given up when the session ends."""
+
+    def lose(self, count: int | None) -> None:
+        """Count nothing: messages that were lost before the publisher are not direct."""

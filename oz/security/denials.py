@@ -1,0 +1,29 @@
+"""Denial: why a key may not have a subscription."""
+
+from __future__ import annotations
+
+from oz.errors import PermissionDenied
+
+
+class Denial(str):
+    """Reason in words.
+
+    Attributes:
+        rule: that decided, with its place in the file, or None.
+        subject: that the subscription matches and the rule denies, or None.
+    """
+
+    __slots__ = ("rule", "subject")
+
+    rule: str | None
+    subject: str | None
+
+    def __new__(cls, reason: str, rule: str | None = None, subject: str | None = None) -> Denial:
+        """Create a denial."""
+        made = super().__new__(cls, reason)
+        made.rule, made.subject = rule, subject
+        return made
+
+    def error(self) -> PermissionDenied:
+        """Return the error for the subscriber."""
+        return PermissionDenied(f"a publisher refuses it: {self}", rule=self.rule, subject=self.subject)

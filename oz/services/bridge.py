@@ -1,0 +1,783 @@
+"""Forwarder between buses: a node on each bus, and the messages that cross. `oz.services.bridge_rules` decides."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from oz.errors import ClosedError, ConfigurationError, OzError, ProtocolError, ReplyError, Timeout
+from oz.logs import peer_logger
+from oz.message import Extras, Forwarded, Gap
+from oz.node import roster
+from oz.node.engine import LOSS, Engine, decode_loss, encode_loss
+from oz.node.events import DENIED, Event
+from oz.node.parts import NodePublisher, NodeSubscriber
+from oz.node.replies import ERROR, encode_error
+from oz.node.requests import Request, inbox_node
+from oz.node.subjects import NodeSubscriptions
+from oz.node.threads import ThreadPool
+from oz.options import Delivery, NodeOptions
+from oz.publisher.engine import Outgoing
+from oz.publisher.routing import Route
+from oz.publisher.session import Session, Stream
+from oz.services import bridge_rules as rules
+from oz.services.attended import Service
+from oz.services.bridge_rules import Interest, Side, Source
+from oz.subjects.pattern import Pattern, compile
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Inbox
+from oz.subscriber.subscriptions import Subscription
+from oz.transport.endpoints import as_list
+from oz.transport.steps import Steps
+from oz.wire import links
+from oz.wire.extras import FORWARDER_ID, encode_extras
+from oz.wire.links import StreamOptions
+
+REQUEST_TIMEOUT = 60.0
+"""Seconds that a forwarder waits for the replies to a request."""
+PREFETCH = 4_096
+"""Messages of a group that a forwarder accepts before their members on the other bus acknowledge."""
+RETRY_INTERVAL = 0.1
+"""Seconds between two attempts to pass a message of a group on, if no member has space."""
+SETTLE_TIME = 3.0
+"""Seconds after the start within which a forwarder learns of other forwarders, at most."""
+_SETTLE_INTERVAL = 0.05  # Seconds between two looks whether they are known.
+_DRAIN_INTERVAL = 0.02  # Seconds between two looks whether a closing forwarder has passed everything on.
+_PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
+
+_log = peer_logger("oz.forwarder")
+
+
+@dataclass
+class ForwarderStats:
+    """Counts of a forwarder since it was created.
+
+    Attributes:
+        received: messages and requests that arrived.
+        payload_bytes: size of their payloads.
+        passed: messages and requests that were published, once for each bus.
+        requests: requests that were passed on, once for each bus.
+        replies: replies that were passed back.
+        unwanted: messages without a subscriber on another bus, or that `allow` refuses.
+        looped: messages that had passed this forwarder, or come from the other bus.
+        lost: messages that were lost before this forwarder, as far as their number is known.
+        interests: patterns that it subscribes to at present.
+    """
+
+    received: int = 0
+    payload_bytes: int = 0
+    passed: int = 0
+    requests: int = 0
+    replies: int = 0
+    unwanted: int = 0
+    looped: int = 0
+    lost: int = 0
+    interests: int = 0
+
+
+def forwarder_of(session: Session) -> bytes | None:
+    """Return the id of the forwarder whose session it is, or None."""
+    try:
+        card = links.decode_card(session.card) if session.card else None
+    except ProtocolError:
+        return None
+    return None if card is None or card.kind != links.FORWARDER else card.node[-FORWARDER_ID:]
+
+
+class LegPublisher(NodePublisher):
+    """Publisher of a leg.
+
+    Attributes:
+        known: ids of the forwarders by session.
+        hidden: ids of the forwarders that get no requests, because they are parallel.
+    """
+
+    __slots__ = ()
+
+    known: dict[Session, bytes | None]
+    hidden: frozenset[bytes] = frozenset()
+
+    def responders(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of nodes that receive a subject, without parallel forwarders."""
+        route = super().responders(subject, raw)
+        if route is None or not self.hidden:
+            return route
+        streams = [*route.plain, *(one for _, members in route.groups for one in members)]
+        kept = [one for one in streams if rules.is_for(self.known.get(one.session), self.hidden)]
+        return route if len(kept) == len(streams) else Route(raw, kept, {}) if kept else None
+
+
+class LegSubscriptions(NodeSubscriptions):
+    """Subscriptions of a leg: one queue receives a whole stream, so that no pattern is matched again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._any: dict[int, Subscription] = {}
+
+    def add(self, *arguments: Any, **options: Any) -> Subscription:
+        """Add a subscription; see `Subscriptions.add`."""
+        made = super().add(*arguments, **options)
+        self._any[made.stream] = made
+        return made
+
+    def match(self, stream: int, subject: bytes, extras: dict[str, Any] | None) -> tuple[Subscription, ...]:
+        """Return a subscription of the stream. All subscriptions of a stream have one owner."""
+        return (self._any[stream],) if stream in self._active else ()
+
+
+class LegSubscriber(NodeSubscriber):
+    """Subscriber of a leg."""
+
+    __slots__ = ()
+
+    subscriptions_class = LegSubscriptions
+
+
+class LegEngine(Engine):
+    """Node of a leg."""
+
+    publisher_class = LegPublisher
+    subscriber_class = LegSubscriber
+
+
+class _Asked:
+    """Subscriptions of a leg with the same delivery options.
+
+    Attributes:
+        stream: delivery options.
+        inbox: whose queue has the messages.
+        entries: by pattern.
+    """
+
+    def __init__(self, engine: LegEngine, stream: StreamOptions) -> None:
+        self.stream = stream
+        self.entries: dict[Pattern, Subscription] = {}
+        subscriber, delivery = engine.subscriber, Delivery()
+        with subscriber.lock:
+            self.inbox: Inbox = subscriber.subscribe([], None, stream, delivery, last_value=False, limit=None)
+            self.queue = subscriber.own_queue(self.inbox, delivery, "drop_newest").items
+
+
+class _Held:
+    """Message of a group that is passed on and not acknowledged.
+
+    Attributes:
+        message: of the group.
+        matched: messages of the stream up to this one.
+        sequence: behind the message; None while it has none.
+    """
+
+    __slots__ = ("matched", "message", "sequence")
+
+    def __init__(self, message: Message, matched: int) -> None:
+        self.message, self.matched = message, matched
+        self.sequence: int | None = None
+
+
+class Leg:
+    """Node of a forwarder on one bus.
+
+    Attributes:
+        engine: of the node.
+        publisher: of the node.
+        side: state for the rules.
+        asked: subscriptions on behalf of the other buses, by their delivery options.
+        changed: sessions with a new interest.
+        losses: losses that other forwarders report.
+        held: messages that are passed on to this bus and not acknowledged, by stream.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], own: bytes, notify: Callable[[], None]) -> None:
+        """Join a bus.
+
+        Args:
+            settings: of the leg.
+            own: id of the forwarder.
+            notify: called when the rules may decide otherwise.
+        """
+        given = dict(settings)
+        allow = given.pop("allow", ())
+        allowed = [allow] if isinstance(allow, (str, bytes, Pattern)) else list(allow)
+        self.side = Side([compile(one) for one in allowed])
+        options = {one: given.pop(one) for one in _OPTIONS if given.get(one) is not None}
+        for name in ("name", "bus", "connect", "bind", "security"):
+            given.setdefault(name, None)
+        self._notify = notify
+        self.changed: deque[Session] = deque()
+        self.losses: deque[tuple[Gap, bytes]] = deque()
+        self.asked: dict[StreamOptions, _Asked] = {}
+        self.held: dict[Stream, deque[_Held]] = {}
+        self.engine = LegEngine(
+            given["name"],
+            bus=given["bus"],
+            connect=as_list(given["connect"]) if given["connect"] else (),
+            bind=as_list(given["bind"]) if given["bind"] else None,
+            codec=None,
+            dialect="zmq",
+            on_full="drop",
+            last_value=False,
+            security=given["security"],
+            options=NodeOptions(echo=False, **{_OPTIONS[one]: value for one, value in options.items()}),
+            runs_handlers=True,
+            pool=ThreadPool(1),
+            kind=links.FORWARDER,
+            id_suffix=own,
+        )
+        publisher = self.engine.publisher
+        assert isinstance(publisher, LegPublisher)
+        self.publisher = publisher
+        publisher.known = {}
+        self._on_session = publisher.on_session
+        publisher.on_session = self._on_session_event
+        self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
+        self.bus = self.engine.bus
+
+    def _on_session_event(self, session: Session, what: str) -> None:
+        self._on_session(session, what)
+        if what == "up":
+            self.publisher.known[session] = forwarder_of(session)
+        elif what == "ended":
+            self.publisher.known.pop(session, None)
+        if what != "down":
+            self.changed.append(session)
+            self._notify()
+
+    def _on_event(self, event: Event) -> None:
+        self._notify()
+        if event.kind == DENIED:
+            _log.warning("bus %r: %s", self.bus, event.text)
+
+    def _on_loss(self, payload: bytes) -> None:
+        found = decode_loss(payload)
+        if found is not None:
+            self.losses.append(found)
+
+    def read(self) -> None:
+        """Read the interest of the sessions that have changed, and which forwarders are up."""
+        with self.publisher.lock:
+            for session in dict.fromkeys(self.changed):
+                if session.has_ended:
+                    self.side.sources.pop(session, None)
+                    continue
+                found = {_interest(pattern, stream) for pattern, stream in session.patterns.values()}
+                self.side.sources[session] = Source(forwarder_of(session), frozenset(found))
+            self.changed.clear()
+        with self.engine.lock:
+            self.side.forwarders = frozenset(
+                one.node[-FORWARDER_ID:]
+                for one in self.engine.roster.by_id.values()
+                if one.card is not None and one.card.kind == links.FORWARDER and one.state == roster.UP
+            )
+
+    def ask(self, wanted: Iterable[Interest]) -> int:
+        """Replace the subscriptions by the interest of other buses; return the number of patterns."""
+        by_stream: dict[StreamOptions, set[Pattern]] = {}
+        for pattern, group, policy in wanted:
+            stream = StreamOptions()
+            if group is not None:
+                stream = StreamOptions(group, policy, handled=True, redeliver=True, prefetch=PREFETCH)
+            by_stream.setdefault(stream, set()).add(pattern)
+        count = 0
+        for stream in {*by_stream, *self.asked}:
+            patterns = by_stream.get(stream, set())
+            count += len(patterns)
+            asked = self.asked.get(stream)
+            if asked is None:
+                asked = self.asked[stream] = _Asked(self.engine, stream)
+            added = [one for one in patterns if one not in asked.entries]
+            removed = [asked.entries.pop(one) for one in [*asked.entries] if one not in patterns]
+            if added or removed:
+                made = self.engine.subscriber.change_patterns(asked.inbox, stream, added, removed)
+                asked.entries.update(zip(added, made, strict=True))
+        return count
+
+    def has_peer(self, node: bytes) -> bool:
+        """Return whether a node is a peer on this bus."""
+        peer = self.engine.roster.by_id.get(node)
+        return peer is not None and peer.state != roster.KNOWN
+
+    def streams(self, route: Route | None, excluded: Collection[bytes]) -> tuple[Stream, ...]:
+        """Return the plain streams of a route that receive a message."""
+        if route is None:
+            return ()
+        known = self.publisher.known
+        if all(rules.is_for(known.get(one.session), excluded) for one in route.plain):
+            return route.plain
+        return tuple(one for one in route.plain if rules.is_for(known.get(one.session), excluded))
+
+    def members(self, route: Route | None, name: str, excluded: Collection[bytes]) -> list[Stream]:
+        """Return the members of a group that may receive a message."""
+        known = self.publisher.known
+        return [
+            one
+            for group, members in ([] if route is None else route.groups)
+            for one in members
+            if group.name == name and rules.is_for(known.get(one.session), excluded)
+        ]
+
+    def send(self, stream: Stream, message: Message, extras: dict[str, Any]) -> bool:
+        """Publish a message of a group to one member; return whether it had space."""
+        if stream.session.has_ended or not stream.session.is_up:
+            return False
+        stream.load += 1
+        if not self.publisher.send_in(stream, message.subject_bytes, message.payload, extras):
+            stream.load -= 1
+            return False
+        self.held.setdefault(stream, deque()).append(_Held(message, stream.matched))
+        return True
+
+    def acknowledge(self) -> None:
+        """Acknowledge the messages that their members have acknowledged, or handled."""
+        for stream, waiting in [*self.held.items()]:
+            session = stream.session
+            with self.publisher.lock:
+                out = stream.matched - stream.pending
+                for one in waiting:
+                    if one.sequence is None:
+                        if one.matched > out:
+                            break
+                        one.sequence = session.following
+                if not stream.holds:
+                    done = session.acked
+                else:
+                    done = stream.held[0].sequence if stream.held else session.following
+                has_ended = session.has_ended
+            while waiting and (
+                has_ended or (waiting[0].sequence is not None and waiting[0].sequence <= done)
+            ):
+                waiting.popleft().message.ack()
+            if not waiting:
+                del self.held[stream]
+
+    def tell_loss(self, gap: Gap, via: bytes, excluded: Collection[bytes]) -> None:
+        """Report a loss to the subscribers on this bus."""
+        payload = encode_loss(gap, via)
+        with self.publisher.lock:
+            members = {
+                session.member
+                for session, source in self.side.sources.items()
+                if isinstance(session, Session) and session.card and source.interests
+                if rules.is_for(source.forwarder, excluded)
+            }
+        for member in members:
+            self.publisher.direct(member, LOSS, payload)
+
+
+def _interest(pattern: Pattern, stream: Stream) -> Interest:
+    options = stream.options
+    if options.group is None:
+        return Interest(pattern)
+    return Interest(pattern, options.group, options.policy)
+
+
+_OPTIONS = {
+    "advertise": "advertise",
+    "directory": "directory",
+    "lost_after": "lost_after",
+    "high_water_mark": "high_water_mark",
+    "limits": "limits",
+}
+"""Settings of a leg that are options of a node."""
+LEG_SETTINGS = ("bus", "connect", "bind", "name", "security", "allow", *_OPTIONS)
+
+
+class _Crossing:
+    """Request that a forwarder has passed on."""
+
+    def __init__(self, engine: BridgeEngine, leg: Leg, message: Message) -> None:
+        self._engine, self._leg = engine, leg
+        self._subject, self._reply_to = message.subject, message.reply_to or ""
+        self.request: Request | None = None
+
+    def notify(self) -> None:
+        """Pass replies back."""
+        request = self.request
+        if request is None:
+            return
+        while request.replies:
+            reply = request.replies.popleft()
+            if isinstance(reply, ReplyError):
+                self._send(b"", {ERROR: [reply.kind, reply.text]})
+            else:
+                extras = None if reply.extras is None else encode_extras(Extras(reply.extras.headers))
+                self._send(reply.payload, extras)
+        if request.has_ended and request.error is not None and not isinstance(request.error, Timeout):
+            self.fail(request.error)
+
+    def fail(self, error: OzError) -> None:
+        """Send an error to the requester."""
+        self._send(b"", {ERROR: encode_error(error, is_hidden=False)})
+
+    def _send(self, payload: bytes, extras: dict[str, Any] | None) -> None:
+        self._engine.stats.replies += 1
+        try:
+            self._leg.engine.exchange.send_reply(self._reply_to, payload, extras)
+        except OzError as error:
+            _log.warning("a reply to %r was not passed back: %s", self._subject, error)
+
+
+class BridgeEngine:
+    """Legs of a forwarder, for one attending thread.
+
+    Attributes:
+        id: of the forwarder.
+        legs: in the order in which they were given.
+        stats: counts.
+    """
+
+    def __init__(self, legs: list[dict[str, Any]]) -> None:
+        """Join the buses.
+
+        Args:
+            legs: settings of each leg.
+        """
+        self.id = os.urandom(FORWARDER_ID)
+        self.stats = ForwarderStats()
+        self.legs: list[Leg] = []
+        self._is_dirty, self._read_at, self._retry_at = True, 0.0, inf
+        self._unplaced: deque[tuple[Leg, str, Message]] = deque()
+        self._turn = 0
+        self._wake: Callable[[], None] = lambda: None
+        try:
+            for one in legs:
+                self.legs.append(Leg(one, self.id, self._notify))
+        except BaseException:
+            self.finish(time.monotonic())
+            self.end_context()
+            raise
+        self.clock = self.legs[0].engine.clock
+        self._settle_until = self.clock() + SETTLE_TIME
+        self._is_settled = False
+
+    def _notify(self) -> None:
+        self._is_dirty = True
+
+    # the attending side
+
+    @property
+    def wake(self) -> Callable[[], None]:
+        """Called when the attending side must run."""
+        return self._wake
+
+    @wake.setter
+    def wake(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        for leg in self.legs:
+            leg.engine.wake = wake
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the attending side sleeps."""
+        return all(leg.engine.is_resting for leg in self.legs)
+
+    @is_resting.setter
+    def is_resting(self, is_resting: bool) -> None:
+        for leg in self.legs:
+            leg.engine.is_resting = is_resting
+
+    @property
+    def waiting(self) -> list[Any]:
+        """Messages of one leg that wait for a batch."""
+        return next((leg.engine.waiting for leg in self.legs if leg.engine.waiting), [])
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is the child of a fork."""
+        return any(leg.engine.is_foreign for leg in self.legs)
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors that become readable when `attend` has something to read."""
+        return tuple(one for leg in self.legs for one in leg.engine.descriptors())
+
+    def attend(self, *, flushes: bool = False) -> bool:
+        """Attend to the legs, and pass messages on; return whether there is more to do at once."""
+        has_more = False
+        for leg in self.legs:
+            has_more |= leg.engine.attend(flushes=flushes)
+        for leg in self.legs:
+            has_more |= self._pass(leg)
+            leg.acknowledge()
+        now = self.clock()
+        if not self._is_settled:
+            self._settle(now)
+        if self._unplaced and now >= self._retry_at:
+            self._place_again()
+        if self._is_dirty and now >= self._read_at:
+            self._is_dirty = False
+            self._ask()
+            self._read_at = now + _PACE * (self.clock() - now)
+        return has_more
+
+    def next_deadline(self) -> float | None:
+        """Return when `attend` must run without news, None if never."""
+        found = [leg.engine.next_deadline() for leg in self.legs]
+        if not self._is_settled:
+            found.append(self.clock() + _SETTLE_INTERVAL)
+        found += [self._read_at if self._is_dirty else inf, self._retry_at if self._unplaced else inf]
+        deadline = min(one for one in (*found, inf) if one is not None)
+        return None if deadline == inf else deadline
+
+    def _settle(self, now: float) -> None:
+        """Begin to serve groups when the nodes and forwarders that were there before are known.
+
+        Before, two forwarders may both have the smallest id that they know of.
+        """
+        if now >= self._settle_until or not any(leg.engine.roster.is_greeting(now) for leg in self.legs):
+            self._is_settled = self._is_dirty = True
+
+    def _ask(self) -> None:
+        for leg in self.legs:
+            leg.read()
+        sides = [leg.side for leg in self.legs]
+        parallel = {
+            one
+            for leg in self.legs
+            for one in leg.side.forwarders
+            if sum(one in side.forwarders for side in sides) > 1
+        }
+        self.stats.interests = 0
+        for at, leg in enumerate(self.legs):
+            leg.publisher.hidden = frozenset(parallel)
+            with suppress(ClosedError):
+                found = rules.wanted(self.id, sides, at)
+                if not self._is_settled:
+                    found = {one for one in found if one.group is None}
+                self.stats.interests += leg.ask(found)
+
+    # messages
+
+    def _pass(self, leg: Leg) -> bool:
+        """Pass on the messages and losses of a leg; return whether there were any."""
+        others = [one for one in self.legs if one is not leg and not one.engine.is_closing]
+        found = False
+        while leg.losses:
+            self._lose(leg, *leg.losses.popleft())
+        for asked in [*leg.asked.values()]:
+            queue = asked.queue
+            if not queue:
+                continue
+            found = True
+            for other in others:
+                other.publisher.hold(leg)
+            try:
+                while queue:
+                    item = queue.popleft()
+                    if isinstance(item, Gap):
+                        self._lose(leg, item, b"")
+                    else:
+                        self._pass_message(leg, asked.stream.group, item, others)
+            finally:
+                for other in others:
+                    other.publisher.release(leg)
+        return found
+
+    def _pass_message(self, leg: Leg, group: str | None, message: Message, others: list[Leg]) -> None:
+        stats = self.stats
+        stats.received += 1
+        stats.payload_bytes += len(message.payload)
+        forwarded = message.extras.forwarded if message.extras is not None else None
+        source = forwarded or Forwarded(message.origin or b"", message.position or 0, b"")
+        raw = message.subject_bytes
+        if rules.has_passed(source.via, self.id):
+            stats.looped += 1
+            message.ack()
+            return
+        targets = [one for one in others if one.side.may_enter(raw) and not one.has_peer(source.origin)]
+        if not targets:
+            stats.looped += any(one.has_peer(source.origin) for one in others)
+            stats.unwanted += not any(one.has_peer(source.origin) for one in others)
+            message.ack()
+        elif message.reply_to is not None and inbox_node(message.reply_to) is not None:
+            message.ack()
+            self._pass_request(leg, message, source, targets)
+        elif group is None:
+            self._publish(leg, message, source, targets)
+        elif not self._place(leg, group, message):
+            self._unplaced.append((leg, group, message))
+            self._retry_at = min(self._retry_at, self.clock() + RETRY_INTERVAL)
+
+    def _publish(self, leg: Leg, message: Message, source: Forwarded, targets: list[Leg]) -> None:
+        raw, extras, is_wanted = message.subject_bytes, None, False
+        excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
+        for other in targets:
+            streams = other.streams(other.publisher.find_route(message.subject, raw), excluded)
+            if streams:
+                if extras is None:
+                    extras = rules.extras_of(message.extras, source, self.id, is_request=False)
+                other.publisher.publish_to(streams, raw, message.payload, extras)
+                self.stats.passed += 1
+                is_wanted = True
+        self.stats.unwanted += not is_wanted
+
+    def _place(self, leg: Leg, group: str, message: Message) -> bool:
+        """Pass a message of a group to one member; return whether there was one with space."""
+        raw = message.subject_bytes
+        forwarded = message.extras.forwarded if message.extras is not None else None
+        source = forwarded or Forwarded(message.origin or b"", message.position or 0, b"")
+        excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
+        found: dict[Stream, Leg] = {}
+        for other in self.legs:
+            if other is leg or not rules.leads(self.id, leg.side, other.side):
+                continue
+            if other.side.may_enter(raw) and not other.has_peer(source.origin):
+                route = other.publisher.find_route(message.subject, raw)
+                found.update((one, other) for one in other.members(route, group, excluded))
+        streams = list(found)
+        if streams and streams[0].options.policy != "failover":
+            streams = rules.by_rank(streams, source)
+        extras = rules.extras_of(message.extras, source, self.id, is_request=False)
+        is_placed = any(found[one].send(one, message, extras) for one in streams)
+        self.stats.passed += is_placed
+        return is_placed
+
+    def _place_again(self) -> None:
+        """Try to pass on the messages of groups that found no member with space.
+
+        A message whose subscription has ended goes to another member of its group on its bus.
+        """
+        self._retry_at = inf
+        for _ in range(len(self._unplaced)):
+            leg, group, message = self._unplaced.popleft()
+            is_asked = any(one.stream.group == group and one.entries for one in leg.asked.values())
+            if not is_asked:
+                self.stats.unwanted += 1
+            elif not self._place(leg, group, message):
+                self._unplaced.append((leg, group, message))
+                self._retry_at = self.clock() + RETRY_INTERVAL
+
+    def _pass_request(self, leg: Leg, message: Message, source: Forwarded, targets: list[Leg]) -> None:
+        extras = rules.extras_of(message.extras, source, self.id, is_request=True)
+        content = Outgoing(message.subject, message.subject_bytes, message.payload, extras, None)
+        is_many = bool(message.extras is not None and message.extras.to_all)
+        error: OzError | None = None
+        self._turn += 1
+        for step in range(len(targets)):
+            other = targets[(self._turn + step) % len(targets)]
+            if is_many and not rules.leads(self.id, leg.side, other.side):
+                continue
+            crossing = _Crossing(self, leg, message)
+            try:
+                crossing.request = other.engine.exchange.begin(
+                    content, crossing.notify, timeout=REQUEST_TIMEOUT, is_many=is_many
+                )
+            except OzError as failure:
+                error = failure
+                continue
+            self.stats.requests += 1
+            self.stats.passed += 1
+            error = None
+            crossing.notify()
+            if not is_many:
+                return
+        if error is not None and not is_many:
+            _Crossing(self, leg, message).fail(error)
+
+    def _lose(self, leg: Leg, gap: Gap, via: bytes) -> None:
+        """Report a loss on the other buses."""
+        if rules.has_passed(via, self.id):
+            return
+        self.stats.lost += gap.count or 0
+        for other in self.legs:
+            if other is not leg and not other.has_peer(gap.origin or b""):
+                excluded = leg.side.forwarders | rules.forwarder_ids(via)
+                with suppress(ClosedError):
+                    other.tell_loss(gap, via + self.id, excluded)
+
+    # the end
+
+    def acknowledgements(self, timeout: float | None) -> Steps[float]:
+        """Receive no more messages, pass the last ones on, and wait until peers have them."""
+        end = self.clock() + (timeout if timeout is not None else inf)
+        drains = []
+        for leg in self.legs:
+            with suppress(ClosedError):
+                drains.append((leg, *leg.engine.subscriber.begin_drain(None)))
+        while self.clock() < end:
+            is_drained = all(
+                leg.engine.subscriber.is_drained(inboxes, revision) for leg, inboxes, revision in drains
+            )
+            if is_drained and not any(leg.held for leg in self.legs):
+                break
+            yield min(end, self.clock() + _DRAIN_INTERVAL)
+        for leg in self.legs:
+            left = None if timeout is None else max(0.0, end - self.clock())
+            yield from leg.engine.acknowledgements(left)
+        return end
+
+    def finish(self, end: float) -> int:
+        """Say BYE and close the sockets; return the number of messages that were not acknowledged."""
+        return sum(leg.engine.finish(end) for leg in self.legs)
+
+    def end_context(self) -> None:
+        """Terminate the contexts."""
+        for leg in self.legs:
+            leg.engine.end_context()
+
+
+class Forwarder(Service):
+    """Joins buses by a node on each. Messages, requests and replies cross to the buses that subscribe to them."""
+
+    def __init__(
+        self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None, security: Any = None
+    ) -> None:
+        """Join the buses. `run` begins to pass messages on.
+
+        Args:
+            legs: for each bus a map with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
+                pattern or a list of patterns for the messages that may enter the bus; default: all messages.
+            name: of its nodes; default: "forwarder" and the process id.
+            security: of the legs without `security`.
+
+        Raises:
+            ConfigurationError: fewer than two legs, or a leg has a wrong setting.
+            PatternError: a pattern of `allow` is not valid.
+            EndpointError: an endpoint cannot be used.
+        """
+        given = [] if isinstance(legs, str) else list(legs)
+        if len(given) < 2 or not all(isinstance(one, Mapping) for one in given):
+            rule = 'give a list of two legs or more, such as [{"bus": "lan"}, {"bus": "wan"}]'
+            raise ConfigurationError("legs", legs, "argument", rule)
+        common = {"name": name or f"forwarder-{os.getpid()}", "security": security}
+        for number, one in enumerate(given, 1):
+            _check_leg(one, f"leg {number}")
+        self._engine = BridgeEngine([{**common, **one} for one in given])
+        super().__init__(self._engine)
+
+    @property
+    def legs(self) -> list[Leg]:
+        """Legs, in the order in which they were given."""
+        return self._engine.legs
+
+    @property
+    def stats(self) -> ForwarderStats:
+        """Counts."""
+        return self._engine.stats
+
+    @property
+    def states(self) -> list[str]:
+        """For each leg "passing", or "standing by for groups" while another forwarder has a smaller id."""
+        own, sides = self._engine.id, [leg.side for leg in self.legs]
+        return [
+            "passing"
+            if all(rules.leads(own, side, other) for other in sides if other is not side)
+            else "standing by for groups"
+            for side in sides
+        ]
+
+    def __repr__(self) -> str:
+        """Show the buses."""
+        return f"<oz.services.Forwarder of {', '.join(leg.bus for leg in self.legs)}>"
+
+
+def _check_leg(leg: Mapping[str, Any], where: str) -> None:
+    for wrong in leg.keys() - set(LEG_SETTINGS):
+        rule = f"a leg has no such setting; it has {', '.join(LEG_SETTINGS)}"
+        raise ConfigurationError(str(wrong), leg[wrong], where, rule)
+    if not leg.get("bus"):
+        raise ConfigurationError("bus", leg.get("bus"), where, "which bus does it join?")

@@ -1,0 +1,155 @@
+"""Name server: introduces the nodes of a bus to each other."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from oz.errors import ConfigurationError
+from oz.logs import peer_logger
+from oz.node import events, roster
+from oz.node.engine import Engine
+from oz.node.events import Event
+from oz.node.threads import ThreadPool
+from oz.options import Limits, NodeOptions
+from oz.services.attended import Service
+from oz.transport.endpoints import Endpoints, as_list
+from oz.wire.links import NAMESERVER, Card
+
+LOST_AFTER = 5.0
+"""Seconds of silence after which a node is lost."""
+
+_log = peer_logger("oz.nameserver")
+
+
+@dataclass
+class NameServerStats:
+    """Counts of a name server since it was created.
+
+    Attributes:
+        joined: nodes that came up.
+        left: nodes that closed, or were started again.
+        lost: nodes that were silent for `lost_after` seconds.
+        conflicts: nodes that came up with the name of another node of their bus.
+        refused: endpoints and nodes that are no peers.
+    """
+
+    joined: int = 0
+    left: int = 0
+    lost: int = 0
+    conflicts: int = 0
+    refused: int = 0
+
+
+_COUNTERS = {
+    events.PEER_LEFT: "left",
+    events.PEER_LOST: "lost",
+    events.NAME_CONFLICT: "conflicts",
+    events.DENIED: "refused",
+}
+
+
+class NameServer(Service):
+    """A node without subscriptions, which introduces each node to all others of its bus.
+
+    Messages do not pass it, and it stores nothing. Nodes keep their peers while it is down, and announce themselves
+    again after its restart.
+
+    Attributes:
+        stats: counts.
+    """
+
+    def __init__(
+        self,
+        bind: Endpoints,
+        *,
+        name: str | None = None,
+        bus: str | None = None,
+        connect: Endpoints = (),
+        lost_after: float = LOST_AFTER,
+        limits: Limits | None = None,
+        security: Any = None,
+    ) -> None:
+        """Bind. `run` begins to serve.
+
+        Args:
+            bind: endpoints for the `connect=` of nodes, such as `tcp://*:5756`.
+            name: shown to nodes; default: name of the host.
+            bus: name of the only bus that it serves; None for any number of buses, which stay apart.
+            connect: endpoints of other name servers, so that this one learns the nodes that they know.
+            lost_after: seconds without an answer of a silent node after which the node is lost.
+            limits: `peers` bounds the nodes.
+            security: key and trusted keys, as of `oz.Node`.
+
+        Raises:
+            EndpointError: an endpoint cannot be used.
+            ConfigurationError: an argument has a wrong value.
+        """
+        endpoints = as_list(bind)
+        if not endpoints:
+            raise ConfigurationError("bind", bind, "argument", "nodes need an endpoint of the name server")
+        for one in endpoints:
+            if not one.startswith(("tcp://", "ipc://")):
+                rule = "nodes reach a name server over tcp:// or ipc://"
+                raise ConfigurationError("bind", one, "argument", rule)
+        self.stats = NameServerStats()
+        self._up: set[str] = set()
+        options = NodeOptions(lost_after=lost_after, echo=False, limits=limits or Limits())
+        self._engine = Engine(
+            name or socket.gethostname(),
+            bus=bus,
+            connect=as_list(connect),
+            bind=endpoints,
+            codec=None,
+            dialect="nats",
+            on_full="drop",
+            last_value=False,
+            security=security,
+            options=options,
+            runs_handlers=True,
+            pool=ThreadPool(1),
+            kind=NAMESERVER,
+        )
+        self._engine.notify = self._on_event
+        super().__init__(self._engine)
+
+    def _on_event(self, event: Event) -> None:
+        counter = _COUNTERS.get(event.kind)
+        if event.peer is not None and event.kind in (events.PEER_LEFT, events.PEER_LOST):
+            self._up.discard(event.peer.id)
+        elif event.peer is not None and event.kind == events.PEER_UP:
+            # A node that was silent is reported as up too.
+            counter = None if event.peer.id in self._up else "joined"
+            self._up.add(event.peer.id)
+        if counter is not None:
+            setattr(self.stats, counter, getattr(self.stats, counter) + 1)
+        is_wrong = event.kind in (events.DENIED, events.NAME_CONFLICT)
+        _log.log(logging.WARNING if is_wrong else logging.INFO, "%s", event.text)
+
+    @property
+    def name(self) -> str:
+        """Name that nodes see."""
+        return self._engine.name
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Endpoints for the `connect=` of nodes, with the ports that were chosen for `*`."""
+        return self._engine.endpoints
+
+    @property
+    def endpoint(self) -> str:
+        """First of the endpoints."""
+        return self._engine.endpoints[0]
+
+    @property
+    def nodes(self) -> list[Card]:
+        """Nodes that are up, of all buses, by bus and name. Name servers are not among them."""
+        with self._engine.lock:
+            found = self._engine._cards(roster.UP, roster.SILENT)
+        return sorted(found, key=lambda one: (one.bus, one.name, one.node))
+
+    def __repr__(self) -> str:
+        """Show name and endpoints."""
+        return f"<oz.services.NameServer {self.name!r} at {', '.join(self.endpoints)}>"

@@ -1,0 +1,108 @@
+"""Spelling of patterns in declarations: a dialect and a text, for a publisher that compiles them.
+
+A regex may have flags, and a pattern of "rv" may be lenient. Both have a spelling of their own. A publisher
+compiles patterns of strangers: `restore` refuses a pattern that takes more than a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import regex
+
+from oz.errors import PatternError, ProtocolError
+from oz.subjects.dialects import BY_NAME
+from oz.subjects.dialects.base import Dialect, Form
+from oz.subjects.dialects.regular import Regular
+from oz.subjects.pattern import Pattern, compile, regex_with_flags
+
+MAX_PATTERN = 8_192
+"""Bytes of a pattern at most."""
+MAX_REGEX = 256
+"""Characters of a regex at most. A publisher compiles one of this size in a few milliseconds."""
+MAX_GLOB = 400
+"""Bytes of a glob with wildcards at most; for the same reason."""
+MAX_ELEMENTS = 4_000
+"""Nodes of the compiled regex at most, with each repeat written out."""
+
+LENIENT, FLAGGED = "rv lenient", "regex flags"
+"""Spellings of patterns that need more than dialect and text."""
+
+KNOWN_FLAGS = int(
+    regex.A | regex.B | regex.E | regex.F | regex.I | regex.L | regex.M | regex.P | regex.R | regex.S
+    | regex.U | regex.V0 | regex.V1 | regex.W | regex.X
+)  # fmt: skip
+"""Flags of the `regex` package that have a meaning for a pattern. DEBUG prints."""
+
+_FLAGS = struct.Struct(">I")
+
+
+def spell(pattern: Pattern) -> tuple[str, str | bytes]:
+    """Return dialect and text of a pattern for a declaration.
+
+    Raises:
+        PatternError: the pattern is too long, or has named lists.
+    """
+    dialect, text = pattern.dialect, pattern.text
+    packed = text.encode() if isinstance(text, str) else text
+    if pattern.named_lists:
+        rule = "named lists cannot be sent to a publisher; write the words into the pattern"
+        raise PatternError(dialect, text, 0, rule)
+    flags = pattern.flags & KNOWN_FLAGS
+    if flags:
+        dialect, text = FLAGGED, _FLAGS.pack(flags) + packed
+    elif pattern.is_lenient:
+        dialect = LENIENT
+    if len(packed) + (_FLAGS.size if flags else 0) > MAX_PATTERN:
+        rule = f"{len(packed)} bytes are too long to be sent to a publisher, which takes {MAX_PATTERN}"
+        raise PatternError(dialect, pattern.text, 0, rule)
+    return dialect, text
+
+
+def restore(dialect: str, text: str | bytes) -> Pattern:
+    """Compile a pattern of a declaration.
+
+    Raises:
+        PatternError: its dialect does not allow it, or it is too long or too heavy to be compiled here.
+        ProtocolError: it is cut short, or its dialect is unknown.
+    """
+    if dialect not in BY_NAME and dialect not in (LENIENT, FLAGGED):
+        raise ProtocolError(f"dialect {dialect[:100]!r} is not known here")
+    packed = text.encode() if isinstance(text, str) else text
+    if len(packed) > MAX_PATTERN:
+        raise _too_long(dialect, packed, f"{len(packed)} bytes", MAX_PATTERN)
+    if dialect == LENIENT:
+        return compile(packed, "rv", lenient=True)
+    if dialect == FLAGGED:
+        if len(packed) < _FLAGS.size:
+            raise ProtocolError("a regex without its flags")
+        (flags,) = _FLAGS.unpack_from(packed)
+        if flags & ~KNOWN_FLAGS:
+            raise ProtocolError(f"regex flags {flags:#x} are not known here")
+        return _restore_regex(packed[_FLAGS.size :], flags)
+    if dialect == Regular.name:
+        return _restore_regex(packed, 0)
+    if BY_NAME[dialect].form is Form.GLOB and len(packed) > MAX_GLOB:
+        _refuse_long_glob(BY_NAME[dialect], packed)
+    return compile(packed, dialect)
+
+
+def _refuse_long_glob(dialect: Dialect, text: bytes) -> None:
+    """Raise PatternError for a glob with wildcards. A literal is compared, not compiled."""
+    if any(wildcard.encode() in text for wildcard in dialect.wildcards):
+        raise _too_long(dialect.name, text, f"{len(text)} bytes", MAX_GLOB)
+
+
+def _restore_regex(text: bytes, flags: int) -> Pattern:
+    characters = len(text.decode(errors="replace"))
+    if characters > MAX_REGEX:
+        raise _too_long(Regular.name, text, f"{characters} characters", MAX_REGEX)
+    return regex_with_flags(text, flags, max_weight=MAX_ELEMENTS)
+
+
+def _too_long(dialect: str, text: bytes, size: str, most: int) -> PatternError:
+    rule = (
+        f"{size} take too long to compile at a publisher, which takes {most}: split it into several "
+        'patterns, or use filtering="prefix"'
+    )
+    return PatternError(dialect, text[:most], 0, rule)

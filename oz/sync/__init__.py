@@ -1,1 +1,0 @@
-"""The sockets that wait by blocking."""

@@ -1,1 +1,0 @@
-"""The sockets of a node: links, discovery, handlers."""

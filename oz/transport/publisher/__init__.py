@@ -1,1 +1,0 @@
-"""The way of a publisher's messages to ZeroMQ."""

@@ -1,1 +1,0 @@
-"""The way of a subscriber's messages from ZeroMQ."""

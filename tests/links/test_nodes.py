@@ -1,0 +1,412 @@
+"""What nodes need of sessions: cards, admission, events, the direct stream, responders."""
+
+import pytest
+
+from links.pair import MEMBER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, Subscriber, batch, ids
+from oz.publisher import direct
+from oz.publisher.session import FULL
+from oz.subscriber.link import Link
+from oz.subscriber.subscriptions import Subscriptions
+from oz.wire import links
+from oz.wire.links import Bye, StreamOptions, Welcome
+
+OTHER_SESSION, OTHER_MEMBER = b"another session.", b"another member.."
+SMALL = {"window": 2}
+
+
+def body(payload=b"x"):
+    return links.encode_body([b"_INBOX.1", payload, None])
+
+
+def node(**settings):
+    """Return a publisher and the session of a node, without subscriptions."""
+    publisher = Publisher(**settings)
+    session = publisher.hello(card=b"card")
+    publisher.pull(session)
+    return publisher, session
+
+
+def send(publisher, session, count=1, payload=b"x"):
+    """Send direct messages; return how many the stream accepted."""
+    return sum(publisher.sessions.send_direct(session, body(payload)) for _ in range(count))
+
+
+def log_events(publisher):
+    """Return a list that receives the name and the state of each session with an event."""
+    events = []
+    publisher.sessions.on_session = lambda session, event: events.append((session.id, event, session.state))
+    return events
+
+
+# cards
+
+
+def test_hello_and_welcome_carry_cards():
+    publisher = Publisher()
+    publisher.sessions.card = b"card of the publisher"
+    session = publisher.hello(card=b"card")
+    assert session.card == b"card"
+    [welcome] = publisher.pull(session)
+    assert (welcome.origin, welcome.card) == (ORIGIN, b"card of the publisher")
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_the_last_hello_has_the_card(attempt):
+    publisher, session = node()
+    publisher.sessions.card = b"later"
+    publisher.hello(attempt=attempt, epoch=session.epoch, card=b"another")
+    assert session.card == b"another"
+    assert publisher.sessions.of_node(MEMBER) is session
+    assert publisher.pull(session)[0].card == b"later"
+    publisher.hello(attempt=attempt, epoch=session.epoch)
+    assert publisher.sessions.of_node(MEMBER) is None
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_session_keeps_its_node(attempt):
+    publisher = Publisher()
+    session = publisher.hello(member=OTHER_MEMBER)
+    publisher.pull(session)
+    # The card is that of the second member, and the session that of the first one.
+    publisher.hello(attempt=attempt, epoch=session.epoch, card=b"card")
+    assert publisher.replies() == [(ROUTE, Bye(links.MALFORMED, links.PUBLISHER, 0, {}))]
+    assert not session.card
+    assert not publisher.sessions.by_node
+
+
+def test_a_session_without_a_card_is_no_node():
+    publisher = Publisher()
+    publisher.hello()
+    assert publisher.sessions.of_node(MEMBER) is None
+
+
+def test_the_first_session_of_a_node_that_is_up_is_taken():
+    publisher, first = node()
+    second = publisher.hello(OTHER_ROUTE, OTHER_SESSION, card=b"card")
+    assert publisher.sessions.of_node(MEMBER) is first
+    publisher.sessions.unreachable(first, publisher.now)
+    assert publisher.sessions.of_node(MEMBER) is second
+    publisher.sessions.end(second, publisher.now)
+    assert publisher.sessions.of_node(MEMBER) is first
+    publisher.sessions.end(first, publisher.now)
+    assert publisher.sessions.of_node(MEMBER) is None
+    assert not publisher.sessions.by_node
+
+
+# admission
+
+
+def refuse(publisher, reason=links.OTHER_BUS):
+    asked = []
+
+    def admit(hello, user):
+        asked.append((hello.session, hello.card, user))
+        return reason if hello.card == b"card" else None
+
+    publisher.sessions.admit = admit
+    return asked
+
+
+def test_a_hello_that_is_not_admitted_gets_bye_and_no_session():
+    publisher = Publisher()
+    asked = refuse(publisher)
+    assert publisher.hello(card=b"card", user="desk") is None
+    assert publisher.replies() == [(ROUTE, Bye(links.OTHER_BUS, links.PUBLISHER, 0, {}))]
+    assert publisher.hello(user="desk") is not None
+    assert asked == [(SESSION, b"card", "desk"), (SESSION, b"", "desk")]
+    assert publisher.replies() == []
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_session_that_is_not_admitted_any_more_ends(attempt):
+    publisher, session = node()
+    send(publisher, session, 3)
+    refuse(publisher, links.OWN_ID)
+    publisher.hello(attempt=attempt, epoch=session.epoch, card=b"card")
+    assert session.state == "ended"
+    assert publisher.replies() == [(ROUTE, Bye(links.OWN_ID, links.PUBLISHER, 3, {}))]
+    assert publisher.sessions.given_up == 3
+
+
+def test_a_stale_hello_is_not_asked_about():
+    publisher, session = node()
+    asked = refuse(publisher)
+    publisher.hello(OTHER_ROUTE, attempt=1, card=b"card")
+    assert session.state == "up"
+    assert asked == publisher.replies() == []
+
+
+# events
+
+
+def test_events_of_a_session_come_in_order():
+    publisher = Publisher(resume_seconds=5.0)
+    events = log_events(publisher)
+    session = publisher.hello()
+    publisher.declare()
+    publisher.declare(revision=1)  # Answered again, and not applied.
+    publisher.sessions.unreachable(session, publisher.now)
+    publisher.sessions.unreachable(session, publisher.now)
+    publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch)
+    publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch)
+    publisher.sessions.unreachable(session, publisher.now)
+    for _ in range(7):
+        publisher.tick(1.0)
+    publisher.sessions.unreachable(session, publisher.now)
+    assert events == [
+        (SESSION, "up", "up"),
+        (SESSION, "declared", "up"),
+        (SESSION, "down", "down"),
+        (SESSION, "up", "up"),
+        (SESSION, "down", "down"),
+        (SESSION, "ended", "ended"),
+    ]
+
+
+def test_a_session_that_another_one_replaces_ends_first():
+    publisher = Publisher()
+    events = log_events(publisher)
+    publisher.hello()
+    publisher.hello(attempt=2, epoch=b"an unknown epoch")
+    publisher.hello(session=OTHER_SESSION)
+    publisher.read(links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, 0, {})))
+    assert events == [
+        (SESSION, "up", "up"),
+        (SESSION, "ended", "ended"),
+        (SESSION, "up", "up"),
+        (SESSION, "ended", "ended"),
+        (OTHER_SESSION, "up", "up"),
+        (OTHER_SESSION, "ended", "ended"),
+    ]
+
+
+def test_only_the_last_part_of_a_declaration_is_an_event():
+    publisher = Publisher()
+    publisher.hello()
+    events = log_events(publisher)
+    declared = links.split_declaration(
+        1,
+        0,
+        {1: StreamOptions()},
+        [links.Item(sid, 1, "nats", "a." + "b" * 4_000) for sid in range(1, 20)],
+        [],
+    )
+    assert len(declared) > 1
+    for part in declared:
+        assert events == []
+        publisher.read(part)
+    assert events == [(SESSION, "declared", "up")]
+
+
+# the direct stream
+
+
+def test_direct_messages_are_numbered_with_the_others_and_need_no_declaration():
+    publisher, session = node()
+    publisher.declare()
+    publisher.pull(session)
+    send(publisher, session)
+    publisher.publish("a.1")
+    send(publisher, session)
+    found = publisher.pull(session)
+    assert [one[:4] for one in found] == [(0, 0, 1, 0), (1, 1, 1, 0), (0, 2, 1, 0)]
+    publisher.ack(3)
+    assert (session.bytes, session.pending, session.is_settled) == (0, 0, True)
+    assert publisher.sessions.batcher.position == 1
+
+
+def test_no_pattern_matches_in_the_direct_stream():
+    publisher, session = node()
+    publisher.declare("_INBOX.>")
+    send(publisher, session)
+    assert publisher.sessions.count("_INBOX.1", b"_INBOX.1") == 1
+    assert session.streams[links.DIRECT].patterns == 0
+    found = [one for one in publisher.pull(session) if not hasattr(one, "_fields")]
+    assert [one[0] for one in found] == [0]
+
+
+@pytest.mark.parametrize("stream", [0, -1])
+def test_a_declaration_of_the_direct_stream_is_rejected(stream):
+    publisher, session = node()
+    publisher.declare(stream=stream)
+    assert publisher.sessions.rejected == 1
+    assert (session.streams, session.patterns) == ({}, {})
+
+
+def test_direct_messages_survive_a_connection():
+    publisher, session = node(**SMALL)
+    send(publisher, session, 4)
+    assert [one[1] for one in publisher.pull(session)] == [0, 1]
+    publisher.sessions.unreachable(session, publisher.now)
+    assert send(publisher, session, 2) == 2
+    publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch, expected=1, card=b"card")
+    welcome, *found = publisher.pull(session)
+    assert isinstance(welcome, Welcome)
+    for expected in (3, 5):
+        publisher.ack(expected, route=OTHER_ROUTE)
+        found += publisher.pull(session)
+    assert [one[:2] for one in found] == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]
+    publisher.ack(6, route=OTHER_ROUTE)
+    assert (session.bytes, session.pending) == (0, 0)
+
+
+@pytest.mark.parametrize("state", ["up", "down"])
+def test_a_full_direct_stream_refuses(state, monkeypatch):
+    monkeypatch.setattr(direct, "MAX_DIRECT", 5)
+    publisher, session = node(on_full="block", **SMALL)
+    if state == "down":
+        publisher.sessions.unreachable(session, publisher.now)
+    assert send(publisher, session, 20) == 7
+    stream = session.streams[links.DIRECT]
+    assert (session.following, stream.pending, stream.dropped) == (2, 5, 0)
+    # `publish` does not wait for it.
+    assert not stream.is_full
+
+
+def test_ten_thousand_messages_wait_at_most():
+    publisher, session = node(**SMALL)
+    assert send(publisher, session, 11_000) == 10_002
+
+
+def test_direct_messages_have_the_bound_of_their_session_in_bytes():
+    publisher, session = node(pending_bytes=10_000, window=2)
+    accepted = send(publisher, session, 100, bytes(1_000))
+    assert 5 < accepted < 12
+    assert session.bytes < 10_000
+
+
+def test_no_limit_of_memory_drops_direct_messages():
+    publisher, session = node(total_bytes=20_000, window=1)
+    publisher.declare(options=StreamOptions(overflow="drop_oldest"))
+    publisher.pull(session)
+    publisher.ack(session.sent)
+    send(publisher, session, 10, bytes(1_000))
+    for _ in range(100):
+        publisher.publish("a.1", payload=bytes(1_000))
+    ordinary, direct_stream = session.streams[1], session.streams[links.DIRECT]
+    assert ordinary.drops[FULL] > 50
+    assert (direct_stream.dropped, direct_stream.pending) == (0, 9)
+    # Direct messages alone exceed the limit too.
+    send(publisher, session, 40, bytes(1_000))
+    assert (direct_stream.dropped, direct_stream.pending) == (0, 49)
+
+
+def test_direct_messages_count_for_the_limit_of_memory():
+    publisher, session = node(total_bytes=20_000, window=1)
+    other = publisher.hello(OTHER_ROUTE, OTHER_SESSION, member=OTHER_MEMBER)
+    publisher.declare(route=OTHER_ROUTE)
+    publisher.publish(*["a.1"] * 16, payload=bytes(1_000))
+    assert other.streams[1].dropped == 0
+    send(publisher, session, 10, bytes(1_000))
+    assert other.streams[1].drops[FULL] > 0
+    assert session.streams[links.DIRECT].dropped == 0
+
+
+def test_direct_messages_of_a_session_that_ends_are_given_up():
+    publisher, session = node(**SMALL)
+    send(publisher, session, 5)
+    publisher.pull(session)
+    publisher.ack(1)
+    publisher.sessions.end(session, publisher.now)
+    assert publisher.sessions.given_up == 4
+    assert (session.card, publisher.sessions.by_node) == (b"card", {})
+
+
+def test_a_publisher_that_closes_drops_no_direct_messages():
+    publisher, session = node(**SMALL)
+    send(publisher, session, 5)
+    publisher.sessions.close()
+    *_, bye = publisher.pull(session)
+    assert (type(bye), bye.streams[links.DIRECT].dropped) == (Bye, 0)
+    assert publisher.sessions.unacknowledged() == 5
+    assert publisher.sessions.drops() == [0, 0, 0, 0]
+
+
+def test_losses_before_the_publisher_do_not_concern_direct_messages():
+    publisher, session = node()
+    send(publisher, session)
+    stream = session.streams[links.DIRECT]
+    stream.lose(3)
+    stream.lose(None)
+    assert (stream.dropped, stream.unknown) == (0, 0)
+
+
+def test_a_session_has_no_object_for_direct_messages_before_the_first():
+    _, session = node()
+    assert session.streams == {}
+
+
+def test_ending_a_node_ends_its_sessions_with_bye():
+    publisher, first = node()
+    second = publisher.hello(OTHER_ROUTE, OTHER_SESSION, card=b"card")
+    third = publisher.hello(b"third route", b"third session...", member=OTHER_MEMBER, card=b"card")
+    publisher.sessions.end_node(MEMBER)
+    publisher.sessions.end_node(MEMBER)
+    assert [one.state for one in (first, second, third)] == ["ended", "ended", "up"]
+    byes = [(one, Bye(links.LOST, links.PUBLISHER, 0, {})) for one in (ROUTE, OTHER_ROUTE)]
+    assert publisher.replies() == byes
+
+
+# responders
+
+
+def test_responders_are_the_streams_and_groups_of_nodes():
+    publisher, first = node()
+    publisher.declare("a.*")
+    second = publisher.hello(OTHER_ROUTE, OTHER_SESSION, member=OTHER_MEMBER)
+    publisher.declare("a.>", route=OTHER_ROUTE)
+    publisher.declare("a.1", 2, 1, 2, OTHER_ROUTE, StreamOptions("g"), 2)
+    publisher.declare("a.1", 2, 1, 2, options=StreamOptions("g"), stream=2)
+
+    def responders(subject):
+        route = publisher.sessions.responders(subject, subject.encode())
+        if route is None:
+            return None
+        plain = [one.session for one in route.plain]
+        return plain, [(group.name, [one.session for one in members]) for group, members in route.groups]
+
+    assert responders("a.1") == ([first], [("g", [first])])
+    assert responders("a.2") == ([first], [])
+    assert responders("a.b.c") is None
+    assert responders("b") is None
+    publisher.hello(OTHER_ROUTE, OTHER_SESSION, second.epoch, member=OTHER_MEMBER, card=b"card")
+    assert responders("a.1") == ([first, second], [("g", [second, first])])
+    publisher.sessions.end(first, publisher.now)
+    assert responders("a.1") == ([second], [("g", [second])])
+
+
+# links
+
+
+def test_a_link_says_its_card_of_now_and_knows_the_card_of_the_publisher():
+    cards = [b"first", b"second"]
+    link = Link(MEMBER, Subscriptions(), ids(b"session"), own_card=lambda: cards[0])
+    link.connect(0.0)
+    assert links.decode_control(link.next_frame()).card == b"first"
+    del cards[0]
+    link.on_frame(b"", 0.0)
+    hello = links.decode_control(link.next_frame())
+    assert (hello.attempt, hello.card, link.card) == (2, b"second", b"")
+    for number, card in enumerate((b"one", b"two", b"")):
+        link.on_frame(
+            links.encode_welcome(Welcome(ORIGIN, bytes([number]) * 16, 2, 0, 0, 1, 1, 1, card)), 0.0
+        )
+        assert link.card == card
+
+
+def test_a_link_without_a_card_says_none():
+    link = Link(MEMBER, Subscriptions(), ids(b"session"))
+    link.connect(0.0)
+    assert links.decode_control(link.next_frame()).card == b""
+
+
+def test_a_link_delivers_direct_messages_in_order_with_the_others():
+    one = Subscriber("a.*")
+    one.link.connect(one.now)
+    one.read(links.encode_welcome(Welcome(ORIGIN, b"e" * 16, 1, 0, 0, 256, 8 << 20, 1 << 20)))
+    found = (
+        one.read(batch(0, stream=1)) + one.read(batch(1, stream=links.DIRECT)) + one.read(batch(2, stream=1))
+    )
+    assert [(effect.stream, effect.sequence) for effect in found] == [(1, 0), (0, 1), (1, 2)]
+    assert one.read(batch(1, stream=links.DIRECT)) == []
+    assert (one.link.repeated, one.link.expected) == (1, 3)

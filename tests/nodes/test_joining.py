@@ -1,0 +1,559 @@
+"""Nodes find each other, exchange messages and leave, over real sockets."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from contextlib import suppress
+
+import msgpack
+import pytest
+
+from oz.errors import ClosedError, PatternError, SubjectError, Timeout
+from oz.node.engine import INTRODUCTION
+from support.fault_proxy import FaultProxy
+from support.ports import lasting_port
+from support.scripts import started
+from support.waiting import until
+
+UNREACHABLE = "0.0.0.0"
+"""Address that no node dials: the cards of these nodes name no usable endpoint."""
+
+
+def names(node):
+    return [one.name for one in node.peers]
+
+
+def kinds(events):
+    return [one.kind for one in events]
+
+
+def exchange(one, other):
+    """Check that messages pass in both directions."""
+    for publisher, subscriber in ((one, other), (other, one)):
+        got = subscriber.subscribe("exchange.*")
+        subscriber.wait_ready()
+        publisher.publish("exchange.a", publisher.name)
+        assert got.receive(timeout=20).payload == publisher.name
+        got.unsubscribe()
+
+
+def test_two_nodes_meet_in_the_directory(make):
+    first, second = make("first"), make("second")
+    first.wait_ready("second")
+    second.wait_ready("first")
+    exchange(first, second)
+    (peer,) = first.peers
+    assert (peer.name, peer.pid, peer.endpoints) == ("second", os.getpid(), second.endpoints)
+    assert len(peer.id) == 32
+    assert abs(time.time() - peer.up_since) < 60
+
+
+def test_nodes_meet_by_connect(make, directory):
+    first = make("first", bind="tcp://127.0.0.1:*", directory=f"{directory}/1")
+    second = make("second", connect=first.endpoint, directory=f"{directory}/2")
+    second.wait_ready("first")
+    first.wait_ready("second")
+    exchange(first, second)
+
+
+def test_connect_may_come_before_bind(make, directory):
+    endpoint = f"tcp://127.0.0.1:{lasting_port()}"
+    early = make("early", connect=endpoint, directory=f"{directory}/1")
+    late = make("late", bind=endpoint, directory=f"{directory}/2")
+    early.wait_ready("late")
+    exchange(early, late)
+
+
+def test_three_nodes_meet_by_one_seed(make, directory):
+    seed = make("seed", bind="tcp://127.0.0.1:*", directory=f"{directory}/0")
+    others = [make(f"n{at}", connect=seed.endpoint, directory=f"{directory}/{at}") for at in (1, 2)]
+    for one in (seed, *others):
+        one.wait_ready(count=2)
+    exchange(*others)
+    seed.close()
+    until(lambda: names(others[0]) == ["n2"])
+    exchange(*others)
+
+
+def test_nodes_of_another_bus_are_no_peers(make, directory):
+    first = make("first", bind="tcp://127.0.0.1:*")
+    make("stranger", bus="other", connect=first.endpoint)
+    second = make("second")
+    first.wait_ready("second")
+    assert names(first) == ["second"]
+    assert names(second) == ["first"]
+
+
+def test_a_restarted_node_is_a_new_peer(make):
+    events = []
+    first = make("first", on_event=events.append)
+    second = make("second")
+    first.wait_ready("second")
+    before = first.peers[0].id
+    second.close()
+    again = make("second")
+    until(lambda: first.peers and first.peers[0].id != before)
+    first.wait_ready("second")
+    exchange(first, again)
+    until(lambda: kinds(events) == ["peer_up", "peer_left", "peer_up"])
+    assert {one.about for one in events} == {"second"}
+
+
+def test_a_killed_peer_is_silent_and_lost(make, directory):
+    events = []
+    node = make("survivor", on_event=events.append, lost_after=1.0)
+    code = (
+        "import sys\nfrom oz.node.sync import Node\nfrom oz.options import NodeOptions\n"
+        "node = Node('victim', bus='test', options=NodeOptions(directory=sys.argv[1]))\n"
+        "print('up', flush=True)\nsys.stdin.read()\n"
+    )
+    with started("-c", code, directory) as process:
+        assert process.stdout.readline() == "up\n", process.stderr.read()
+        node.wait_ready("victim", timeout=40)
+        began = time.monotonic()
+        process.kill()
+        process.wait()
+        until(lambda: "peer_lost" in kinds(events))
+        # The connection ends at once, so that only the machine's load adds to `lost_after`.
+        assert time.monotonic() - began >= 1.0
+    assert kinds(events) == ["peer_up", "peer_lost"] or kinds(events) == [
+        "peer_up",
+        "peer_silent",
+        "peer_lost",
+    ]
+    assert not node.peers
+    assert events[-1].peer.name == events[-1].about == "victim"
+
+
+def test_a_partition_heals(make, directory):
+    """Both directions stall, both nodes lose each other, and find each other again."""
+    events = [], []
+    with FaultProxy("tcp://127.0.0.1:9") as to_first, FaultProxy("tcp://127.0.0.1:9") as to_second:
+        nodes = [
+            make(
+                name,
+                bind="tcp://127.0.0.1:*",
+                connect=proxy.endpoint,
+                directory=f"{directory}/{name}",
+                advertise=UNREACHABLE,
+                lost_after=1.0,
+                on_event=own.append,
+            )
+            for name, proxy, own in (("first", to_second, events[0]), ("second", to_first, events[1]))
+        ]
+        for node, proxy in zip(nodes, (to_first, to_second), strict=True):
+            proxy.pass_on_to(f"tcp://127.0.0.1:{node.endpoint.rpartition(':')[2]}")
+        nodes[0].wait_ready("second", timeout=40)
+        nodes[1].wait_ready("first", timeout=40)
+        for proxy in (to_first, to_second):
+            proxy.stall()
+        until(lambda: not nodes[0].peers and not nodes[1].peers)
+        assert all("peer_lost" in kinds(own) for own in events)
+        for proxy in (to_first, to_second):
+            proxy.resume()
+        nodes[0].wait_ready("second", timeout=40)
+        nodes[1].wait_ready("first", timeout=40)
+        exchange(*nodes)
+        # The nodes close before their proxies.
+        make.close_nodes()
+
+
+def test_two_nodes_may_have_one_name(make):
+    events = []
+    observer = make("observer", on_event=events.append)
+    make("twin")
+    make("twin")
+    observer.wait_ready(count=2)
+    assert names(observer) == ["twin", "twin"]
+    assert len({one.id for one in observer.peers}) == 2
+    until(lambda: "name_conflict" in kinds(events))
+
+
+def test_a_node_receives_its_own_messages_at_once(make):
+    node = make("alone")
+    for number in range(50):
+        got = node.subscribe(f"a.{number}.>")
+        node.publish(f"a.{number}.x", number)
+        assert got.receive(timeout=20).payload == number
+    assert node.peers == []
+
+
+def test_a_node_without_echo_receives_only_from_peers(make):
+    first, second = make("first", echo=False), make("second")
+    own, other = first.subscribe("a"), second.subscribe("a")
+    first.wait_ready("second")
+    second.wait_ready("first")
+    first.publish("a", 1)
+    assert other.receive(timeout=20).payload == 1
+    second.publish("a", 2)
+    assert own.receive(timeout=20).payload == 2
+    with pytest.raises(Timeout):
+        own.receive(timeout=0)
+
+
+def test_a_message_without_subscribers_is_counted_as_unmatched(make):
+    node = make("alone")
+    node.publish("a", 1)
+    assert not node.has_subscribers("a")
+    assert (node.stats.published, node.stats.unmatched, node.stats.peers) == (1, 1, 0)
+
+
+def test_wait_ready_means_both_directions(make):
+    """What each side had subscribed to before is not missed, whichever side waits."""
+    first, second = make("first"), make("second")
+    first.wait_ready("second")
+    for number in range(30):
+        got = second.subscribe(f"a.{number}")
+        first.wait_ready()
+        first.publish(f"a.{number}", number)
+        assert got.receive(timeout=20).payload == number
+        own = first.subscribe(f"b.{number}")
+        first.wait_ready()
+        second.publish(f"b.{number}", number)
+        assert own.receive(timeout=20).payload == number
+
+
+def test_wait_ready_names_what_is_missing(make):
+    node = make("alone")
+    with pytest.raises(Timeout, match=r"'absentee'.*up are none.*bus='test'"):
+        node.wait_ready("absentee", timeout=0.1)
+    with pytest.raises(Timeout, match="0 of 2 peers"):
+        node.wait_ready(count=2, timeout=0.1)
+    with pytest.raises(Timeout, match=r"no node subscribes to 'a\.b'"):
+        node.wait_ready(subscriber="a.b", timeout=0.1)
+    node.wait_ready(timeout=20)
+    node.subscribe("a.*")
+    node.wait_ready(subscriber="a.b", timeout=20)
+
+
+def test_wildcards_pass_reserved_subjects_by(make):
+    first, second = make("first"), make("second")
+    everything, reserved = second.subscribe(">"), second.subscribe("_x.>")
+    second.wait_ready("first")
+    first.publish("_x.a", 1)
+    first.publish("a", 2)
+    assert reserved.receive(timeout=20).payload == 1
+    assert everything.receive(timeout=20).payload == 2
+
+
+def test_subjects_of_oz_are_refused(make):
+    node = make("alone")
+    for subject in ("_OZ.PEERS", "_OZ.x"):
+        with pytest.raises(SubjectError):
+            node.publish(subject, 1)
+    for pattern in ("_OZ.>", "_INBOX.>", "_INBOX.*.*"):
+        with pytest.raises(PatternError):
+            node.subscribe(pattern)
+
+
+def test_local_subjects_do_not_pass_tcp(make, directory):
+    near, near_too = make("near", bind="tcp://127.0.0.1:*"), make("near too")
+    far = make("far", connect=near.endpoint, directory=f"{directory}/far")
+    inboxes = [one.subscribe(["_LOCAL.a", "end"]) for one in (near, near_too, far)]
+    near.wait_ready("near too", "far")
+    near.publish("_LOCAL.a", 1)
+    near.publish("end", 2)
+    assert [[got.receive(timeout=20).payload for _ in range(2)] for got in inboxes[:2]] == [[1, 2]] * 2
+    assert inboxes[2].receive(timeout=20).payload == 2
+
+
+def test_close_ends_waits_and_calls(make):
+    node = make("closed")
+    got = node.subscribe("a")
+    assert node.close() == 0
+    assert node.close() == 0
+    with pytest.raises(ClosedError):
+        got.receive(timeout=5)
+    for call in (
+        lambda: node.publish("a", 1),
+        lambda: node.subscribe("b"),
+        lambda: node.wait_ready(timeout=5),
+    ):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_close_delivers_what_was_published(make):
+    first, second = make("first"), make("second")
+    got = second.subscribe("a")
+    second.wait_ready("first")
+    for number in range(1_000):
+        first.publish("a", number)
+    assert first.close() == 0
+    assert [got.receive(timeout=20).payload for _ in range(1_000)] == list(range(1_000))
+
+
+def test_a_full_queue_does_not_stop_the_node(make):
+    first, second = make("first"), make("second")
+    from oz.options import Delivery
+
+    full, other = second.subscribe("a", delivery=Delivery(max_pending=10)), second.subscribe("b")
+    second.wait_ready("first")
+    for number in range(100):
+        first.publish("a", number)
+    first.publish("b", 1)
+    assert other.receive(timeout=20).payload == 1
+    assert [full.receive(timeout=20).payload for _ in range(10)] == list(range(10))
+    assert full.dropped == 90
+
+
+PROGRAM = """
+    import {module} as api, asyncio, sys, warnings
+    from oz.options import NodeOptions
+    warnings.simplefilter("ignore")
+    options = NodeOptions(directory=sys.argv[1])
+    def make():
+        node = api.Node("program", bus="test", options=options)
+        node.publish("program.a", "last")
+        return node
+"""
+
+
+def run(kind, directory, body):
+    module = {"sync": "oz.node.sync", "asyncio": "oz.node.aio"}[kind]
+    code = textwrap.dedent(PROGRAM.format(module=module)) + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code, directory], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_program_may_end_without_close(make, directory):
+    """The end of the program says BYE and removes the socket: the peer has left and is not lost."""
+    events = []
+    make("observer", on_event=events.append)
+    body = """
+        async def main():
+            node = make()
+            if asyncio.iscoroutinefunction(node.wait_ready):
+                await node.wait_ready("observer")
+            else:
+                node.wait_ready("observer")
+            return node
+        kept = asyncio.run(main())
+    """
+    ran = run(make.kind, directory, body)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    until(lambda: kinds(events) == ["peer_up", "peer_left"])
+    assert len(os.listdir(directory)) == 1
+
+
+def test_a_forgotten_node_closes(make, directory):
+    if make.kind == "asyncio":
+        pytest.skip("the loop of a test keeps no garbage")
+    from oz.node.sync import Node
+    from oz.options import NodeOptions
+
+    events = []
+    observer = make("observer", on_event=events.append)
+    forgotten = Node("forgotten", bus="test", options=NodeOptions(directory=directory))
+    forgotten.subscribe("a")
+    observer.wait_ready("forgotten")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del forgotten
+        gc.collect()
+    until(lambda: kinds(events) == ["peer_up", "peer_left"])
+
+
+def test_a_forgotten_node_of_a_loop_closes(directory):
+    from oz.node.aio import Node
+    from oz.options import NodeOptions
+
+    async def main():
+        options = NodeOptions(directory=directory)
+        async with Node("observer", bus="test", options=options) as observer:
+            forgotten = Node("forgotten", bus="test", options=options)
+            forgotten.subscribe("a")
+            await observer.wait_ready("forgotten")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                del forgotten
+                gc.collect()
+            while observer.peers:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 40))
+
+
+def test_ctrl_c_ends_a_program(make, directory):
+    if make.kind == "asyncio":
+        pytest.skip("asyncio.run cancels the task and closes the node")
+    events = []
+    observer = make("observer", on_event=events.append)
+    code = textwrap.dedent(PROGRAM.format(module="oz.node.sync")) + textwrap.dedent("""
+        node = make()
+        print("up", flush=True)
+        node.subscribe("never").receive()
+    """)
+    with started("-c", code, directory) as process:
+        assert process.stdout.readline() == "up\n", process.stderr.read()
+        observer.wait_ready("program", timeout=40)
+        process.send_signal(signal.SIGINT)
+        process.wait(40)
+    until(lambda: kinds(events) == ["peer_up", "peer_left"])
+
+
+def test_the_child_of_a_fork_cannot_use_the_node(make, directory):
+    body = """
+        import os
+        from oz.errors import OwnershipError
+        async def main():
+            node = make()
+            got = node.subscribe("a")
+            child = os.fork()
+            if not child:
+                refused = 0
+                for call in (lambda: node.publish("a", 1), lambda: node.subscribe("b")):
+                    try:
+                        call()
+                    except OwnershipError:
+                        refused += 1
+                os._exit(0 if refused == 2 and node.peers == [] else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            node.publish("a", "on")
+            message = got.receive(timeout=20)
+            print((await message if asyncio.iscoroutine(message) else message).payload)
+            closing = node.close()
+            if asyncio.iscoroutine(closing):
+                await closing
+        asyncio.run(main())
+    """
+    ran = run(make.kind, directory, body)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "on\n", "")
+
+
+def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
+    if make.kind == "asyncio":
+        pytest.skip("a loop suspends the caller")
+    from oz.errors import OwnershipError
+    from oz.options import Delivery
+
+    node = make("alone")
+    other = node.subscribe("other")
+    refused, done = [], threading.Event()
+
+    def handle(message):
+        for call in (
+            lambda: other.receive(timeout=20),
+            lambda: node.wait_ready(timeout=20),
+            lambda: node.wait_for_subscribers("other", timeout=20),
+            lambda: other.drain(timeout=20),
+        ):
+            try:
+                call()
+            except OwnershipError:
+                refused.append(call)
+        # What does not wait is allowed.
+        node.subscribe("late", lambda late: done.set())
+        node.publish("late", 1)
+
+    node.subscribe("a", handle, delivery=Delivery(inline=True))
+    node.publish("a", 1)
+    assert done.wait(20)
+    assert len(refused) == 4
+
+
+def test_an_inline_handler_may_close_the_node(make):
+    if make.kind == "asyncio":
+        pytest.skip("a loop suspends the caller")
+    from oz.options import Delivery
+
+    node = make("alone")
+    node.subscribe("a", lambda message: node.close(), delivery=Delivery(inline=True))
+    got = node.subscribe("b")
+    node.publish("a", 1)
+    with pytest.raises(ClosedError):
+        got.receive(timeout=20)
+    until(lambda: node.closed)
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_messages_during_a_join_have_no_hole(make, group):
+    """A peer with two endpoints is dialled at both; a group must not pick the link that ends."""
+    first = make("first", bind="tcp://127.0.0.1:*")
+    for number in range(5):
+        second = make(f"second {number}", connect=first.endpoint)
+        got = second.subscribe("count", group=group)
+        until(lambda: first.has_subscribers("count"))
+        payloads, sent = [], 0
+        while len(payloads) < 200:
+            first.publish("count", sent)
+            sent += 1
+            with suppress(Timeout):
+                payloads.append(got.receive(timeout=0.001).payload)
+        begin = payloads[0]
+        assert payloads == list(range(begin, begin + 200))
+        second.close()
+        until(lambda: not first.has_subscribers("count"))
+
+
+def test_last_values_reach_a_new_subscription(make):
+    first, second = make("first", last_value=True), make("second")
+    second.wait_ready("first")
+    for number in range(3):
+        first.publish("price.a", number)
+    first.publish("_private.a", 1)
+    got = second.subscribe(["price.*", "_private.*"], last_value=True)
+    second.wait_ready()
+    first.publish("price.b", "end")
+    assert [got.receive(timeout=20).payload for _ in range(2)] == [2, "end"]
+
+
+def test_events_come_one_after_the_other_and_may_raise(make):
+    seen, running = [], []
+
+    def on_event(event):
+        assert not running
+        running.append(event)
+        seen.append(event.kind)
+        running.clear()
+        raise ValueError("on purpose")
+
+    node = make("observer", on_event=on_event)
+    for number in range(3):
+        peer = make(f"peer {number}")
+        node.wait_ready(f"peer {number}")
+        peer.close()
+    until(lambda: seen == ["peer_up", "peer_left"] * 3)
+
+
+def test_stats_count_only_messages_of_programs(make):
+    first, second = make("first"), make("second")
+    got = second.subscribe("a")
+    for one in (first, second):
+        one.wait_ready(count=1)
+    first.publish("a", 1)
+    got.receive(timeout=20)
+    assert (first.stats.published, first.stats.received, second.stats.received) == (1, 0, 1)
+    assert second.stats.delivered == second.stats.peers == 1
+
+
+def test_a_hostile_introduction_is_ignored(make):
+    """Garbage, wrong types and a large introduction add no peer and end nothing."""
+    first, second = make("first"), make("second")
+    first.wait_ready("second")
+    second.wait_ready("first")
+    engine = (first if make.kind == "sync" else first.wrapped)._node
+    node = bytes.fromhex(first.peers[0].id)
+    stranger = [bytes(16), ["tcp://127.0.0.1:1"]]
+    hostile = [
+        b"",
+        b"\xc1",
+        b"\x91" * 2_000,
+        msgpack.packb({"a": 1}),
+        msgpack.packb([1, [b"short", ["tcp://127.0.0.1:1"]], [bytes(16), 5], [bytes(16), [5]], stranger[:1]]),
+        msgpack.packb([stranger] * 40_000),
+    ]
+    for payload in hostile:
+        assert engine.publisher.direct(node, INTRODUCTION, payload)
+    exchange(first, second)
+    assert names(second) == ["first"]
+    other = (second if make.kind == "sync" else second.wrapped)._node
+    assert len(other.roster.by_id) == 1

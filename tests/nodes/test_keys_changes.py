@@ -1,0 +1,199 @@
+"""Changes of keys and rights while nodes run, and what a node learns that has no key or the wrong one."""
+
+import logging
+import time
+
+import pytest
+import zmq
+
+from oz.errors import PermissionDenied, Timeout
+from oz.logs import forget_rates
+from support.keyring import Keyring
+from support.waiting import until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+FIRST = 'publish = { allow = ["md.>"] }\nsubscribe = { allow = ["notes.>"] }'
+SECOND = 'publish = { allow = ["notes.>"] }\nsubscribe = { allow = ["md.>"] }'
+LESS = 'publish = { allow = ["other.>"] }\nsubscribe = { allow = ["md.eu.>"] }'
+SOON = 4.0
+"""Seconds for a change that takes effect within one second on a machine with nothing else to do."""
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "first", "second")
+    made.permit(first=FIRST, second=SECOND)
+    return made
+
+
+@pytest.fixture
+def keyed(make, ring, directory):
+    """Create a node with the key of its name, and a directory of its own."""
+
+    def create(name, *, permissions=True, **options):
+        security = ring.security(name, permissions=permissions)
+        return make(name, security=security, directory=f"{directory}/{name}", **options)
+
+    return create
+
+
+@pytest.fixture
+def pair(keyed):
+    first = keyed("first", bind="tcp://127.0.0.1:*")
+    second = keyed("second", connect=first.endpoint)
+    first.wait_ready("second", timeout=40)
+    second.wait_ready("first", timeout=40)
+    return first, second
+
+
+def reason(node, name):
+    """Return the text of a timeout."""
+    with pytest.raises(Timeout) as raised:
+        node.wait_ready(name, timeout=0.05)
+    return str(raised.value)
+
+
+def engine_of(node):
+    return getattr(node, "wrapped", node)._node
+
+
+def links_between(node, peer):
+    """Return the sessions and the live links of a node with a peer."""
+    engine, other = engine_of(node), engine_of(peer).id
+    session = engine.publisher.session_of(other)
+    live = [one for one in engine._links_to(other) if one.state == "live"]
+    return ([] if session is None else [session]) + live
+
+
+def test_a_key_that_is_revoked_loses_its_links_in_both_directions(pair, ring):
+    first, second = pair
+    assert len(links_between(first, second)) == 2
+    began = time.monotonic()
+    ring.distrust("second")
+    until(lambda: not links_between(first, second))
+    assert time.monotonic() - began < SOON
+    until(lambda: not first.peers and not second.peers)
+    assert "does not trust the key of this side" in reason(second, "first")
+    ring.trust("second")
+    second.wait_ready("first", timeout=40)
+    first.wait_ready("second", timeout=40)
+
+
+def test_a_right_to_subscribe_ends_at_once(pair, ring):
+    first, second = pair
+    inbox = second.subscribe("md.>")
+    second.wait_ready("first", timeout=40)
+    assert first.has_subscribers("md.us")
+    began = time.monotonic()
+    ring.permit(first=FIRST, second=LESS)
+    until(lambda: not first.has_subscribers("md.us"))
+    assert time.monotonic() - began < SOON
+    with pytest.raises(PermissionDenied) as raised:
+        inbox.receive(timeout=20)
+    assert raised.value.subject.startswith("md.")
+    first.publish("md.us", "not for the second node")
+    # A new subscription has the rights of now.
+    allowed = second.subscribe("md.eu.>")
+    second.wait_ready("first", timeout=40)
+    first.publish("md.eu.x", 1)
+    # The refused pattern matches the second message too, which is allowed.
+    assert [one.receive(timeout=20).payload for one in (allowed, inbox)] == [1, 1]
+    assert inbox.pending == 0
+
+
+def test_a_right_to_publish_ends_at_once(pair, ring):
+    first, second = pair
+    inbox = first.subscribe("notes.>")
+    first.wait_ready("second", timeout=40)
+    second.publish("notes.1", 1)
+    assert inbox.receive(timeout=20).payload == 1
+    began = time.monotonic()
+    ring.permit(first=FIRST, second=LESS)
+
+    def is_denied():
+        second.publish("notes.1", 2)
+        return first.stats.denied
+
+    until(is_denied)
+    assert time.monotonic() - began < SOON
+    left = inbox.pending
+    second.publish("notes.1", 3)
+    denied = first.stats.denied
+    until(lambda: first.stats.denied > denied or second.publish("notes.1", 3))
+    assert inbox.pending == left
+    ring.permit(first=FIRST, second=SECOND)
+    until(lambda: second.publish("notes.1", 4) or inbox.pending > left)
+
+
+def test_a_refused_subscription_is_reported_with_rule_and_witness(keyed):
+    events = []
+    first = keyed("first", bind="tcp://127.0.0.1:*")
+    second = keyed("second", connect=first.endpoint, on_event=events.append)
+    second.subscribe("*.x")
+    until(lambda: [one for one in events if one.kind == "denied"])
+    [text] = [one.text for one in events if one.kind == "denied"]
+    assert "users.second.subscribe.allow[0]" in text
+    assert "does not cover '" in text
+
+
+# reasons
+
+
+def test_a_node_without_keys_learns_why_it_has_no_peer(keyed, make, directory):
+    first = keyed("first", bind="tcp://127.0.0.1:*")
+    stranger = make("stranger", connect=first.endpoint, directory=f"{directory}/stranger")
+    assert "A listener that demands keys does not answer a side without keys" in reason(stranger, "first")
+
+
+def test_a_node_without_keys_gets_no_hint_in_the_directory(make):
+    assert "keys" not in reason(make("alone"), "first")
+
+
+def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keyed, ring, caplog):
+    forget_rates()
+    first = keyed("first", bind="tcp://127.0.0.1:*")
+    ring.make("stranger")
+    stranger = keyed("stranger", connect=first.endpoint)
+    until(lambda: "does not trust the key of this side" in reason(stranger, "first"))
+    assert ring.public("first") in reason(stranger, "first")
+    with caplog.at_level(logging.WARNING):
+        until(lambda: any(ring.public("stranger") in one.getMessage() for one in caplog.records))
+
+
+def test_a_node_learns_that_a_listener_has_no_key(keyed, make, directory):
+    plain = make("plain", bind="tcp://127.0.0.1:*", directory=f"{directory}/plain")
+    first = keyed("first", connect=plain.endpoint)
+    until(lambda: "has no key at all" in reason(first, "plain"))
+    assert first.peers == plain.peers == []
+
+
+def test_a_node_learns_that_a_listener_has_a_wrong_key(make, keyed, ring, tmp_path, directory):
+    others = Keyring(tmp_path / "others", "third")
+    others.borrow(ring, "second")
+    third = make(
+        "third", bind="tcp://127.0.0.1:*", security=others.security("third"), directory=f"{directory}/third"
+    )
+    second = keyed("second", connect=third.endpoint)
+    until(lambda: "has no key that this side trusts" in reason(second, "third"))
+    assert second.peers == third.peers == []
+
+
+def test_a_seed_has_the_key_that_servers_names(make, ring, directory):
+    first = make(
+        "first", bind="tcp://127.0.0.1:*", security=ring.security("first"), directory=f"{directory}/1"
+    )
+    security = ring.security("second", servers={first.endpoint: "second"})
+    second = make("second", connect=first.endpoint, security=security, directory=f"{directory}/2")
+    until(lambda: "has no key that this side trusts" in reason(second, "first"))
+    security = ring.security("second", servers={first.endpoint: "first"})
+    right = make("right", connect=first.endpoint, security=security, directory=f"{directory}/3")
+    right.wait_ready("first", timeout=40)
+
+
+def test_a_node_reads_its_keys_from_the_environment(make, keyed, ring, monkeypatch, directory):
+    first = keyed("first", bind="tcp://127.0.0.1:*")
+    ring.configure("second")
+    monkeypatch.setenv("OZ_SECURITY", ring.file("second"))
+    second = make("second", connect=first.endpoint, directory=f"{directory}/second")
+    second.wait_ready("first", timeout=40)

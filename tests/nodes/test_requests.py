@@ -1,0 +1,270 @@
+"""Table tests of requests: each event in each state."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from oz.errors import ClosedError, NoResponders, PeerLost, Timeout, WouldBlock
+from oz.node.requests import Content, Requests, Send, inbox_node
+
+ASK = Content("jobs", b"jobs", b"1")
+NODE = bytes(range(16))
+
+
+def make_stream(member, *, redelivers=False):
+    return SimpleNamespace(session=SimpleNamespace(member=member), redelivers=redelivers)
+
+
+class Members:
+    """Streams of peers that match, picked in order."""
+
+    def __init__(self, *nodes):
+        self.streams, self.is_greeting, self.is_full = [make_stream(node) for node in nodes], False, False
+
+    def pick(self, content, excluded, now):
+        if self.is_full:
+            raise WouldBlock("full")
+        return next((one for one in self.streams if one.session.member not in excluded), None)
+
+    def all(self, content, now):
+        return list(self.streams)
+
+    def name(self, node):
+        return node.decode()
+
+
+@pytest.fixture
+def members():
+    return Members(b"a", b"b", b"c")
+
+
+@pytest.fixture
+def requests(members):
+    return Requests(NODE, members)
+
+
+def begin(requests, *, timeout=1.0, retries=0):
+    """Return a request that one stream holds, and this stream."""
+    request, (send,) = requests.request(ASK, 0.0, timeout=timeout, retries=retries)
+    assert send.request is request
+    return request, send.stream
+
+
+def end_session(requests, stream, now=0.1):
+    return requests.session_ended(stream.session, now)
+
+
+def test_a_reply_ends_a_request(requests, members):
+    request, stream = begin(requests)
+    assert stream is members.streams[0]
+    assert request.reply_to == f"_INBOX.{NODE.hex()}.1"
+    assert requests.on_reply(b"a", request.reply_to, "yes") == [request]
+    assert request.has_ended
+    assert request.error is None
+    assert list(request.replies) == ["yes"]
+    assert len(requests) == 0
+    assert requests.next_deadline() is None
+
+
+def test_late_and_foreign_replies_are_ignored(requests):
+    request, _ = begin(requests)
+    assert requests.on_reply(b"b", request.reply_to, "no") == []
+    assert requests.on_reply(b"a", request.reply_to + "1", "no") == []
+    assert requests.on_reply(b"a", "jobs", "no") == []
+    requests.on_reply(b"a", request.reply_to, "yes")
+    assert requests.on_reply(b"a", request.reply_to, "again") == []
+    assert requests.late == 4
+    assert list(request.replies) == ["yes"]
+
+
+def test_another_member_may_answer_a_redelivered_request(requests, members):
+    members.streams = [make_stream(b"a", redelivers=True)]
+    request, _ = begin(requests)
+    assert requests.on_reply(b"b", request.reply_to, "yes") == [request]
+
+
+def test_a_request_without_a_responder_fails_at_once(requests, members):
+    members.streams = []
+    with pytest.raises(NoResponders, match=r"'jobs'.*wait_ready"):
+        requests.request(ASK, 0.0)
+    with pytest.raises(NoResponders):
+        requests.request_many(ASK, 0.0)
+    assert len(requests) == 0
+
+
+def test_a_request_waits_while_a_link_is_greeting(requests, members):
+    streams, members.streams, members.is_greeting = members.streams, [], True
+    request, effects = requests.request(ASK, 0.0)
+    assert effects == []
+    assert requests.changed(0.1) == []
+    members.streams = streams
+    assert requests.changed(0.2) == [Send(streams[0], request)]
+    assert requests.changed(0.3) == []
+
+
+def test_a_waiting_request_fails_when_no_link_is_greeting(requests, members):
+    members.streams, members.is_greeting = [], True
+    request, _ = requests.request(ASK, 0.0)
+    members.is_greeting = False
+    assert requests.tick(0.1) == [request]
+    assert isinstance(request.error, NoResponders)
+    assert len(requests) == 0
+
+
+def test_a_timeout_names_the_holder(requests):
+    request, _ = requests.request(ASK, 1.0, timeout=2.0)
+    assert requests.next_deadline() == 3.0
+    assert requests.tick(2.9) == []
+    assert requests.tick(3.0) == [request]
+    assert isinstance(request.error, Timeout)
+    assert "'a'" in str(request.error)
+
+
+def test_the_timeout_of_a_waiting_request_says_so(requests, members):
+    members.streams, members.is_greeting = [], True
+    request, _ = requests.request(ASK, 0.0)
+    many, _ = requests.request_many(ASK, 1.0)
+    assert requests.tick(1.0) == [request]
+    assert "no link" in str(request.error)
+    assert requests.tick(2.0) == [many]
+    assert isinstance(many.error, Timeout)
+
+
+def test_a_request_without_timeout_has_no_deadline(requests):
+    begin(requests, timeout=None)
+    assert requests.next_deadline() is None
+
+
+def test_a_lost_holder_ends_a_request_at_once(requests, members):
+    request, stream = begin(requests)
+    assert end_session(requests, members.streams[1]) == []
+    assert end_session(requests, stream) == [request]
+    assert isinstance(request.error, PeerLost)
+    assert (request.error.subject, request.error.peer) == ("jobs", "a")
+    assert "retries=1" in str(request.error)
+
+
+def test_a_new_session_of_the_same_peer_does_not_hold_the_request(requests):
+    request, _ = begin(requests)
+    assert end_session(requests, make_stream(b"a")) == []
+    assert not request.has_ended
+
+
+def test_retries_go_to_other_members_within_one_timeout(requests, members):
+    request, first = begin(requests, retries=2)
+    second, third = members.streams[1:]
+    assert end_session(requests, first) == [Send(second, request)]
+    assert requests.on_reply(b"a", request.reply_to, "late") == []
+    assert end_session(requests, second) == [Send(third, request)]
+    assert requests.next_deadline() == 1.0
+    assert end_session(requests, third) == [request]
+    assert isinstance(request.error, PeerLost)
+
+
+def test_a_request_has_as_many_retries_as_its_caller_allows(requests, members):
+    request, first = begin(requests, retries=1)
+    assert end_session(requests, first) == [Send(members.streams[1], request)]
+    assert end_session(requests, members.streams[1]) == [request]
+    assert isinstance(request.error, PeerLost)
+
+
+def test_a_retry_without_another_member_is_a_lost_peer(requests, members):
+    del members.streams[1:]
+    members.is_greeting = True
+    request, stream = begin(requests, retries=5)
+    end_session(requests, stream)
+    assert isinstance(request.error, PeerLost)
+
+
+def test_a_full_stream_is_an_error_of_the_call_or_of_the_retry(requests, members):
+    request, stream = begin(requests, retries=1)
+    members.is_full = True
+    with pytest.raises(WouldBlock):
+        requests.request(ASK, 0.0)
+    assert end_session(requests, stream) == [request]
+    assert isinstance(request.error, WouldBlock)
+    assert len(requests) == 0
+
+
+def test_a_request_fails_that_its_only_stream_does_not_accept(requests):
+    request, _ = begin(requests)
+    many, _ = requests.request_many(ASK, 0.0)
+    assert requests.fail(many, WouldBlock("full")) == []
+    assert requests.fail(request, WouldBlock("full")) == [request]
+    assert requests.fail(request, WouldBlock("full")) == []
+    assert isinstance(request.error, WouldBlock)
+
+
+def test_request_many_ends_at_its_limit(requests, members):
+    request, effects = requests.request_many(ASK, 0.0, limit=2)
+    assert [effect.stream for effect in effects] == members.streams
+    assert requests.on_reply(b"c", request.reply_to, 1) == [request]
+    assert not request.has_ended
+    assert requests.on_reply(b"c", request.reply_to, 2) == [request]
+    assert request.has_ended
+    assert list(request.replies) == [1, 2]
+
+
+def test_request_many_ends_without_an_error_at_its_timeout(requests):
+    request, _ = requests.request_many(ASK, 0.0)
+    requests.on_reply(b"a", request.reply_to, 1)
+    assert requests.tick(1.0) == [request]
+    assert request.error is None
+
+
+def test_request_many_goes_on_until_all_holders_are_lost(requests, members):
+    first, _ = requests.request_many(ASK, 0.0)
+    second, _ = requests.request_many(ASK, 0.0)
+    requests.on_reply(b"a", first.reply_to, 1)
+    a, b, c = members.streams
+    assert end_session(requests, a) == []
+    assert end_session(requests, b) == []
+    assert end_session(requests, c) == [first, second]
+    assert first.error is None
+    assert isinstance(second.error, PeerLost)
+
+
+def test_a_cancelled_request_is_forgotten(requests, members):
+    request, _ = begin(requests)
+    requests.cancel(request)
+    requests.cancel(request)
+    assert requests.on_reply(b"a", request.reply_to, "late") == []
+    assert requests.tick(1.0) == []
+    streams, members.streams, members.is_greeting = members.streams, [], True
+    waiting, _ = requests.request(ASK, 0.0)
+    requests.cancel(waiting)
+    members.streams = streams
+    assert requests.changed(0.0) == []
+    assert len(requests) == 0
+
+
+def test_the_end_of_the_node_ends_all_requests(requests):
+    request, _ = begin(requests)
+    assert requests.end_all(ClosedError("closed")) == [request]
+    assert isinstance(request.error, ClosedError)
+    assert len(requests) == 0
+
+
+def test_the_number_of_requests_is_bounded(members):
+    requests = Requests(NODE, members, max_requests=2)
+    begin(requests)
+    begin(requests)
+    with pytest.raises(WouldBlock, match="2 requests"):
+        requests.request(ASK, 0.0)
+
+
+def test_deadlines_of_ended_requests_are_removed(requests):
+    for _ in range(1_000):
+        request, _ = begin(requests, timeout=1e6)
+        requests.on_reply(b"a", request.reply_to, "yes")
+    assert len(requests._deadlines) <= 66
+    begin(requests, timeout=3.0)
+    assert requests.next_deadline() == 3.0
+
+
+def test_the_node_of_an_inbox_is_read_from_its_subject(requests):
+    request, _ = begin(requests)
+    assert inbox_node(request.reply_to) == NODE
+    for other in ("jobs", "_INBOX.", "_INBOX.1.2", "_INBOX." + 32 * "g" + ".1", "_INBOX." + 16 * " a" + ".1"):
+        assert inbox_node(other) is None
+    assert inbox_node("_INBOX." + NODE.hex()) is None

@@ -1,0 +1,75 @@
+"""What a subscriber takes from whom."""
+
+import pytest
+
+import oz
+from oz.security.access import Rights
+from oz.security.permissions import Permissions, Rule, User
+from oz.security.publish_access import MOST_NAMES, Denials, PublishAccess
+
+HONEST, OTHER = "h" * 40, "o" * 40
+
+
+def rule(effect, text):
+    return Rule("publish", effect, text, oz.compile(text), "here")
+
+
+@pytest.fixture
+def access():
+    rules = (rule("allow", "md.>"), rule("deny", "md.secret.>"))
+    users = {"honest": User("honest", (HONEST,), rules=rules)}
+    rights = Rights({HONEST, OTHER}, Permissions("deny", users))
+    made = PublishAccess(lambda: rights, Denials())
+    made.key = HONEST
+    return made
+
+
+def test_a_key_publishes_what_its_rules_allow(access):
+    subjects = (b"md.eu", b"md.secret.x", b"orders.1", b"\xff")
+    assert [access.allows(one) for one in subjects] == [True, False, False, False]
+    access.key = OTHER
+    assert not access.allows(b"md.eu")
+    access.key = None  # inside the process
+    assert access.allows(b"orders.1")
+
+
+def test_a_name_belongs_to_the_key_that_uses_it_first(access):
+    assert access.owns(b"name")
+    access.key = OTHER
+    assert not access.owns(b"name")
+    assert access.has_denied
+    assert access.owns(b"another")
+    assert not access.has_denied
+
+
+def test_nobody_makes_a_subscriber_forget_whose_a_name_is(access):
+    assert access.owns(b"name")
+    access.key = OTHER
+    for number in range(MOST_NAMES + 10):
+        assert access.owns(b"%d" % number)
+    assert not access.owns(b"name")
+    assert access.owns(b"0"), "its own oldest was forgotten, and is its own again"
+
+
+def test_who_is_not_trusted_any_more_is_not_heard():
+    rights = [Rights({HONEST}, None)]
+    access = PublishAccess(lambda: rights[0], Denials())
+    access.key = HONEST
+    assert access.owns(b"name")
+    assert access.allows(b"a")
+    rights[0] = Rights(set(), None)
+    assert not access.owns(b"name")
+    assert not access.allows(b"a")
+
+
+def test_the_rights_are_read_once_for_each_frame():
+    rights, read = [Rights({HONEST}, Permissions("allow"))], []
+    access = PublishAccess(lambda: read.append(1) or rights[0], Denials())
+    access.key = HONEST
+    read.clear()
+    assert access.owns(b"name")
+    assert access.denied((b"a", b"b")) == []
+    assert len(read) == 1
+    rights[0] = Rights({HONEST}, Permissions("deny"))
+    assert access.owns(b"name")
+    assert access.denied((b"a", b"b")) == [0, 1]

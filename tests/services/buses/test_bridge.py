@@ -1,0 +1,419 @@
+"""Forwarders join buses, over real sockets. Forwarders that are killed are processes of their own."""
+
+import signal
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from oz.errors import ConfigurationError, NoResponders, ReplyError, Timeout
+from oz.options import Delivery
+from oz.services.bridge import Forwarder
+from oz.wire.extras import FORWARDER_ID
+from support.scripts import started
+from support.waiting import DEADLINE, until
+
+FORWARDER = """
+import sys
+from oz.services.bridge import Forwarder
+legs = [{"bus": one, "directory": sys.argv[1], "lost_after": 2.0} for one in sys.argv[2:]]
+with Forwarder(legs) as forwarder:
+    print(forwarder._engine.id.hex(), flush=True)
+    forwarder.run()
+"""
+
+
+class Collected:
+    """Handler that keeps payloads."""
+
+    def __init__(self):
+        self.payloads = []
+        self._lock = threading.Lock()
+
+    def __call__(self, message):
+        with self._lock:
+            self.payloads.append(message.payload)
+
+    def wait(self, count):
+        until(lambda: len(self.payloads) >= count, timeout=2 * DEADLINE)
+        return self.payloads
+
+
+@pytest.fixture
+def on(make):
+    """Return a factory of nodes that find each other, and forwarders, in one directory."""
+    return lambda name, bus, **options: make(name, bus=bus, near="shared", **options)
+
+
+@pytest.fixture
+def join(serve, directory):
+    """Run a forwarder between buses in a thread."""
+
+    def joined(*buses, **options):
+        return serve(
+            Forwarder(
+                [{"bus": one, "directory": f"{directory}/shared", **options.get(one, {})} for one in buses]
+            )
+        )
+
+    return joined
+
+
+@pytest.fixture
+def processes(directory):
+    """Start forwarders in processes of their own; return id and process, the smallest id first."""
+    with ExitStack() as stack:
+
+        def start(count, *buses):
+            found = []
+            for _ in range(count):
+                process = stack.enter_context(started("-c", FORWARDER, f"{directory}/shared", *buses))
+                line = process.stdout.readline()
+                assert line, process.stderr.read()
+                found.append((line.strip(), process))
+            return sorted(found)
+
+        yield start
+
+
+def reach(publisher, subject):
+    """Wait until a subject has a subscriber on the bus of a node, which may be a forwarder."""
+    publisher.wait_ready(subscriber=subject, timeout=DEADLINE)
+
+
+def route_of(node, subject):
+    """Return the route of a subject at the publisher of a node."""
+    return node._node.publisher.find_route(subject, subject.encode())
+
+
+def members(node, group):
+    """Return the ids of the forwarders that are members of a group at the publisher of a node."""
+    publisher = node._node.publisher
+    with publisher.lock:
+        found = publisher._sessions.interest.groups.get(group)
+        return {one.session.member[-FORWARDER_ID:].hex() for one in found.members} if found else set()
+
+
+def forwarders(node):
+    return sum(one.name.startswith("forwarder") for one in node.peers)
+
+
+def test_a_message_crosses_with_all_its_fields(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    join("lan", "wan")
+    got = far.subscribe("md.*.spot")
+    reach(near, "md.eur.spot")
+    for number in range(3):
+        near.publish("md.eur.spot", {"price": number}, headers={"a": 1, "b": b"\0"}, id=(b"series", number))
+        message = got.receive(timeout=DEADLINE)
+        assert (message.subject, message.payload) == ("md.eur.spot", {"price": number})
+        assert (dict(message.headers), message.id) == ({"a": 1, "b": b"\0"}, (b"series", number))
+        assert (message.origin, message.position) == (near._node.id, number)
+
+
+def test_only_what_is_wanted_crosses(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    forwarder = join("lan", "wan")
+    got = far.subscribe("a.*")
+    reach(near, "a.1")
+    near.publish("b.1", 0)
+    near.publish("a.1", 1)
+    assert got.receive(timeout=DEADLINE).payload == 1
+    assert (near.stats.unmatched, forwarder.stats.received, forwarder.stats.interests) == (1, 1, 1)
+    got.unsubscribe()
+    until(lambda: not near.has_subscribers("a.1"))
+    assert forwarder.stats.interests == 0
+
+
+def test_messages_cross_in_order_in_both_directions(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    join("lan", "wan")
+    boxes = far.subscribe("to.far"), near.subscribe("to.near")
+    for node, subject in ((near, "to.far"), (far, "to.near")):
+        reach(node, subject)
+        for number in range(2_000):
+            node.publish(subject, number)
+    for got in boxes:
+        assert [got.receive(timeout=DEADLINE).payload for _ in range(2_000)] == list(range(2_000))
+
+
+def test_plain_subscriptions_and_groups_receive_each_message_once(on, join):
+    near, far = on("near", "lan"), [on(f"far{number}", "wan") for number in range(3)]
+    join("lan", "wan")
+    plain, group = Collected(), Collected()
+    far[0].subscribe("job.>", plain)
+    for node in far:
+        node.subscribe("job.>", group, group="workers")
+    reach(near, "job.1")
+    # The forwarder subscribes once for the plain subscription, and once for the group.
+    until(lambda: (route := route_of(near, "job.1")).plain and route.groups)
+    for number in range(600):
+        near.publish("job.1", number)
+    assert plain.wait(600) == list(range(600))
+    assert sorted(group.wait(600)) == list(range(600))
+
+
+def test_a_group_with_members_on_both_buses_handles_each_message_once(on, join):
+    near, far, worker = on("near", "lan"), on("far", "wan"), on("worker", "lan")
+    join("lan", "wan")
+    here, there = Collected(), Collected()
+    worker.subscribe("job", here, group="workers")
+    far.subscribe("job", there, group="workers")
+    near.wait_ready("worker", timeout=DEADLINE)
+    until(lambda: near._node.publisher._sessions.interest.groups["workers"].members[1:])
+    for number in range(400):
+        near.publish("job", number)
+    until(lambda: len(here.payloads) + len(there.payloads) >= 400)
+    assert sorted(here.payloads + there.payloads) == list(range(400))
+    assert here.payloads
+    assert there.payloads
+
+
+def test_handled_messages_are_acknowledged_when_the_worker_has_handled_them(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    forwarder = join("lan", "wan")
+    release = threading.Event()
+    got = []
+
+    def handle(message):
+        release.wait(DEADLINE)
+        got.append(message.payload)
+
+    far.subscribe("job", handle, group="workers", ack="handled", delivery=Delivery(redeliver=True))
+    reach(near, "job")
+    for number in range(10):
+        near.publish("job", number)
+    until(lambda: sum(map(len, forwarder.legs[1].held.values())) == 10)
+    release.set()
+    until(lambda: got == list(range(10)))
+    until(lambda: not forwarder.legs[1].held)
+
+
+def test_requests_cross(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    join("lan", "wan")
+
+    def fail(message):
+        raise ValueError("no such thing")
+
+    far.subscribe("svc.add", lambda message: message.payload + 1)
+    far.subscribe("svc.fail", fail)
+    far.subscribe("svc.headers", lambda message: message.reply(dict(message.headers), headers={"b": 2}))
+    for subject in ("svc.add", "svc.fail", "svc.headers"):
+        reach(near, subject)
+    assert [near.request("svc.add", number, timeout=DEADLINE).payload for number in range(50)] == list(
+        range(1, 51)
+    )
+    with pytest.raises(ReplyError) as raised:
+        near.request("svc.fail", timeout=DEADLINE)
+    assert (raised.value.kind, raised.value.text) == ("ValueError", "no such thing")
+    reply = near.request("svc.headers", headers={"a": 1}, timeout=DEADLINE)
+    assert (reply.payload, dict(reply.headers)) == ({"a": 1}, {"b": 2})
+    with pytest.raises(NoResponders):
+        near.request("svc.none", timeout=DEADLINE)
+
+
+def test_a_request_to_all_reaches_responders_of_all_buses(on, join):
+    near = on("near", "lan")
+    join("lan", "wan", "dmz")
+    for bus in ("lan", "wan", "dmz"):
+        on(f"on {bus}", bus).subscribe("who", lambda message, bus=bus: bus)
+    near.wait_ready("on lan", timeout=DEADLINE)
+    reach(near, "who")
+    # The responder on the own bus, and two buses behind one subscription of the forwarder.
+    until(lambda: sorted(one.payload for one in near.request_many("who", limit=3)) == ["dmz", "lan", "wan"])
+
+
+def test_allow_bounds_what_enters_a_bus(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    forwarder = join("lan", "wan", wan={"allow": ["md.>", "news.*"]})
+    got = far.subscribe([">", "secret.>"])
+    back = near.subscribe("secret.>")
+    reach(near, "md.1")
+    # Both the subscription of this node and that of the forwarder.
+    until(lambda: len(route_of(far, "secret.1").plain) == 2)
+    for subject in ("secret.1", "news.1", "md.1"):
+        near.publish(subject, subject)
+    assert [got.receive(timeout=DEADLINE).payload for _ in range(2)] == ["news.1", "md.1"]
+    far.publish("secret.2", "out")
+    assert [back.receive(timeout=DEADLINE).payload for _ in range(2)] == ["secret.1", "out"]
+    # It did not subscribe to more than may enter.
+    assert forwarder.stats.received == 3
+
+
+def test_local_subjects_stay_on_their_bus(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    forwarder = join("lan", "wan")
+    got = far.subscribe(["_LOCAL.a", "_x.a", "end"])
+    wide = far.subscribe("_x.>")
+    reach(near, "end")
+    for subject in ("_LOCAL.a", "_x.a", "end"):
+        near.publish(subject, subject)
+    assert [got.receive(timeout=DEADLINE).payload for _ in range(2)] == ["_x.a", "end"]
+    assert wide.receive(timeout=DEADLINE).payload == "_x.a"
+    assert forwarder.stats.received == 2
+
+
+def test_two_forwarders_deliver_each_message_once(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    first, second = join("lan", "wan"), join("lan", "wan")
+    got = far.subscribe("a.>")
+    until(lambda: sorted(one.states[0] for one in (first, second)) == ["passing", "standing by for groups"])
+    # Neither forwarder serves the other one.
+    until(lambda: first.stats.interests == second.stats.interests == 1)
+    until(lambda: len(route_of(near, "a.1").plain) == 2)
+    for number in range(3_000):
+        near.publish("a.1", number)
+    assert [got.receive(timeout=DEADLINE).payload for _ in range(3_000)] == list(range(3_000))
+    until(lambda: first.stats.received == second.stats.received == 3_000)
+    until(lambda: far.stats.repeated == 3_000)
+    with pytest.raises(Timeout):
+        got.receive(timeout=0)
+    got.unsubscribe()
+    until(lambda: not near.has_subscribers("a.1"))
+
+
+def test_two_forwarders_pass_a_request_to_all_once(on, join):
+    near, far = on("near", "lan"), on("far", "wan")
+    pair = join("lan", "wan"), join("lan", "wan")
+    asked = Collected()
+    far.subscribe("who", asked)
+    far.subscribe("who", lambda message: "me")
+    until(lambda: near._node.publisher.count_subscribers("who") == 2)
+    until(lambda: sorted(one.states[0] for one in pair) == ["passing", "standing by for groups"])
+    for _ in range(20):
+        assert [one.payload for one in near.request_many("who", limit=1, timeout=DEADLINE)] == ["me"]
+    # They go to one forwarder after the other, behind the requests to all.
+    for _ in range(20):
+        assert near.request("who", timeout=DEADLINE).payload == "me"
+    until(lambda: len(asked.payloads) >= 40)
+    assert len(asked.payloads) == 40
+    assert min(one.stats.requests for one in pair) == 10
+
+
+def test_a_killed_forwarder_costs_no_message_of_another(on, processes):
+    near, far = on("near", "lan"), on("far", "wan")
+    got = Collected()
+    far.subscribe("a", got)
+    found = processes(2, "lan", "wan")
+    until(lambda: near._node.publisher.count_subscribers("a") == 2, timeout=2 * DEADLINE)
+    for number in range(2_000):
+        near.publish("a", number)
+        if number == 1_000:
+            found[0][1].kill()
+    assert got.wait(2_000) == list(range(2_000))
+    assert far.stats.lost == 0
+
+
+@pytest.mark.parametrize("ack", ["received", "handled"])
+def test_each_job_is_done_once_though_a_forwarder_is_killed(on, processes, ack):
+    near, far = on("near", "lan"), [on(f"far{number}", "wan") for number in range(3)]
+    done = Collected()
+    for node in far:
+        delivery = Delivery(redeliver=ack == "handled")
+        node.subscribe("job.*", done, group="workers", ack=ack, delivery=delivery)
+    (first, leader), _ = processes(2, "lan", "wan")
+    until(lambda: all(forwarders(one) == 2 for one in (near, *far)), timeout=2 * DEADLINE)
+    for node in far:
+        # Both forwarders know the workers.
+        node.wait_ready(timeout=DEADLINE)
+    until(lambda: members(near, "workers") == {first})
+    for number in range(3_000):
+        near.publish(f"job.{number % 7}", number)
+        if number == 1_500:
+            leader.kill()
+    done.wait(3_000)
+    near.publish("job.end", "end")
+    until(lambda: done.payloads[-1] == "end", timeout=2 * DEADLINE)
+    assert sorted(done.payloads[:-1]) == list(range(3_000))
+
+
+def test_a_lost_forwarder_is_reported(on, processes):
+    near, events = on("near", "lan"), []
+    far = on("far", "wan", lost_after=1.0, on_event=events.append)
+    far.subscribe("a", print)
+    ((_, process),) = processes(1, "lan", "wan")
+    reach(near, "a")
+    until(lambda: forwarders(far) == 1)
+    process.kill()
+    until(lambda: any(one.kind == "loss" and one.count is None for one in events), timeout=2 * DEADLINE)
+
+
+def test_losses_are_reported_by_origin(on, processes):
+    """A forwarder that is stopped for a while loses messages at their publisher."""
+    near, losses = on("near", "lan", high_water_mark=10, resume_bytes=10_000), []
+    far = on("far", "wan", on_event=lambda event: losses.append(event) if event.kind == "loss" else None)
+    got = Collected()
+    far.subscribe("a", got)
+    ((_, process),) = processes(1, "lan", "wan")
+    reach(near, "a")
+    process.send_signal(signal.SIGSTOP)
+    for number in range(5_000):
+        near.publish("a", (number, b"x" * 1_000))
+    process.send_signal(signal.SIGCONT)
+    until(lambda: len(got.payloads) + far.stats.lost == 5_000, timeout=2 * DEADLINE)
+    assert near.stats.dropped["full"] == far.stats.lost > 0
+    until(lambda: sum(one.count for one in losses) == far.stats.lost)
+    assert {one.about for one in losses} == {near._node.id.hex()}
+
+
+def test_messages_cross_a_chain(on, join):
+    near, far = on("near", "a"), on("far", "c")
+    join("a", "b"), join("b", "c")
+    got = far.subscribe("x.>")
+    reach(near, "x.1")
+    near.publish("x.1", 1)
+    message = got.receive(timeout=DEADLINE)
+    assert (message.payload, message.origin) == (1, near._node.id)
+    assert len(message.extras.forwarded.via) == 2 * FORWARDER_ID
+    far.subscribe("svc", lambda message: message.payload * 2)
+    reach(near, "svc")
+    assert near.request("svc", 4, timeout=DEADLINE).payload == 8
+    got.unsubscribe()
+    until(lambda: not near.has_subscribers("x.1"))
+
+
+def test_a_ring_delivers_each_message_once(on, join):
+    nodes = [on(f"on {bus}", bus) for bus in "abc"]
+    rings = [join("a", "b"), join("b", "c"), join("c", "a")]
+    boxes = [node.subscribe("x") for node in nodes]
+    for node in nodes:
+        until(lambda node=node: node._node.publisher.count_subscribers("x") == 3)
+    for number in range(100):
+        nodes[0].publish("x", number)
+    for got in boxes:
+        assert [got.receive(timeout=DEADLINE).payload for _ in range(100)] == list(range(100))
+    nodes[0].publish("x", "end")
+    for got in boxes:
+        assert got.receive(timeout=DEADLINE).payload == "end"
+    assert sum(one.stats.passed for one in rings) <= 4 * 101
+
+
+def test_close_passes_on_what_was_published_before(on, directory):
+    near, far = on("near", "lan"), on("far", "wan")
+    forwarder = Forwarder([{"bus": one, "directory": f"{directory}/shared"} for one in ("lan", "wan")])
+    thread = threading.Thread(target=forwarder.run)
+    thread.start()
+    got = Collected()
+    far.subscribe("a", got)
+    reach(near, "a")
+    for number in range(2_000):
+        near.publish("a", number)
+    near.flush()
+    forwarder.close()
+    thread.join()
+    assert got.wait(2_000) == list(range(2_000))
+    assert far.stats.lost == 0
+
+
+@pytest.mark.parametrize(
+    ("legs", "words"),
+    [
+        ([{"bus": "a"}], "two legs"),
+        ([{"bus": "a"}, {}], "which bus"),
+        ([{"bus": "a"}, {"bus": "b", "nameserver": "tcp://a:1"}], "no such setting"),
+    ],
+)
+def test_wrong_legs_are_refused(legs, words):
+    with pytest.raises(ConfigurationError, match=words):
+        Forwarder(legs)

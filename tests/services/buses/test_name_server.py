@@ -1,0 +1,162 @@
+"""Name servers introduce the nodes of a bus to each other, over real sockets."""
+
+import time
+
+import pytest
+
+from oz.errors import ConfigurationError, Timeout
+from oz.services.name_server import NameServer
+from support.ports import lasting_port
+from support.scripts import started
+from support.waiting import until
+
+SERVER = """
+import sys
+from oz.services.name_server import NameServer
+with NameServer(sys.argv[1], name="ns") as server:
+    print("ready", flush=True)
+    server.run()
+"""
+NODE = """
+import sys
+from oz.node.sync import Node
+from oz.options import NodeOptions
+node = Node("victim", bus="test", connect=sys.argv[1], options=NodeOptions(directory=sys.argv[2]))
+node.wait_ready(timeout=40)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def names(node):
+    return [one.name for one in node.peers]
+
+
+def exchange(one, other):
+    """Check that messages pass in both directions."""
+    for publisher, subscriber in ((one, other), (other, one)):
+        got = subscriber.subscribe("exchange.*")
+        subscriber.wait_ready(timeout=40)
+        publisher.publish("exchange.a", publisher.name)
+        assert got.receive(timeout=40).payload == publisher.name
+        got.unsubscribe()
+
+
+def test_nodes_of_a_bus_meet(make, serve):
+    server = serve(NameServer("tcp://127.0.0.1:*", name="ns"))
+    nodes = [make(f"n{number}", connect=server.endpoint) for number in range(4)]
+    others = [make(f"o{number}", bus="other", connect=server.endpoint) for number in range(2)]
+    for node in nodes:
+        # A node that joined later is known when it is ready itself.
+        node.wait_ready(count=3, timeout=40)
+        assert len(names(node)) == 3
+    others[0].wait_ready("o1", timeout=40)
+    exchange(nodes[0], nodes[3])
+    assert names(others[1]) == ["o0"]
+    assert [(one.bus, one.name) for one in server.nodes] == [
+        ("other", "o0"), ("other", "o1"), ("test", "n0"), ("test", "n1"), ("test", "n2"), ("test", "n3"),
+    ]  # fmt: skip
+    nodes[1].close()
+    until(lambda: len(server.nodes) == 5)
+    until(lambda: names(nodes[0]) == ["n2", "n3"])
+    assert (server.stats.joined, server.stats.left, server.stats.lost) == (6, 1, 0)
+
+
+def test_ready_means_that_all_earlier_nodes_are_known(make, serve):
+    """`wait_ready` without arguments waits for the list of the name server, and for the nodes of the list."""
+    server = serve(NameServer("tcp://127.0.0.1:*"))
+    for number in range(8):
+        make(f"n{number}", connect=server.endpoint).wait_ready(timeout=40)
+        late = make(f"late{number}", connect=server.endpoint)
+        late.wait_ready(timeout=40)
+        assert len(late.peers) == 2 * number + 1
+
+
+def test_a_name_server_is_no_peer(make, serve):
+    server = serve(NameServer("tcp://127.0.0.1:*"))
+    events = []
+    node = make("alone", connect=server.endpoint, on_event=events.append)
+    node.wait_ready(timeout=40)
+    assert (node.peers, node.stats.peers, events) == ([], 0, [])
+    with pytest.raises(Timeout, match="0 of 1 peers"):
+        node.wait_ready(count=1, timeout=0.1)
+
+
+def test_a_dead_name_server_is_named(make):
+    endpoints = [f"tcp://127.0.0.1:{lasting_port()}" for _ in range(2)]
+    began = time.monotonic()
+    node = make("alone", connect=endpoints)
+    assert time.monotonic() - began < 5
+    with pytest.raises(Timeout) as raised:
+        node.wait_ready(timeout=0.1)
+    for endpoint in endpoints:
+        assert endpoint in str(raised.value)
+    assert "'test'" in str(raised.value)
+
+
+def test_one_of_several_name_servers_is_enough(make, serve):
+    dead = f"tcp://127.0.0.1:{lasting_port()}"
+    server = serve(NameServer("tcp://127.0.0.1:*"))
+    first, second = (make(name, connect=[dead, server.endpoint]) for name in ("first", "second"))
+    first.wait_ready("second", timeout=40)
+    second.wait_ready("first", timeout=40)
+
+
+def test_nodes_go_on_while_their_name_server_is_down(make, directory):
+    endpoint = f"tcp://127.0.0.1:{lasting_port()}"
+    first, second = (make(name, connect=endpoint, lost_after=1.0) for name in ("first", "second"))
+    with started("-c", SERVER, endpoint) as process:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        first.wait_ready("second", timeout=40)
+        process.kill()
+        process.wait()
+    exchange(first, second)
+    late = make("late", connect=endpoint, lost_after=1.0)
+    with pytest.raises(Timeout, match=endpoint):
+        late.wait_ready(timeout=0.1)
+    with started("-c", SERVER, endpoint) as process:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        late.wait_ready("first", "second", timeout=40)
+        exchange(first, late)
+    assert names(first) == ["late", "second"]
+
+
+def test_a_killed_node_is_lost(serve, directory):
+    server = serve(NameServer("tcp://127.0.0.1:*", lost_after=1.0))
+    with started("-c", NODE, server.endpoint, directory) as process:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        until(lambda: [one.name for one in server.nodes] == ["victim"])
+        process.kill()
+        process.wait()
+        until(lambda: server.stats.lost == 1)
+    assert (server.nodes, server.stats.left) == ([], 0)
+
+
+def test_two_name_servers_share_what_they_know(make, serve):
+    one = serve(NameServer("tcp://127.0.0.1:*", name="one"))
+    two = serve(NameServer("tcp://127.0.0.1:*", name="two", connect=one.endpoint))
+    first, second = make("first", connect=one.endpoint), make("second", connect=two.endpoint)
+    first.wait_ready("second", timeout=40)
+    exchange(first, second)
+    assert one.stats.conflicts == two.stats.conflicts == 0
+
+
+def test_a_name_server_of_one_bus_refuses_others(make, serve):
+    server = serve(NameServer("tcp://127.0.0.1:*", bus="test"))
+    events = []
+    make("stranger", bus="other", connect=server.endpoint, on_event=events.append)
+    make("member", connect=server.endpoint).wait_ready(timeout=40)
+    until(lambda: any(one.kind == "denied" for one in events))
+    until(lambda: [one.name for one in server.nodes] == ["member"])
+
+
+def test_it_needs_an_endpoint():
+    with pytest.raises(ConfigurationError, match="endpoint"):
+        NameServer([])
+
+
+def test_close_ends_run(serve):
+    server = serve(NameServer("tcp://127.0.0.1:*"))
+    server.stop()
+    server.close()
+    server.close()
