@@ -144,8 +144,8 @@ class ThreadRequesting:
     ) -> Message:
         """Send a request, and return its first reply.
 
-        It goes to each subscription that matches the subject, and to one member of each queue group. A handler replies by
-        `Message.reply` or by its return value. An error reply counts if no other subscription may reply.
+        It goes to each subscription that matches the subject, and to one member of each queue group. A handler
+        replies by `Message.reply` or by its return value. An error reply counts if no other subscription may reply.
 
         Args:
             subject: full subject.
