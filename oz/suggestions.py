@@ -103,7 +103,7 @@ def refuse_positional(name: str, given: tuple[Any, ...], argument: str) -> None:
     Args:
         name: of the function, as the program calls it.
         given: superfluous arguments.
-        argument: the only one that needs no name.
+        argument: name of the positional argument.
     """
     if given:
         raise TypeError(f"{name} takes only {argument} by position: write ARGUMENT={given[0]!r}")

@@ -57,7 +57,7 @@ class PublishAccess:
     Attributes:
         key: the public key that sent what is looked at; None inside the process, where all is allowed.
         has_denied: something of what was looked at last was denied.
-        last_denied: what was denied last, in words; empty before.
+        last_denied: text of the last denial; empty without one.
         rules: decides about names and subjects that permissions are not about; None where there are none.
         allowed: the subjects that are known to be allowed, by key and action.
     """
@@ -101,7 +101,7 @@ class PublishAccess:
         return not self.denied((subject,))
 
     def _refresh(self) -> Rights:
-        """Return the rights as they are now; what was decided by others is forgotten."""
+        """Return the current rights, and forget decisions by earlier rights."""
         rights = self._read()
         if rights is not self._rights:
             self._rights = rights
