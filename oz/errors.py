@@ -36,8 +36,8 @@ from typing import Any
 import oz.version  # noqa: F401 - first of all it sees whose package this is
 
 KEYS_HINT = (
-    "A listener that demands keys does not answer a side without keys: give security=; nodes and commands "
-    "also read OZ_SECURITY"
+    "A listener with keys does not answer a program without keys: if it has keys, give security= (nodes and "
+    "commands also read OZ_SECURITY)"
 )
 """Possible cause of a timeout, for the errors of a side without keys."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
@@ -21,6 +22,8 @@ POLICIES = ("round_robin", "sticky", "failover")
 """Ways to pick the member of a queue group that receives a message."""
 OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
 """Policies for a subscriber that is too slow."""
+_HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
+"""Name or IPv4 address, or IPv6 address in brackets."""
 
 
 class _Named:
@@ -193,8 +196,10 @@ class NodeOptions(Options):
         for name in ("echo", "error_replies"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigurationError(name, getattr(self, name), "argument", "it is True or False")
-        if self.advertise is not None and not (isinstance(self.advertise, str) and self.advertise):
-            rule = "it is an address or a name of this host"
+        if self.advertise is not None and not (
+            isinstance(self.advertise, str) and _HOST.fullmatch(self.advertise)
+        ):
+            rule = "give an address or a name of this host, without tcp:// and port; IPv6 in brackets"
             raise ConfigurationError("advertise", self.advertise, "argument", rule)
         for name in ("multicast", "delimiter"):
             if getattr(self, name) is not None:

@@ -20,8 +20,14 @@ _ARGUMENTS = {
     "endpoint": "connect= or bind=",
     "hwm": _OPTIONS,
     "linger": "oz.Publisher.close(timeout=…)",
+    "name_server": "connect=",
+    "nameserver": "connect=",
+    "overflow": "subscribe(pattern, overflow=…)",
+    "peers": "connect=",
     "queue": "group=",
     "reply": "oz.Node, which has requests and replies",
+    "seeds": "connect=",
+    "servers": "connect=",
     "timeout": _TIMEOUT,
     "topic": "subscribe(pattern)",
     "topics": "subscribe([pattern, …])",
@@ -44,6 +50,8 @@ OPTIONS_OF_SOCKETS = {
 
 _ATTRIBUTES = {
     **OPTIONS_OF_SOCKETS,
+    "bind": "bind= of the constructor",
+    "connect": "connect= of the constructor",
     "get": "oz.Subscriber.receive(timeout=…)",
     "getsockopt": "stats or endpoint",
     "messages": "a loop: for message in …",
@@ -51,6 +59,7 @@ _ATTRIBUTES = {
     "poll": "receive(timeout=…), oz.Poller or fileno()",
     "pub": "oz.Publisher.publish(subject, payload)",
     "put": "oz.Publisher.publish(subject, payload)",
+    "receive": "receive of a subscription, or oz.Subscriber",
     "recv": "oz.Subscriber.receive(), which returns a message with subject and payload",
     "recv_multipart": "oz.Subscriber.receive(), which returns a message with subject and payload",
     "recv_string": "oz.Subscriber.receive(), which returns a message with subject and payload",
@@ -63,6 +72,7 @@ _ATTRIBUTES = {
     "setsockopt_string": "options=oz.Options(…), or oz.Subscriber.subscribe(pattern) for zmq.SUBSCRIBE",
     "stop": "close()",
     "term": "close()",
+    "unsubscribe": "unsubscribe of a subscription",
 }
 """Methods of pyzmq and nats-py, with the counterpart in oz."""
 
@@ -85,6 +95,18 @@ def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]
                 raise TypeError(f"{name} has no argument {one!r}; use {argument}=oz.{part.__name__}({one}=…)")
         hint = _counterpart(one, known, _ARGUMENTS) or (f"; it has {', '.join(known)}" if known else "")
         raise TypeError(f"{name} has no argument {one!r}{hint}")
+
+
+def refuse_positional(name: str, given: tuple[Any, ...], argument: str) -> None:
+    """Raise TypeError for arguments that need a name.
+
+    Args:
+        name: of the function, as the program calls it.
+        given: superfluous arguments.
+        argument: name of the positional argument.
+    """
+    if given:
+        raise TypeError(f"{name} takes only {argument} by position: write ARGUMENT={given[0]!r}")
 
 
 def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:

@@ -124,7 +124,9 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
 def _check_key(key: str, where: str) -> None:
     if key not in _ONE and key not in _SEVERAL:
         known = ", ".join([*_ONE, *_SEVERAL])
-        raise click.BadParameter(f"{key!r} in {where!r} is nothing that a leg has; there are {known}")
+        raise click.BadParameter(
+            f"{key!r} in {where!r} is no key of a leg; write KEY=VALUE with one of {known}"
+        )
 
 
 def _parsed(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:

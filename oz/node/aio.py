@@ -309,6 +309,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         if engine.is_foreign or engine.is_closed:
             return 0
         end = None if timeout is None else engine.clock() + timeout
+        self._attendance.leave_closed_loop()
         await self._wait(engine.handled(timeout))
         left = None if end is None else max(0.0, end - engine.clock())
         count = self._life.finish(await self._attendance.wait(engine.acknowledgements(left)))

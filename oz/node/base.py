@@ -81,7 +81,7 @@ class NodeBase(PublishingBase):
     def __init__(
         self,
         name: str | None = None,
-        *,
+        *unnamed: Never,
         bus: str | None = None,
         connect: Endpoints = (),
         bind: Endpoints | None = None,
@@ -114,6 +114,7 @@ class NodeBase(PublishingBase):
             on_event: called with each `Event`, one after the other.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: few programs change them.
+            unnamed: arguments without a name, for an error that asks for it.
             unknown: misspelled arguments, for an error with a suggestion.
 
         Raises:
@@ -122,6 +123,7 @@ class NodeBase(PublishingBase):
             ConfigurationError: an argument has a wrong value.
             ClosedError: the program ends.
         """
+        suggestions.refuse_positional(self._class_name, unnamed, "name")
         suggestions.refuse_unknown(self._class_name, unknown, NodeBase.__init__, options=NodeOptions)
         dialects.find(dialect)
         if on_event is not None and not callable(on_event):
@@ -235,7 +237,7 @@ class NodeBase(PublishingBase):
             f"{self._class_name}.subscribe", unknown, public.subscribe, delivery=Delivery
         )
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, "publisher")
-        checks.check_subscription(handler, max_messages, may_await=not self._runs_handlers)
+        checks.check_subscription(handler, max_messages, class_name=self._class_name)
         check_count("concurrency", concurrency, 1, _MAX_COUNT)
         patterns = checks.compile_all(pattern, dialect, self._dialect)
         engine = self._node

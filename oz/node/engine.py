@@ -27,7 +27,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -825,7 +825,7 @@ class Engine:
                     return
                 now = self.clock()
                 if has_waited and end is not None and now >= end:
-                    raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
+                    raise Timeout(f"not ready within {timeout:g} s: {'; '.join(missing)}{self._refusals()}")
                 yield now + LOOK_INTERVAL if end is None else min(end, now + LOOK_INTERVAL)
                 has_waited = True
         finally:
@@ -836,30 +836,29 @@ class Engine:
     ) -> list[str]:
         """Return what `ready` waits for, in words."""
         missing = []
+        refusing = self._refusing()
         with self.lock:
             up, silent = self._cards(roster.UP), {card.name for card in self._cards(roster.SILENT)}
-            missing += self._missing_seeds()
+            missing += self._missing_seeds(refusing)
             is_greeting = self.roster.is_greeting(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
         missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
         absent = [one for one in absent if one not in silent]
         if absent:
             missing.append(
-                f"no peer is named {', '.join(map(repr, absent))}; up are {_listed(card.name for card in up)}"
-                f"{self._hint()}"
+                f"no peer is named {', '.join(map(repr, absent))}; peers that are up: "
+                f"{_listed(card.name for card in up)}{self._hint()}"
             )
         if count is not None and len(up) < count:
             missing.append(
                 f"{len(up)} of {count} peers are up: {_listed(card.name for card in up)}{self._hint()}"
             )
-        if missing:
-            missing += self._refusals()
         for card in up:
             why = self._unready(card.node, probes)
             if why is not None:
                 missing.append(f"peer {card.name!r} {why}")
         if subject is not None and not self.publisher.count_subscribers(subject, only_up=True):
-            missing.append(f"no node subscribes to {subject!r}: start the node whose handler serves it")
+            missing.append(f"no node subscribes to {subject!r}; {self._describe_peers()}")
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
         return missing
@@ -868,11 +867,16 @@ class Engine:
         with self.lock:
             return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
 
-    def _missing_seeds(self) -> list[str]:
-        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock."""
-        missing = []
-        if self.roster.silent_seeds:
-            silent = ", ".join(sorted(self.roster.silent_seeds))
+    def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
+        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock.
+
+        Args:
+            refusing: endpoints that refuse the key of this node.
+        """
+        seeds = sorted(self.roster.silent_seeds)
+        missing = [f"{one} refuses the key of this node" for one in seeds if one in refusing]
+        silent = ", ".join(one for one in seeds if one not in refusing)
+        if silent:
             missing.append(
                 f"nothing answers at {silent}: start a node or a name server of bus {self.bus!r} there, or "
                 "correct connect="
@@ -884,14 +888,20 @@ class Engine:
                 missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
         return missing
 
-    def _refusals(self) -> list[str]:
-        """Return why endpoints lead to no peer because of keys, or may do so, in words."""
+    def _refusals(self) -> str:
+        """Return which endpoints refuse the key of this node, or may demand a key, as further sentences."""
         if self.subscriber.keys is None:
-            return [KEYS_HINT] if self.configuration.connect else []
-        with self.subscriber.lock:
-            found = [one.key_refusal for one in self.subscriber.places.values() if one.key_refusal]
+            return f". {KEYS_HINT}" if self.configuration.connect and self.roster.silent_seeds else ""
+        found = [*self._refusing().values()]
         more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
-        return found[:_NAMED] + more
+        return "".join(f". {one}" for one in found[:_NAMED] + more)
+
+    def _refusing(self) -> dict[str, str]:
+        """Return the reason of each endpoint that refuses the key of this node."""
+        with self.subscriber.lock:
+            return {
+                one.endpoint: one.key_refusal for one in self.subscriber.places.values() if one.key_refusal
+            }
 
     def _hint(self) -> str:
         seeds = self.configuration.connect

@@ -11,6 +11,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.node.asking import ManyReplies, check_request, result_of
 from oz.node.engine import Engine
+from oz.publisher.aio import LoopAttendance
 
 
 class LoopTimes:
@@ -102,6 +103,7 @@ class LoopRequesting:
     """Requests of a node for asyncio."""
 
     _node: Engine
+    _attendance: LoopAttendance
 
     async def request(
         self,
@@ -128,6 +130,7 @@ class LoopRequesting:
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
         """
         check_request(timeout, retries)
+        self._attendance.check_loop()
         node = self._node
         exchange = node.exchange
         message = node.publisher.prepare(subject, payload, headers, key)
@@ -170,5 +173,6 @@ class LoopRequesting:
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
         """
         check_request(timeout, limit=limit)
+        self._attendance.check_loop()
         node = self._node
         return AsyncReplies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)

@@ -395,7 +395,12 @@ class Requests:
             return request.failure
         nodes = dict.fromkeys(one.session.member for one in request.holders)
         names = ", ".join(repr(self._responders.name(node)) for node in nodes)
-        where = f"node {names} has it" if names else "no link has brought a subscription for it"
+        where = "no peer has announced a subscription for it"
+        if names:
+            where = (
+                f"node {names} has it. Its handler still runs, or returned None without message.reply(), or "
+                "the node does not permit the request"
+            )
         return Timeout(f"no reply to the request to {request.content.subject!r}: {where}")
 
     def next_deadline(self) -> float | None:

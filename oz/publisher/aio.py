@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, OwnershipError
 from oz.logs import peer_logger
 from oz.numbers import check_count, check_wait
 from oz.program_end import close_all
@@ -90,8 +90,13 @@ class LoopAttendance:
         return self._loop is not None
 
     def start(self) -> None:
-        """Attend in the running loop; do nothing outside a loop, and in a loop that attends."""
+        """Attend in the running loop; do nothing outside a loop, and in a loop that attends.
+
+        Raises:
+            OwnershipError: another loop attends.
+        """
         if self._loop is not None:
+            self.check_loop()
             return
         try:
             self._loop = asyncio.get_running_loop()
@@ -99,6 +104,17 @@ class LoopAttendance:
             return
         self._engine.is_resting = True
         self._wake()
+
+    def check_loop(self) -> None:
+        """Raise OwnershipError in a loop that does not attend."""
+        running = asyncio._get_running_loop()
+        if running is not None and self._loop is not None and running is not self._loop:
+            raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
+
+    def leave_closed_loop(self) -> None:
+        """Forget a loop that was closed, so that `close` works in another one."""
+        if self._loop is not None and self._loop.is_closed():
+            self.stop()
 
     def _wake(self) -> None:
         if self._loop is not None and not self._is_scheduled:
@@ -187,7 +203,11 @@ class LoopAttendance:
         self._end_pause()
         if self._timer is not None:
             self._timer.cancel()
-        if loop is not None and not loop.is_closed():
+        self._timer, self._timer_at = None, float("inf")
+        if loop is not None and loop.is_closed():
+            # What was scheduled there never runs.
+            self._is_scheduled, self._descriptors = False, ()
+        elif loop is not None:
             self._remove_readers(loop)
 
     def call(self, work: Callable[[], None]) -> None:
@@ -235,6 +255,7 @@ class _Done:
         attendance = self._attendance
         now = attendance.busy_clock()
         if now - attendance.turned_at >= TURN:
+            attendance.check_loop()
             # Before and after: other tasks that publish have a turn each, and so has this one.
             attendance.turned_at = now
             yield
@@ -490,6 +511,7 @@ class Publisher(Publishing, PublisherBase):
         if engine.is_closed:
             # Perhaps by the end of the context.
             return self._life.finish(0.0)
+        self._attendance.leave_closed_loop()
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
         if engine.owns_context:
             # It waits for libzmq.

@@ -171,7 +171,7 @@ class PublisherKeys:
         """Count and log a subscription that was refused."""
         self.denied += 1
         if self.denied == 1:
-            _log.warning("key %s is refused a subscription: %s; stats.denied counts more", user, denial)
+            _log.warning("key %s may not subscribe: %s. stats.denied counts further ones", user, denial)
 
     def is_trusted(self, user: str) -> bool:
         """Return whether a key is trusted."""

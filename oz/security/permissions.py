@@ -243,7 +243,8 @@ def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
         return Verdict(False, rule, None, f"whether {rule} concerns it cannot be told: {error}")
     if subject is None:
         return None
-    return Verdict(False, rule, subject, f"{rule}; {asked.text!r} asks for {subject!r} too")
+    also = "" if subject == asked.text else f"; {asked.text!r} also matches {subject!r}"
+    return Verdict(False, rule, subject, f"{rule}{also}")
 
 
 def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action: Action) -> Verdict:

@@ -57,7 +57,7 @@ class PublishAccess:
     Attributes:
         key: the public key that sent what is looked at; None inside the process, where all is allowed.
         has_denied: something of what was looked at last was denied.
-        last_denied: what was denied last, in words; empty before.
+        last_denied: text of the last denial; empty without one.
         rules: decides about names and subjects that permissions are not about; None where there are none.
         allowed: the subjects that are known to be allowed, by key and action.
     """
@@ -101,7 +101,7 @@ class PublishAccess:
         return not self.denied((subject,))
 
     def _refresh(self) -> Rights:
-        """Return the rights as they are now; what was decided by others is forgotten."""
+        """Return the current rights, and forget decisions by earlier rights."""
         rights = self._read()
         if rights is not self._rights:
             self._rights = rights
@@ -142,8 +142,8 @@ class PublishAccess:
         if subject in allowed or (self.rules is not None and self.rules.is_special(subject)):
             return True
         if not self._decide(key, action, subject):
-            what = "publishes" if inbox is None else "asks on"
-            self._deny(f"{what} {subject!r}, which it may not")
+            what = "publish" if inbox is None else "send requests to"
+            self._deny(f"may not {what} {subject.decode(errors='backslashreplace')!r}")
             return False
         if len(subject) <= LONGEST_REMEMBERED:
             if len(allowed) >= MOST_REMEMBERED:
@@ -155,10 +155,12 @@ class PublishAccess:
         """Tell whether nothing is wrong with a message that permissions do not know of."""
         permissions = self._rights.permissions
         if rules.is_special(subject) and not rules.may_say(key, subject, permissions):
-            self._deny(f"answers, or says something to nodes, on {subject!r:.200}, which it may not")
+            self._deny(f"may not reply or publish on {subject!r:.200}")
             return False
         if inbox is not None and not rules.may_ask(key, inbox, permissions):
-            self._deny(f"wants an answer to {subject!r} in {inbox!r:.200}, which is somebody else's")
+            self._deny(
+                f"sent a request to {subject!r} with {inbox!r:.200}, which is the inbox of another key"
+            )
             return False
         return True
 
@@ -177,7 +179,7 @@ class PublishAccess:
             return False
         if self.rules is not None:
             if not self.rules.owns(key, origin):
-                self._deny(f"speaks in the name of publisher {origin.hex()}, which has another key", count)
+                self._deny(f"uses the origin {origin.hex()} of a publisher with another key", count)
                 return False
             return True
         owner = self._owners.get(origin)
@@ -189,7 +191,7 @@ class PublishAccess:
                 # Its own, whatever it does: nobody has others forgotten.
                 del self._owners[own.popleft()]
         if owner != key:
-            self._deny(f"speaks in the name of publisher {origin.hex()}, which has the key {owner}", count)
+            self._deny(f"uses the origin {origin.hex()} of the publisher with the key {owner}", count)
         return owner == key
 
     def _decide(self, key: str, action: Action, subject: bytes) -> bool:
@@ -205,4 +207,4 @@ class PublishAccess:
         self.last_denied = f"key {self.key or '(none)'} {what}"
         if self._reports:
             self._reports = False
-            _log.warning("%s; what it sent is dropped: see stats.denied", self.last_denied)
+            _log.warning("%s: the message is dropped. stats.denied counts further ones", self.last_denied)

@@ -752,6 +752,9 @@ class Forwarder(Service):
         common = {"name": name or f"forwarder-{os.getpid()}", "security": security}
         for number, one in enumerate(given, 1):
             _check_leg(one, f"leg {number}")
+            if _network_of(one) in map(_network_of, given[: number - 1]):
+                rule = "another leg joins the same bus: give another bus, or another connect or directory"
+                raise ConfigurationError("bus", one["bus"], f"leg {number}", rule)
         self._engine = BridgeEngine([{**common, **one} for one in given])
         super().__init__(self._engine)
 
@@ -781,9 +784,14 @@ class Forwarder(Service):
         return f"<oz.services.Forwarder of {', '.join(leg.bus for leg in self.legs)}>"
 
 
+def _network_of(leg: Mapping[str, Any]) -> tuple[Any, ...]:
+    seeds = as_list(leg["connect"]) if leg.get("connect") else ()
+    return leg["bus"], sorted(map(str, seeds)), leg.get("directory")
+
+
 def _check_leg(leg: Mapping[str, Any], where: str) -> None:
     for wrong in leg.keys() - set(LEG_SETTINGS):
         rule = f"a leg has no such setting; it has {', '.join(LEG_SETTINGS)}"
         raise ConfigurationError(str(wrong), leg[wrong], where, rule)
     if not leg.get("bus"):
-        raise ConfigurationError("bus", leg.get("bus"), where, "which bus does it join?")
+        raise ConfigurationError("bus", leg.get("bus"), where, "a leg needs the name of its bus")

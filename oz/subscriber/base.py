@@ -194,7 +194,7 @@ class SubscriberBase:
             f"{self._class_name}.subscribe", unknown, public.subscribe, delivery=Delivery
         )
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, self._filtering)
-        checks.check_subscription(handler, max_messages, may_await=not self._runs_handlers)
+        checks.check_subscription(handler, max_messages, class_name=self._class_name)
         patterns = checks.compile_all(pattern, dialect, self._dialect)
         with self._engine.lock:
             inbox = self._engine.subscribe(

@@ -105,13 +105,13 @@ def stream_options(
     )
 
 
-def check_subscription(handler: Any, max_messages: Any, *, may_await: bool) -> None:
+def check_subscription(handler: Any, max_messages: Any, *, class_name: str) -> None:
     """Check the other arguments of a subscription.
 
     Args:
         handler: of the subscription.
         max_messages: of the subscription.
-        may_await: whether the subscriber awaits coroutines.
+        class_name: of the subscriber or node. A class of `oz.asyncio` awaits coroutines.
 
     Raises:
         ConfigurationError: `max_messages` is no positive number.
@@ -119,8 +119,10 @@ def check_subscription(handler: Any, max_messages: Any, *, may_await: bool) -> N
     """
     if handler is not None and not callable(handler):
         raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
-    if not may_await and any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
-        raise TypeError(f"{handler!r} is a coroutine function; use oz.asyncio.Subscriber, which awaits it")
+    is_coroutine = any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__)))
+    if is_coroutine and "asyncio" not in class_name:
+        awaiting = class_name.replace("oz.", "oz.asyncio.")
+        raise TypeError(f"{handler!r} is a coroutine function; use {awaiting}, which awaits it")
     is_number = isinstance(max_messages, int) and not isinstance(max_messages, bool)
     if max_messages is not None and not (is_number and max_messages > 0):
         raise _wrong("max_messages", max_messages, "it is a number above 0, or None")

@@ -290,7 +290,7 @@ class ServerKeys:
     def _refuse(self, endpoint: str, server: _Server, why: str) -> None:
         if not server.is_refused:
             server.is_refused = True
-            text = f"{why}. It is called again"
+            text = f"{why}. The connection is tried again"
             _log.warning("%s", text)
             self._report(endpoint, text)
 

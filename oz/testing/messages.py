@@ -119,9 +119,12 @@ def message(
         redelivered: whether another member of the group may have handled the message.
 
     Raises:
+        TypeError: the subject is neither text nor bytes.
         SubjectError: the subject is empty.
         ValueError: the origin has not 16 bytes, or a number is negative.
     """
+    if not isinstance(subject, str | bytes):
+        raise TypeError(f"a subject is str or bytes, not {type(subject).__name__}: {subject!r}")
     text = subject.decode(errors="surrogateescape") if isinstance(subject, bytes) else subject
     if not text:
         raise SubjectError("nats", subject, 0, "a message has a subject such as 'svc.price'")

@@ -206,7 +206,7 @@ class Calls:
     def _report(self, call: _Call, why: str) -> None:
         if not call.is_reported:
             call.is_reported = True
-            text = f"{why}. It is called again"
+            text = f"{why}. The connection is tried again"
             _log.warning("%s", text)
             self._fail(PermissionDenied(text))
 

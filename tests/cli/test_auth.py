@@ -31,7 +31,7 @@ def test_a_refusal_names_the_rule_its_line_and_a_subject(oz, file):
     assert result.exit_code == 1
     assert result.stdout == (
         "subscribe  denied  roles.reader.subscribe.deny[0], line 6: deny subscribe 'md.secret.>'; "
-        "'md.*' asks for 'md.secret.a' too\n"
+        "'md.*' also matches 'md.secret.a'\n"
     )
 
 

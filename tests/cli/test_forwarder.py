@@ -26,12 +26,12 @@ def test_a_legs_is_keys_and_values():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("bus=a,colour=red", "'colour' .* is nothing that a leg has; there are bus,"),
+        ("bus=a,colour=red", "'colour' .* is no key of a leg; write KEY=VALUE with one of bus,"),
         ("bus", "write bus=VALUE"),
         ("bus=", "write bus=VALUE"),
         ("bus=a,bus=b", "'bus' stands twice"),
         ("bus=a,lost_after=soon", "'lost_after' is a number, not 'soon'"),
-        ("", "is nothing that a leg has"),
+        ("", "is no key of a leg"),
     ],
 )
 def test_a_legs_that_means_nothing_is_refused(text, says):
@@ -53,7 +53,7 @@ def test_sides_from_a_file(tmp_path):
         ("", r"has no legs: write a table \[\[forwarder\.leg\]\] for each bus"),
         ("forwarder = 1", "has no legs"),
         ("[forwarder]\nleg = [1]", "has no legs"),
-        ("[[forwarder.leg]]\ncolour = 1", "nothing that a leg has"),
+        ("[[forwarder.leg]]\ncolour = 1", "is no key of a leg"),
         ("[[forwarder", "is no TOML"),
     ],
 )

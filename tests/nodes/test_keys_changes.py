@@ -143,7 +143,7 @@ def test_a_refused_subscription_is_reported_with_rule_and_witness(keyed):
 def test_a_node_without_keys_learns_why_it_has_no_peer(keyed, make, directory):
     first = keyed("first", bind="tcp://127.0.0.1:*")
     stranger = make("stranger", connect=first.endpoint, directory=f"{directory}/stranger")
-    assert "A listener that demands keys does not answer a side without keys" in reason(stranger, "first")
+    assert "A listener with keys does not answer a program without keys" in reason(stranger, "first")
 
 
 def test_a_node_without_keys_gets_no_hint_in_the_directory(make):

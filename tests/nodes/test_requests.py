@@ -128,7 +128,7 @@ def test_the_timeout_of_a_waiting_request_says_so(requests, members):
     request, _ = requests.request(ASK, 0.0)
     many, _ = requests.request_many(ASK, 1.0)
     assert requests.tick(1.0) == [request]
-    assert "no link" in str(request.error)
+    assert "no peer has announced a subscription" in str(request.error)
     assert requests.tick(2.0) == [many]
     assert isinstance(many.error, Timeout)
 

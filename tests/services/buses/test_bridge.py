@@ -409,7 +409,8 @@ def test_close_passes_on_what_was_published_before(on, directory):
     ("legs", "words"),
     [
         ([{"bus": "a"}], "two legs"),
-        ([{"bus": "a"}, {}], "which bus"),
+        ([{"bus": "a"}, {"bus": "b"}, {"bus": "a"}], "leg 3: bus = 'a': another leg joins the same bus"),
+        ([{"bus": "a"}, {}], "needs the name of its bus"),
         ([{"bus": "a"}, {"bus": "b", "nameserver": "tcp://a:1"}], "no such setting"),
     ],
 )
