@@ -272,6 +272,10 @@ class Bus:
         self._disturb_later(every, longest)
 
     def _host(self, one: Member | str) -> str:
+        if not isinstance(one, str) and one not in self._members:
+            raise TypeError(
+                f"{one!r} is not a member of this bus or the name of a node; members are {self._names()}"
+            )
         host = one if isinstance(one, str) else one.place.host
         if not any(member.place.host == host for member in self._members):
             raise ValueError(f"this bus has no member {host!r}; it has {self._names()}")
