@@ -17,9 +17,9 @@ import time
 from multiprocessing.connection import Connection
 
 import machine
+from oz.services.nameserver import NameServer
 
 import oz
-from oz.services.nameserver import NameServer
 
 
 def serve_names(pipe: Connection) -> None:

@@ -18,7 +18,6 @@
     ├── PermissionDenied (PermissionError) permissions deny an action, or a key is not trusted
     ├── TransportUnavailable             this installation lacks the transport
     ├── EndpointError (ValueError)       a malformed endpoint, or one that this object cannot use
-    ├── NameserverUnavailable            no name server answers
     ├── JournalError                     a journal cannot be read or written
     │   └── JournalFull                  no disk space for an append
     ├── JournalMissing (ImportError)     pyarrow is not installed
@@ -32,7 +31,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import oz.version  # noqa: F401 - first of all it sees whose package this is
@@ -229,28 +227,6 @@ class ConfigurationError(OzError, ValueError):
         if len(shown) > 120:
             shown = f"{shown[:100]}…"
         return f"{self.source}: {self.setting} = {shown}: {self.rule}"
-
-
-class NameserverUnavailable(OzError):
-    """No name server answers: a node announced itself, and did not hear itself.
-
-    Attributes:
-        endpoints: the name servers that were tried.
-        seconds: for how long.
-    """
-
-    def __init__(self, endpoints: Iterable[str], seconds: float) -> None:
-        self.endpoints = tuple(endpoints)
-        self.seconds = seconds
-        super().__init__(self.endpoints, seconds)
-
-    def __str__(self) -> str:
-        tried = ", ".join(self.endpoints) or "none at all"
-        return (
-            f"no name server answered within {self.seconds:g} s; tried {tried}. Start one there with "
-            "`oz nameserver --bind`, or see whether its host and port can be reached from here. "
-            f"{KEYS_HINT}"
-        )
 
 
 class Undecidable(OzError):

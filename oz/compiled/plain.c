@@ -1,6 +1,6 @@
 /* Plain messages, one by one: the frames of one read, made into a message.
 
-   Twin: `ReceivePath.take` of oz.transport.subscriber.receive_path. */
+   Twin: `SubSocket.recv` of oz.dropin.sub. */
 
 #include "plain.h"
 

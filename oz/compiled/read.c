@@ -6,7 +6,7 @@
 
 /* libzmq --------------------------------------------------------------------------------------------------------- */
 
-/* Bytes: WATCHED_FROM of oz.protocol.publisher.backlog. */
+/* Bytes up to which libzmq keeps a frame inside the message. */
 #define NEVER_SHARED 512
 
 Libzmq plain_libzmq;

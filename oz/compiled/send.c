@@ -1,6 +1,6 @@
 /* Plain messages, handed to ZeroMQ.
 
-   Twin: `PlainFrames.hand_over` of oz.transport.publisher.sink. */
+   Twin: `send_multipart` of pyzmq. */
 
 #include "plain.h"
 #include <errno.h>

@@ -31,6 +31,7 @@ import zmq
 
 from oz.configuration import private_directory
 from oz.node.roster import NAME_INTERVAL, Effect, Event, Roster
+from oz.transport.endpoints import EndpointError
 
 READ_INTERVAL = 30.0
 """Seconds between two reads of a node that has peers."""
@@ -63,7 +64,7 @@ class Directory:
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.
-            ValueError: the path is too long for a socket, or is not UTF-8.
+            EndpointError: the path is too long for a socket, or is not UTF-8.
         """
         self._path = private_directory(path)
         parts = (host_id(self._path), bus.encode(), b"keys" if has_key else b"")
@@ -72,11 +73,15 @@ class Directory:
         self._own = self._path / f"{self._begin}{urlsafe_b64encode(node).decode().rstrip('=')}.sock"
         own = os.fsencode(self._own)
         if len(own) > LONGEST_PATH:
-            raise ValueError(
+            raise EndpointError(
                 f"{str(self._own)!r} is longer than the {LONGEST_PATH} bytes that the path of a socket may have; "
                 "choose a shorter directory="
             )
-        own.decode()  # libzmq takes UTF-8.
+        try:
+            own.decode()
+        except UnicodeDecodeError:
+            # libzmq takes UTF-8.
+            raise EndpointError(f"{str(self._own)!a} is not UTF-8: choose another directory=") from None
         self.endpoint = f"ipc://{self._own}"
         self.prefix = f"ipc://{self._path / self._begin}"
         self._read_at = 0.0

@@ -231,7 +231,8 @@ class Engine:
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
         )
         if id_suffix is not None:
-            self.id = self.id[:8] + id_suffix
+            # With keys, the other bytes prove whose id it is.
+            self.id = self.id[: -len(id_suffix)] + id_suffix
         try:
             self.publisher = self.publisher_class(
                 codec=found,

@@ -171,9 +171,8 @@ class Bus:
             ValueError: a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
-        if options.get("security") is not None:
-            raise ValueError("nodes of oz.testing have no keys: leave security= out")
         place = self._place("node", options, name)
+        _refuse_unmodelled(options)
         made = Node(place, name or place.host, **options)
         self._members.append(made)
         return made
@@ -341,15 +340,15 @@ async def _adopt(members: list[Publisher | Node]) -> None:
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Refuse the arguments of a publisher or subscriber for which the model of ZeroMQ has no sockets.
+    """Refuse the arguments of a member for which the model of ZeroMQ has no sockets.
 
     Raises:
         ConfigurationError, ValueError: there is one.
     """
     if (security := options.get("security")) is not None:
         rule = (
-            "publishers and subscribers of a test bus have no keys: leave security= out, and test permissions "
-            "with oz.Publisher on tcp://127.0.0.1:*, or with nodes of the bus"
+            "members of a test bus have no keys: leave security= out, and test permissions with oz.Publisher or "
+            "oz.Node on tcp://127.0.0.1:*"
         )
         raise ConfigurationError("security", security, "argument", rule)
     if getattr(options.get("options"), "multicast", None) is not None:

@@ -128,7 +128,7 @@ def test_long_path_is_refused(short):
 
 
 def test_path_that_is_not_utf8_is_refused(short):
-    with pytest.raises(ValueError, match="utf-8"):
+    with pytest.raises(ValueError, match="UTF-8"):
         Directory(os.fsdecode(os.fsencode(short) + b"/\xff"), "bus", OWN)
 
 

@@ -42,7 +42,7 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
     with pytest.raises(oz.ConfigurationError, match="anybody may write it"):
         resolve_security()
     with pytest.raises(oz.ConfigurationError, match="anybody may write it"):
-        oz.Node(directory=tmp_path)
+        oz.Node(options=oz.NodeOptions(directory=tmp_path))
 
 
 def test_a_key_that_is_added_right_after_a_look_is_admitted(ring, monkeypatch):

@@ -9,7 +9,7 @@ from math import inf
 import pytest
 import zmq
 
-from oz.services import NameServer, Proxy
+from oz.services import Proxy
 from oz.services.waiting import LOOK_SECONDS, Bell, look_again, wait
 
 DEADLINE = 30.0
@@ -71,18 +71,6 @@ def test_what_is_looked_at_says_when_it_wants_to_be_called_again():
     assert look_again(lambda: 12.5) == 12.5
     now = time.monotonic()
     assert look_again(lambda: None) >= now + LOOK_SECONDS
-
-
-def test_an_idle_name_server_waits_until_somebody_comes_or_stops_it():
-    with NameServer("tcp://127.0.0.1:*") as server:
-        poller = server._poller = Recorded(server._poller)
-        running = threading.Thread(target=server.run, daemon=True)
-        running.start()
-        assert poller.is_waiting.wait(DEADLINE)
-        server.stop()
-        running.join(DEADLINE)
-        assert not running.is_alive()
-        assert poller.timeouts == [0, -1]
 
 
 def test_a_plain_forwarder_tells_its_counts_to_any_thread_while_it_runs():

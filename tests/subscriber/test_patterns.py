@@ -74,7 +74,7 @@ def test_nodes_read_a_dialect_before_the_colon_and_warn():
     # ipc paths are short.
     with (
         tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as directory,
-        oz.Node(directory=directory) as node,
+        oz.Node(options=oz.NodeOptions(directory=directory)) as node,
     ):
         assert node.subscribe("rv:Foo.*").patterns == (oz.compile("Foo.*", "rv"),)
         assert node.subscribe("rv:Foo.*", dialect="nats").patterns[0].text == "rv:Foo.*"

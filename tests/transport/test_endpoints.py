@@ -260,5 +260,5 @@ def test_a_path_that_is_not_utf8_is_refused_with_a_reason():
             with pytest.raises(oz.EndpointError, match="in UTF-8"):
                 way(f"ipc:///tmp/{odd}")
     directory = tempfile.TemporaryDirectory(prefix="oz", dir="/tmp")
-    with directory, pytest.raises(oz.EndpointError, match="in UTF-8"):
-        oz.Node(directory=os.path.join(directory.name, odd))
+    with directory, pytest.raises(oz.EndpointError, match="not UTF-8"):
+        oz.Node(options=oz.NodeOptions(directory=os.path.join(directory.name, odd)))

@@ -18,9 +18,9 @@ from oz.services.bridge_rules import (
     narrow,
     wanted,
 )
-from oz.wire.extras import MAX_FORWARDERS, decode_extras
+from oz.wire.extras import FORWARDER_ID, MAX_FORWARDERS, decode_extras
 
-OWN, SMALLER, LARGER = b"5" * 8, b"1" * 8, b"9" * 8
+OWN, SMALLER, LARGER = b"5" * FORWARDER_ID, b"1" * FORWARDER_ID, b"9" * FORWARDER_ID
 ORIGIN = bytes(range(16))
 
 
@@ -145,7 +145,7 @@ def test_the_extras_keep_their_content(extras):
 @pytest.mark.parametrize(
     "found",
     [1, [], [ORIGIN, 1], [ORIGIN[:15], 1, b""], [ORIGIN, -1, b""], [ORIGIN, True, b""], [ORIGIN, 1, b"x"],
-     [ORIGIN, 1, b"x" * 8 * (MAX_FORWARDERS + 1)], [ORIGIN, 1, "x" * 8]],
+     [ORIGIN, 1, b"x" * FORWARDER_ID * (MAX_FORWARDERS + 1)], [ORIGIN, 1, "x" * FORWARDER_ID]],
 )  # fmt: skip
 def test_a_wrong_source_does_not_decode(found):
     with pytest.raises(ProtocolError):
