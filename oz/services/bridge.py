@@ -661,7 +661,9 @@ class BridgeEngine:
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         found: dict[Stream, Leg] = {}
         for other in self.legs:
-            if other is not leg and other.side.may_enter(raw) and not other.has_peer(source.origin):
+            if other is leg or other.engine.is_closing:
+                continue
+            if other.side.may_enter(raw) and not other.has_peer(source.origin):
                 route = other.publisher.find_route(message.subject, raw)
                 found.update((one, other) for one in other.members(route, group, excluded))
         streams = list(found)
