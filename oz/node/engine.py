@@ -590,9 +590,12 @@ class Engine:
                 with suppress(EndpointError):
                     self.subscriber.disconnect(effect.endpoint)
             elif isinstance(effect, roster.EndSession):
-                self.publisher.end_session(effect.node)
+                # A node that closes still attends to its links. Its publisher refuses both calls then.
+                with suppress(ClosedError):
+                    self.publisher.end_session(effect.node)
             elif isinstance(effect, roster.Introduce):
-                self._introduce(effect.node, effect.peers)
+                with suppress(ClosedError):
+                    self._introduce(effect.node, effect.peers)
             else:
                 self._report(effect)
 

@@ -47,6 +47,8 @@ RETRY_INTERVAL = 0.1
 """Seconds between two attempts to pass a message of a group on, if no member has space."""
 SETTLE_TIME = 3.0
 """Seconds after the start within which a forwarder learns of other forwarders, at most."""
+HANDOVER_TIME = 1.0
+"""Seconds for which two forwarders serve a group, so that all publishers know the subscription of the new one."""
 _SETTLE_INTERVAL = 0.05  # Seconds between two looks whether they are known.
 _DRAIN_INTERVAL = 0.02  # Seconds between two looks whether a closing forwarder has passed everything on.
 _PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
@@ -191,6 +193,7 @@ class Leg:
         changed: sessions with a new interest.
         losses: losses that other forwarders report.
         held: messages that are passed on to this bus and not acknowledged, by stream.
+        handovers: groups that another forwarder takes over, with the time at which their subscription ends.
     """
 
     def __init__(self, settings: Mapping[str, Any], own: bytes, notify: Callable[[], None]) -> None:
@@ -213,6 +216,7 @@ class Leg:
         self.losses: deque[tuple[Gap, bytes]] = deque()
         self.asked: dict[StreamOptions, _Asked] = {}
         self.held: dict[Stream, deque[_Held]] = {}
+        self.handovers: dict[Interest, float] = {}
         self.engine = LegEngine(
             given["name"],
             bus=given["bus"],
@@ -274,6 +278,26 @@ class Leg:
                 for one in self.engine.roster.by_id.values()
                 if one.card is not None and one.card.kind == links.FORWARDER and one.state == roster.UP
             )
+
+    def kept(self, own: bytes, now: float) -> set[Interest]:
+        """Return the groups that this forwarder serves until another one has taken them over.
+
+        Args:
+            own: id of the forwarder.
+            now: in seconds.
+        """
+        groups = {
+            Interest(pattern, stream.group, stream.policy)
+            for stream, asked in self.asked.items()
+            if stream.group is not None
+            for pattern in asked.entries
+        }
+        self.handovers = {
+            one: self.handovers.get(one, now + HANDOVER_TIME)
+            for one in groups
+            if rules.is_taken_over(own, self.side, one)
+        }
+        return {one for one in groups if now < self.handovers.get(one, inf)}
 
     def ask(self, wanted: Iterable[Interest]) -> int:
         """Replace the subscriptions by the interest of other buses; return the number of patterns."""
@@ -446,6 +470,7 @@ class BridgeEngine:
         self.stats = ForwarderStats()
         self.legs: list[Leg] = []
         self._is_dirty, self._read_at, self._retry_at = True, 0.0, inf
+        self._handover_at = inf
         self._unplaced: deque[tuple[Leg, str, Message]] = deque()
         self._turn = 0
         self._wake: Callable[[], None] = lambda: None
@@ -513,9 +538,11 @@ class BridgeEngine:
             self._settle(now)
         if self._unplaced and now >= self._retry_at:
             self._place_again()
+        if now >= self._handover_at:
+            self._is_dirty = True
         if self._is_dirty and now >= self._read_at:
             self._is_dirty = False
-            self._ask()
+            self._ask(now)
             self._read_at = now + _PACE * (self.clock() - now)
         return has_more
 
@@ -524,7 +551,11 @@ class BridgeEngine:
         found = [leg.engine.next_deadline() for leg in self.legs]
         if not self._is_settled:
             found.append(self.clock() + _SETTLE_INTERVAL)
-        found += [self._read_at if self._is_dirty else inf, self._retry_at if self._unplaced else inf]
+        found += [
+            self._handover_at,
+            self._read_at if self._is_dirty else inf,
+            self._retry_at if self._unplaced else inf,
+        ]
         deadline = min(one for one in (*found, inf) if one is not None)
         return None if deadline == inf else deadline
 
@@ -536,7 +567,7 @@ class BridgeEngine:
         if now >= self._settle_until or not any(leg.engine.roster.is_greeting(now) for leg in self.legs):
             self._is_settled = self._is_dirty = True
 
-    def _ask(self) -> None:
+    def _ask(self, now: float) -> None:
         for leg in self.legs:
             leg.read()
         sides = [leg.side for leg in self.legs]
@@ -550,10 +581,12 @@ class BridgeEngine:
         for at, leg in enumerate(self.legs):
             leg.publisher.hidden = frozenset(parallel)
             with suppress(ClosedError):
-                found = rules.wanted(self.id, sides, at)
+                found = rules.wanted(self.id, sides, at, leg.kept(self.id, now))
                 if not self._is_settled:
                     found = {one for one in found if one.group is None}
                 self.stats.interests += leg.ask(found)
+        ends = (end for leg in self.legs for end in leg.handovers.values() if end > now)
+        self._handover_at = min(ends, default=inf)
 
     # messages
 
@@ -628,7 +661,7 @@ class BridgeEngine:
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         found: dict[Stream, Leg] = {}
         for other in self.legs:
-            if other is leg or not rules.leads(self.id, leg.side, other.side):
+            if other is leg or other.engine.is_closing:
                 continue
             if other.side.may_enter(raw) and not other.has_peer(source.origin):
                 route = other.publisher.find_route(message.subject, raw)

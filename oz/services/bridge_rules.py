@@ -14,7 +14,8 @@ message             parallel forwarders
 plain               all pass it. Subscribers drop the repeat: origin and position are the same
 group               the forwarder with the smallest id subscribes. It acknowledges a message when the member on the
                     other bus has done so. After its death the next forwarder receives the message again, and
-                    picks the same member by rank, which drops a repeat
+                    picks the same member by rank, which drops a repeat. A forwarder with a smaller id that
+                    starts takes the group over: the former one goes on until the new one has subscribed
 request             the forwarder that received it, because a request goes to one peer
 request to all      the forwarder with the smallest id
 =================== ==========================================================================================
@@ -100,13 +101,31 @@ def leads(own: bytes, one: Side, other: Side) -> bool:
     return all(own < parallel for parallel in one.forwarders & other.forwarders)
 
 
-def wanted(own: bytes, sides: Sequence[Side], at: int) -> set[Interest]:
+def is_taken_over(own: bytes, side: Side, interest: Interest) -> bool:
+    """Return whether a forwarder with a smaller id serves a group on a bus.
+
+    Args:
+        own: id of this forwarder.
+        side: its leg on that bus.
+        interest: of the group.
+    """
+    return any(
+        source.forwarder in side.forwarders and source.forwarder < own and interest in source.interests
+        for source in side.sources.values()
+        if source.forwarder is not None
+    )
+
+
+def wanted(
+    own: bytes, sides: Sequence[Side], at: int, kept: Collection[Interest] = frozenset()
+) -> set[Interest]:
     """Return what a forwarder subscribes to on one bus.
 
     Args:
         own: id of the forwarder.
         sides: its legs.
         at: index of the leg on that bus.
+        kept: groups that it serves until the forwarder with the smallest id serves them.
     """
     here = sides[at]
     found: set[Interest] = set()
@@ -118,10 +137,8 @@ def wanted(own: bytes, sides: Sequence[Side], at: int) -> set[Interest]:
             if source.forwarder is not None and source.forwarder in here.forwarders:
                 continue
             for interest in source.interests:
-                if interest.group is None or is_leader:
-                    found.update(
-                        interest._replace(pattern=one) for one in narrow(interest.pattern, side.allowed)
-                    )
+                narrowed = {interest._replace(pattern=one) for one in narrow(interest.pattern, side.allowed)}
+                found |= narrowed if interest.group is None or is_leader else narrowed.intersection(kept)
     return found
 
 

@@ -36,7 +36,8 @@ PING(n)                       –              –                         n > e
                                                                        else ACK, drops, DECLARE
 ANSWER                        –              –                         refusals                –
 BYE                           –              known before: Gap(None)   Gap(n − expected),      –
-                                             ENDED                     drops, ENDED
+                                             ENDED                     drops, ENDED; reason
+                                                                       not closed: Gap(None)
 no WELCOME for 10 s           –              replace                   –                       –
 silent for 3.5 s              –              replace, if heard once    replace                 –
 silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
@@ -549,6 +550,9 @@ class Link:
             lost = bye.following - self.expected
             if lost > 0:
                 effects.append(Gap(lost, "closed"))
+            if bye.reason != links.CLOSED:
+                # The publisher goes on, and sends nothing to this subscriber until its next session.
+                effects.append(Gap(None, "lost"))
             self._report_unknown(bye.streams, effects)
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)

@@ -36,8 +36,8 @@ def ping(following, applied=1, streams=None):
     return links.encode_ping(Ping(following, applied, streams or {}))
 
 
-def bye(following=0, streams=None):
-    return links.encode_bye(Bye(links.CLOSED, links.PUBLISHER, following, streams or {}))
+def bye(following=0, streams=None, reason=links.CLOSED):
+    return links.encode_bye(Bye(reason, links.PUBLISHER, following, streams or {}))
 
 
 def new(*texts):
@@ -356,6 +356,13 @@ def test_bye_without_hello_has_no_effect(state):
     one = MAKERS[state]()
     assert one.read(bye(9)) == []
     assert one.link.state == state
+
+
+@pytest.mark.parametrize(("following", "known"), [(5, []), (7, [Gap(2, "closed")])])
+def test_bye_of_a_publisher_that_goes_on_reports_an_unknown_loss(following, known):
+    one = live(5)
+    assert one.read(bye(following, reason=links.LOST)) == [*known, Gap(None, "lost")]
+    assert one.link.state == ENDED
 
 
 @pytest.mark.parametrize(("make", "effects"), [(greeting, []), (greeting_again, [Gap(None, "closed")])])

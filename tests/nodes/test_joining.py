@@ -17,6 +17,9 @@ import pytest
 
 from oz.errors import ClosedError, PatternError, SubjectError, Timeout
 from oz.node.engine import INTRODUCTION
+from oz.node.sync import Node
+from oz.options import NodeOptions
+from oz.transport import steps
 from support.fault_proxy import FaultProxy
 from support.ports import lasting_port
 from support.scripts import started
@@ -557,3 +560,22 @@ def test_a_hostile_introduction_is_ignored(make):
     assert names(second) == ["first"]
     other = (second if make.kind == "sync" else second.wrapped)._node
     assert len(other.roster.by_id) == 1
+
+
+def test_a_node_that_closes_attends_to_peers_that_join_and_leave(directory):
+    options = NodeOptions(directory=directory)
+    with (
+        Node("first", bus="test", options=options) as first,
+        Node("second", options=options, bus="test") as second,
+    ):
+        first.wait_ready("second")
+        second.wait_ready("first")
+        # The first step of a close, which waits for peers that acknowledge.
+        steps.run(first._life.engine.acknowledgements(0), lambda until: None)
+        with Node("third", bus="test", options=options) as third:
+            until(lambda: names(first) == ["second", "third"])
+            third.wait_ready("first")
+        until(lambda: names(first) == ["second"])
+        second.close()
+        until(lambda: not first.peers)
+        assert first._life.thread._thread.is_alive()

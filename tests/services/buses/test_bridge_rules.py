@@ -13,6 +13,7 @@ from oz.services.bridge_rules import (
     extras_of,
     forwarder_ids,
     has_passed,
+    is_taken_over,
     leads,
     narrow,
     wanted,
@@ -72,6 +73,28 @@ def test_the_smallest_id_on_both_buses_serves_groups(here, there, is_leader):
     sides = [side(forwarders=here), side(group("a"), *plain("b"), forwarders=there)]
     assert leads(OWN, *sides) is is_leader
     assert wanted(OWN, sides, 0) == ({group("a")} if is_leader else set()) | plain("b")
+
+
+def test_a_group_is_kept_until_the_forwarder_with_the_smallest_id_serves_it():
+    sides = [side(forwarders={SMALLER}), side(group("a"), group("b"), forwarders={SMALLER})]
+    # It takes no other group over meanwhile.
+    assert wanted(OWN, sides, 0, {group("a")}) == {group("a")}
+    sides[1].sources.clear()
+    assert wanted(OWN, sides, 0, {group("a")}) == set()
+
+
+@pytest.mark.parametrize(
+    ("of", "forwarders", "asked", "found"),
+    [
+        (SMALLER, {SMALLER}, "a", True),
+        (SMALLER, {SMALLER}, "b", False),
+        (SMALLER, set(), "a", False),
+        (LARGER, {LARGER}, "a", False),
+        (None, {SMALLER}, "a", False),
+    ],
+)
+def test_a_group_is_taken_over_by_a_subscription_of_a_smaller_id(of, forwarders, asked, found):
+    assert is_taken_over(OWN, side(group(asked), of=of, forwarders=forwarders), group("a")) is found
 
 
 @pytest.mark.parametrize(
