@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -63,16 +62,6 @@ def is_reader_gone(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
-
-
-def count_with_room(connections: Sequence[int]) -> int:
-    """Return how many connections would take more at once; 0 where the system cannot be asked."""
-    if not hasattr(select, "poll"):
-        return 0
-    poll = select.poll()
-    for one in connections:
-        poll.register(one, _POLLOUT)
-    return len(poll.poll(0))
 
 
 class Poll:
@@ -165,67 +154,9 @@ def descriptor_folder() -> str | None:
     return next((one for one in _FOLDERS if os.path.isdir(one)), None)
 
 
-def open_descriptors() -> Sequence[int]:
-    """Return the numbers of file descriptors that may be open; none where the system tells of none.
-
-    To look takes one. Where none is left, all that there may be are looked through, up to a bound.
-    """
-    folder = descriptor_folder()
-    if folder is None:
-        return ()
-    try:
-        return [int(one) for one in os.listdir(folder)]
-    except OSError:
-        return range(min(most_descriptors() or _MOST_LOOKED_THROUGH, _MOST_LOOKED_THROUGH))
-
-
-@contextmanager
-def borrowed_socket(descriptor: int) -> Iterator[socket.socket]:
-    """Use a descriptor of somebody else's, which stays open: there may be none left for a second one.
-
-    Raises:
-        OSError: it is no socket.
-    """
-    is_blocking = os.get_blocking(descriptor)
-    borrowed = socket.socket(fileno=descriptor)
-    try:
-        if socket.getdefaulttimeout() is not None:
-            # That has just been set for it, and whoever has it may be no code of Python's.
-            os.set_blocking(descriptor, is_blocking)
-        yield borrowed
-    finally:
-        borrowed.detach()
-
-
-def second_socket(descriptor: int) -> socket.socket:
-    """Make a second descriptor of a socket: closing it leaves the first one open.
-
-    Raises:
-        OSError: it is no socket, or there is no room for one more.
-    """
-    copy = os.dup(descriptor)
-    try:
-        return socket.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        raise
-
-
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _BYTES_RECEIVED = 128
 """Where `tcpi_bytes_received` is, of 8 bytes. Source: linux/tcp.h, since 4.1."""
-
-
-def bytes_received(connection: socket.socket) -> float:
-    """Return how many bytes came by a TCP connection; infinite where the system does not tell.
-
-    Raises:
-        OSError: it is no such connection.
-    """
-    if _TCP_INFO is None:
-        return math.inf
-    told = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)[_BYTES_RECEIVED:]
-    return int.from_bytes(told, sys.byteorder) if len(told) == 8 else math.inf
 
 
 @contextmanager

@@ -275,6 +275,11 @@ class NodeBase(PublishingBase):
         engine = self.__dict__.get("_node")
         if engine is None or engine.is_closed or engine.is_foreign:
             return
+        if "_life" not in self.__dict__:
+            # The constructor was interrupted.
+            engine.abort()
+            engine.end_context()
+            return
         warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
         self._drop()
 

@@ -133,8 +133,12 @@ class _Life:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._closing = threading.Lock()
+        self.thread: PublisherThread | None = None
         _open.add(self)
-        self.thread = PublisherThread(engine, "node")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.thread = PublisherThread(self.engine, "node")
 
     def close(self, timeout: float | None) -> int:
         """Close; see `Node.close`."""
@@ -151,7 +155,8 @@ class _Life:
 
     def _finish(self, end: float) -> int:
         # Without the lock: the thread may be here too, to close a node that became garbage.
-        self.thread.stop()
+        if self.thread is not None:
+            self.thread.stop()
         with self._closing:
             left = self.engine.finish(end)
             self.engine.end_context()
@@ -161,6 +166,10 @@ class _Life:
     def close_dropped(self) -> None:
         """Close a node that became garbage, without a wait: this may be any thread, at any place."""
         thread = self.thread
+        if thread is None:
+            # The constructor was interrupted.
+            self._finish(self.engine.clock())
+            return
 
         def close() -> None:
             with suppress(ClosedError):
@@ -197,6 +206,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             self._node.notify = _Notices(self._on_event).put
         self._node.publisher.defer = defer_to_thread(self._node.publisher)
         self._life = _Life(self._node)
+        self._life.start()
 
     def _drop(self) -> None:
         self._life.close_dropped()

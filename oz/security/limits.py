@@ -99,16 +99,6 @@ def node_limits(given: options.Limits) -> Limits:
     )
 
 
-def check_limits(given: object) -> None:
-    """Refuse limits of another class.
-
-    Raises:
-        TypeError: the argument is no `Limits`.
-    """
-    if not isinstance(given, Limits):
-        raise TypeError(f"limits is Limits(…), not {given!r}")
-
-
 def check_limit(name: str, value: Any) -> float:
     """Return a limit.
 

@@ -300,32 +300,6 @@ def address_of(socket: Any) -> int:
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 
 
-def make_asking(socket: Any) -> Callable[[], bool]:
-    """Make what asks a socket whether something waits to be read: a fifth of the price of pyzmq's own way.
-
-    Raises, when it is called, what asking for EVENTS does.
-    """
-    get = backend_of(socket).get
-
-    def ask() -> bool:
-        return bool(int(get(socket, _EVENTS)) & _POLLIN)
-
-    if GETSOCKOPT is None or not backend_of(socket).has_handle:
-        return ask
-    getsockopt, events, size = GETSOCKOPT, ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
-    # Ready-made arguments: ctypes would make them anew for each call.
-    handle, option = ctypes.c_void_p.from_param(socket.underlying), ctypes.c_int.from_param(_EVENTS)
-    answer, length = ctypes.byref(events), ctypes.byref(size)
-
-    def ask_libzmq() -> bool:
-        # The handle of a closed socket may not be used; and pyzmq says what an error is.
-        if socket._closed or getsockopt(handle, option, answer, length):
-            return ask()
-        return bool(events.value & _POLLIN)
-
-    return ask_libzmq
-
-
 def new_socket(context: Any, kind: int) -> zmq.Socket[Any]:
     """Make a plain socket of a context, also of one whose own sockets are of another class."""
     if isinstance(context, zmq.Context):

@@ -9,7 +9,7 @@ compiled part reads all by libzmq's own functions: docs/libzmq.md
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import zmq
@@ -79,44 +79,3 @@ def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
     """Make a reader for a socket, which must not outlive it."""
     address = address_of(socket)
     return _asking_reader(address, GETSOCKOPT) if address else _read_frame_objects
-
-
-def send_frames(
-    send: Callable[..., Any], socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = True
-) -> None:
-    """Send the frames of one message, all of them or none.
-
-    A signal handler that raises comes after a frame has gone, or was found to have no room: what is missing
-    then is sent before the exception goes on, or the next message would join this one.
-
-    Args:
-        send: of the socket's `Backend`.
-        socket: the socket.
-        frames: at least one.
-        flags: 0 or `zmq.NOBLOCK`; only the first frame can find no room.
-        copy: False to leave where they are those that are large enough for that.
-
-    Raises:
-        zmq.Again: there is no room.
-    """
-    last = len(frames) - 1
-    at = -1
-    try:
-        while at < last:
-            # First: where one raises, that frame has gone.
-            at += 1
-            send(socket, frames[at], flags | _MORE if at < last else flags, copy)
-    except zmq.ZMQError:
-        raise
-    except BaseException:
-        while -1 < at < last:
-            at += 1
-            try:
-                send(socket, frames[at], flags | (_MORE if at < last else 0))
-            except zmq.ZMQError:
-                # There was no room, so that none has gone: that must not take the place of what was raised.
-                break
-            except BaseException:
-                # Another one: this frame has gone, too.
-                continue
-        raise

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import socket as system
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
 import zmq
 
-from oz.security.publish_access import PublishAccess
 from oz.transport.backend import Backend, Peer
 from oz.transport.endpoints import addresses_of
 
@@ -102,19 +100,6 @@ class PeerKeys:
         return found.pop() if len(found) == 1 else ""
 
 
-def key_at(endpoint: str, called: Mapping[str, str]) -> str | None:
-    """Return the key by which somebody else was called at the address of an endpoint; None for nobody.
-
-    Args:
-        endpoint: where.
-        called: keys by endpoint.
-    """
-    port, others = endpoint.rpartition(":")[2], [one for one in called if one != endpoint]
-    near = [one for one in others if one.rpartition(":")[2].lstrip("0") == port.lstrip("0")]
-    where = set(addresses_of(endpoint)) if near else set()
-    return next((called[one] for one in near if where.intersection(addresses_of(one))), None)
-
-
 def _admitted_key(frame: zmq.Frame) -> str:
     """Return the key that the authenticator has told."""
     try:
@@ -130,39 +115,6 @@ def key_of_client(frame: zmq.Frame) -> str | None:
     except zmq.ZMQError:
         return None
     return _admitted_key(frame)
-
-
-class KeyedReader:
-    """Reads the messages of a subscriber, and tells by what key each came."""
-
-    __slots__ = ("_access", "_backend", "_keys")
-
-    def __init__(self, keys: PeerKeys, access: PublishAccess, backend: Backend) -> None:
-        """Read for one subscriber.
-
-        Args:
-            keys: of its publishers.
-            access: is told the key of each message.
-            backend: what its socket is called by.
-        """
-        self._keys = keys
-        self._backend = backend
-        self._access = access
-
-    def __call__(self, socket: Any, flags: int) -> list[bytes]:
-        """Return the frames of the next message; see `FrameReader`."""
-        backend = self._backend
-        if flags & _NOBLOCK and not int(backend.get(socket, _EVENTS)) & _POLLIN:
-            # No frame is made in vain: pyzmq looks for signals as it frees one, and Python drops what a handler
-            # raises there, as Ctrl-C does.
-            raise zmq.Again(zmq.EAGAIN)
-        frame = backend.recv(socket, flags, False, False)
-        self._access.key = self._keys.key_of(frame)
-        frames = [frame.bytes]
-        while frame.more:
-            frame = backend.recv(socket, 0, False, False)
-            frames.append(frame.bytes)
-        return frames
 
 
 def _socket_of(descriptor: int) -> system.socket:

@@ -67,13 +67,6 @@ LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
 
 
-def keep_tcp_alive(socket: zmq.Socket[Any]) -> None:
-    """Notice dead TCP connections, unless the context of a socket says otherwise."""
-    chosen, backend = socket.context.sockopts, backend_of(socket)
-    for option, value in KEEPALIVE:
-        backend.set(socket, option, chosen.get(option, value))
-
-
 def limit_peers(socket: zmq.Socket[Any], limits: Limits = DEFAULT_LIMITS, most: float | None = None) -> None:
     """Bound what peers may send, and how long they take to begin, unless the socket's context says otherwise.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from oz.errors import ProtocolError
-from oz.message import BARE, Extras, Forwarded
+from oz.message import Extras, Forwarded
 
 VIA = "oz-via"
 """The header by which a message tells which forwarders it has passed: 8 bytes for each."""
@@ -84,32 +84,6 @@ def encode_extras(extras: Extras) -> dict[str, Any]:
         if value is not None and (key := _KEYS[place]) is not None:
             found[key] = value
     return found
-
-
-class Rich(list[Any]):
-    """A payload with extras, in the form on the wire: packs as an array of payload and map.
-
-    Attributes:
-        extras: what it has, as it was given or came; what of it stays here is read from these.
-    """
-
-    __slots__ = ("extras",)
-
-    extras: Extras
-
-
-def rich(payload: Any, extras: Extras = BARE, fields: dict[str, Any] | None = None) -> Rich:
-    """Put a payload and its extras together.
-
-    Args:
-        payload: bytes, or a list of the bytes of several frames.
-        extras: what it has.
-        fields: the map that stands for them, where it was made before; without it they came from elsewhere.
-    """
-    # A function, as a constructor costs twice as much.
-    made = Rich((payload, encode_extras(extras) if fields is None else fields))
-    made.extras = extras
-    return made
 
 
 def decode_extras(found: Any) -> Extras:
