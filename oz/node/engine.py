@@ -95,6 +95,7 @@ LOOK_INTERVAL = 0.1
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 _MAX_REASON = 100
+_MAX_PAST_NAMES = 1_000
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
 _NAMED = 3  # Refused endpoints that the text of a timeout names.
@@ -216,6 +217,8 @@ class Engine:
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
+        # Names of peers that the roster has forgotten, for losses that are reported later.
+        self._past_names: dict[bytes, str] = {}
         self._direct = 0
         self._denials: deque[tuple[str, str]] = deque()
         self._directory: Directory | None = None
@@ -588,7 +591,7 @@ class Engine:
                 self._dial(effect.endpoint, now)
             elif isinstance(effect, roster.HangUp):
                 with suppress(EndpointError):
-                    self.subscriber.disconnect(effect.endpoint)
+                    self.subscriber.disconnect(effect.endpoint, is_lost=True)
             elif isinstance(effect, roster.EndSession):
                 # A node that closes still attends to its links. Its publisher refuses both calls then.
                 with suppress(ClosedError):
@@ -650,6 +653,9 @@ class Engine:
             self._emit(events.NAME_CONFLICT, card.name, f"{about} has the name of another node", peer)
         elif isinstance(effect, roster.PeerGone):
             self._up_since.pop(card.node, None)
+            self._past_names[card.node] = card.name
+            if len(self._past_names) > _MAX_PAST_NAMES:
+                del self._past_names[next(iter(self._past_names))]
             is_lost = effect.reason == "lost"
             if card.kind == links.FORWARDER:
                 self._lose_forwarder(card)
@@ -663,8 +669,9 @@ class Engine:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
     def _report_loss(self, gap: Gap) -> None:
-        known = self.roster.by_id.get(gap.origin or b"")
-        name = (known.card.name if known and known.card else None) or (gap.origin or b"").hex()
+        origin = gap.origin or b""
+        known = self.roster.by_id.get(origin)
+        name = known.card.name if known and known.card else self._past_names.get(origin, origin.hex())
         what = "an unknown number of messages" if gap.count is None else f"{gap.count} messages"
         self._emit(events.LOSS, name, f"{what} of {name!r} did not arrive: {gap.reason}", count=gap.count)
 

@@ -537,8 +537,14 @@ class Connections(ABC):
             self.places[place.endpoint] = place
             return place.endpoint
 
-    def disconnect(self, endpoint: str, *, is_bound: bool = False) -> None:
-        """Disconnect or unbind; see `Subscriber.disconnect`."""
+    def disconnect(self, endpoint: str, *, is_bound: bool = False, is_lost: bool = False) -> None:
+        """Disconnect or unbind; see `Subscriber.disconnect`.
+
+        Args:
+            endpoint: of a connection, or bound.
+            is_bound: whether the endpoint is bound.
+            is_lost: whether the publisher has gone, so that a loss is reported if the link had subscriptions.
+        """
         with self.lock:
             self.check_open()
             place = self.places.get(endpoint)
@@ -555,6 +561,8 @@ class Connections(ABC):
             self.denials = {key: one for key, one in self.denials.items() if key[0] is not place}
             self._close_plain(place)
             if place.link is not None:
+                if is_lost and place.link.may_have_lost:
+                    self.dispatcher.put_gap(Gap(place.link.origin, None, 0, "lost"), None)
                 place.link.close()
                 self._send_all(place, self.clock())
                 self._hang_up(place)
@@ -733,7 +741,8 @@ class Connections(ABC):
                 if effect.reason == "malformed" and effect.count is not None:
                     self.dispatcher.stats.received += effect.count
                     self.dispatcher.stats.malformed += effect.count
-                self.dispatcher.put_gap(Gap(link.origin, effect.count, 0, effect.reason), effect.stream)
+                origin = effect.origin or link.origin
+                self.dispatcher.put_gap(Gap(origin, effect.count, 0, effect.reason), effect.stream)
                 self._changed()
             elif isinstance(effect, machine.Replace):
                 self._replace(place)

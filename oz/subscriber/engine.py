@@ -157,10 +157,10 @@ class Engine(Connections):
         with self._closing_with_context():
             return super().bind(endpoint)
 
-    def disconnect(self, endpoint: str, *, is_bound: bool = False) -> None:
-        """Disconnect or unbind; see `Subscriber.disconnect`."""
+    def disconnect(self, endpoint: str, *, is_bound: bool = False, is_lost: bool = False) -> None:
+        """Disconnect or unbind; see `Connections.disconnect`."""
         with self._closing_with_context():
-            super().disconnect(endpoint, is_bound=is_bound)
+            super().disconnect(endpoint, is_bound=is_bound, is_lost=is_lost)
 
     # subscriptions
 

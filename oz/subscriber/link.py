@@ -113,11 +113,13 @@ class Gap(NamedTuple):
         count: messages; None if unknown.
         reason: "lost", "dropped", "malformed", "restarted" or "closed".
         stream: number, if the loss belongs to one stream.
+        origin: of the publisher, if another one has taken its place; None for the publisher of the link.
     """
 
     count: int | None  # type: ignore[assignment]
     reason: str
     stream: int | None = None
+    origin: bytes | None = None
 
 
 class Replace(NamedTuple):
@@ -477,14 +479,15 @@ class Link:
         if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
             return
         self._head = None
-        self.origin, self.card, self.ending = welcome.origin, welcome.card, None
+        before, self.origin = self.origin, welcome.origin
+        self.card, self.ending = welcome.card, None
         if welcome.epoch == self.epoch:
             if welcome.first > self.expected:
                 effects.append(Gap(welcome.first - self.expected, "lost"))
                 self.expected = welcome.first
         else:
-            if self.epoch != links.UNKNOWN_EPOCH:
-                effects.append(Gap(None, "restarted"))
+            if self._may_report:
+                effects.append(Gap(None, "restarted", origin=None if before == self.origin else before))
             self._begin_epoch(welcome.epoch, welcome.first)
         self.state, self._backoff, self._live_at = LIVE, 1.0, listened
         self.applied = welcome.applied
@@ -557,7 +560,7 @@ class Link:
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
         elif self.state == GREETING:
-            if self.epoch != links.UNKNOWN_EPOCH:
+            if self._may_report:
                 effects.append(Gap(None, "closed"))
         else:
             return
@@ -644,6 +647,16 @@ class Link:
             self.declare()
 
     @property
+    def _may_report(self) -> bool:
+        """Whether the publisher may have numbered messages for this link: without subscriptions it has none."""
+        return self.epoch != links.UNKNOWN_EPOCH and self._subscriptions.revision > 0
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Whether messages may be lost if the link ends now: it had subscriptions, and received no BYE."""
+        return self._may_report and self.answered > 0 and self.ending is None
+
+    @property
     def is_answered(self) -> bool:
         """Whether the publisher has answered the current subscriptions."""
         return self.state == LIVE and self.answered == self._subscriptions.revision
@@ -707,7 +720,8 @@ class Link:
     def _tick_greeting(self, listened: float, effects: list[Effect]) -> None:
         is_known = self.epoch != links.UNKNOWN_EPOCH
         if is_known and listened - self._live_at >= self._resume_seconds + 2:
-            effects.append(Gap(None, "lost"))
+            if self._may_report:
+                effects.append(Gap(None, "lost"))
             self._end(listened)
         elif self._has_heard and listened - self._heard_at >= SILENT_AFTER:
             self._replace("the publisher is silent", effects)

@@ -28,6 +28,8 @@ class Context:
         network: of the sockets.
         host: name for faults.
         closed: whether it is terminated.
+        ahead: seconds that the clocks of the process are ahead of the clock of the network. An increase is a jump,
+            as after a suspend of the host.
         io: thread of the connections.
         runtime: functions that the engines of links call.
         sockopts: default options of sockets, as in pyzmq; empty here.
@@ -44,6 +46,7 @@ class Context:
         self.network = network
         self.host = host
         self.closed = False
+        self.ahead = 0.0
         self.io = IoThread(network)
         self.sockopts: dict[int, int] = {}
         clock = network.clock
@@ -51,9 +54,9 @@ class Context:
             get=Socket.get,
             send=Socket.send,
             recv=Socket.recv,
-            clock=lambda: clock.now,
+            clock=lambda: clock.now + self.ahead,
             busy_clock=count(0.0, CALL_SECONDS).__next__,
-            time_ns=lambda: EPOCH_NS + round(clock.now * 1e9),
+            time_ns=lambda: EPOCH_NS + round((clock.now + self.ahead) * 1e9),
             random_bytes=network.random.randbytes,
             create_poll=VirtualPoll,
         )

@@ -18,16 +18,17 @@ from oz.testing.network import Network
 class VirtualDirectory(Directory):
     """Endpoints of the nodes of one bus on a virtual network, in place of a directory with Unix sockets."""
 
-    def __init__(self, network: Network, bus: str, node: bytes) -> None:
+    def __init__(self, network: Network, path: str, bus: str, node: bytes) -> None:
         """Create it for a node.
 
         Args:
             network: of the nodes.
+            path: of the directory. It is not created.
             bus: of the nodes.
             node: id of the node.
         """
         self._network = network
-        self._begins = f"/oz/{bus}-"
+        self._begins = f"{path}/{bus}-"
         self.prefix = f"ipc://{self._begins}"
         self.endpoint = f"{self.prefix}{urlsafe_b64encode(node).decode().rstrip('=')}"
         self._read_at = 0.0
@@ -54,7 +55,8 @@ class VirtualEngine(Engine):
 
     def _bind(self, config: Configuration) -> tuple[str, ...]:
         context: Any = self._context
-        self._directory = VirtualDirectory(context.network, self.bus, self.id)
+        path = str(self.options.directory or "/oz")
+        self._directory = VirtualDirectory(context.network, path, self.bus, self.id)
         return tuple(map(self.publisher.bind_links, (*config.bind, self._directory.endpoint)))
 
     def die(self) -> None:

@@ -22,9 +22,9 @@ from oz.wire.links import Ack, Answer, Bye, Declare, Drops, Hello, Ping, Refusal
 EPOCH, OTHER_EPOCH = b"epoch of a test!", b"another epoch !!"
 
 
-def welcome(attempt, epoch=EPOCH, first=0, applied=0, window=256, window_bytes=8 << 20):
+def welcome(attempt, epoch=EPOCH, first=0, applied=0, window=256, window_bytes=8 << 20, origin=ORIGIN):
     return links.encode_welcome(
-        Welcome(ORIGIN, epoch, attempt, first, applied, window, window_bytes, 64 << 20)
+        Welcome(origin, epoch, attempt, first, applied, window, window_bytes, 64 << 20)
     )
 
 
@@ -171,6 +171,15 @@ def test_welcome_of_the_known_epoch(make, first, lost):
     effects = one.read(welcome(one.link.attempt, first=first, applied=1))
     assert effects == ([Gap(lost, "lost")] if lost else [])
     assert (one.link.state, one.link.expected) == (LIVE, 5 + lost)
+
+
+@pytest.mark.parametrize("make", [greeting_again, lambda: live(5)])
+def test_gap_of_a_restart_names_the_publisher_that_sent_the_lost_messages(make):
+    one = make()
+    before, other = one.link.origin, bytes(16)
+    found = one.read(welcome(one.link.attempt, OTHER_EPOCH, origin=other))
+    assert found == [Gap(None, "restarted", origin=before)]
+    assert one.link.origin == other
 
 
 @pytest.mark.parametrize("make", [greeting_again, lambda: live(5)])

@@ -149,13 +149,16 @@ def test_publisher_that_replaces_a_killed_one_serves_its_subscribers(bus):
             publisher = bus.publisher(bind=endpoint)
             await subscriber.wait_ready(timeout=60)
             await publisher.publish("a", b"%d" % number)
-            assert (await subscriber.receive(timeout=5)).payload == b"%d" % number
+            message = await subscriber.receive(timeout=5)
+            assert message.payload == b"%d" % number
+            origins.append(message.origin)
             bus.kill(publisher)
             with pytest.raises(oz.Timeout):
                 await subscriber.receive(timeout=5)
-        return [gap.count for gap in gaps]
+        return [(gap.count, gap.origin) for gap in gaps]
 
-    assert bus.run(main()) == [None]
+    origins = []
+    assert bus.run(main()) == [(None, origins[0])]
 
 
 def test_worker_that_is_killed_loses_no_message_of_its_group(bus):

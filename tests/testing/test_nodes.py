@@ -122,7 +122,38 @@ def test_cut_node_is_lost_and_found_again(bus, node):
             await there.wait_ready("here", timeout=60)
 
     bus.run(main())
-    assert [kind for kind in events if kind != "loss"] == ["peer_up", "peer_silent", "peer_lost", "peer_up"]
+    # A node without subscriptions has lost nothing.
+    assert events == ["peer_up", "peer_silent", "peer_lost", "peer_up"]
+
+
+def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node):
+    """Its successor says HELLO before the link to its endpoint is tried again."""
+    losses = []
+
+    def note(event):
+        if event.kind == "loss":
+            losses.append((event.about, event.count))
+
+    async def main():
+        here, there = NodeOptions(directory="/here"), NodeOptions(directory="/there")
+        other = node("other", bind="tcp://10.0.0.2:7000", on_event=note, options=there)
+        one = node("one", bind="tcp://10.0.0.1:7000", connect=other.endpoint, options=here)
+        subscription = other.subscribe("a")
+        await one.wait_ready("other")
+        await one.publish("a", 1)
+        assert (await subscription.receive(timeout=1)).payload == 1
+        bus.network.half_open(one.place.host, other.place.host)
+        await one.publish("a", 2)
+        await asyncio.sleep(3.2)
+        await one.close(timeout=0.05)
+        await asyncio.sleep(0.5)
+        one = node("one", bind="tcp://10.0.0.1:7000", connect=other.endpoint, options=here)
+        await one.wait_ready("other")
+        await one.publish("a", 3)
+        assert (await subscription.receive(timeout=10)).payload == 3
+
+    bus.run(main())
+    assert losses == [("one", None)]
 
 
 def test_stalled_node_loses_no_message(bus, node):

@@ -1,0 +1,324 @@
+"""Runs of publishers and subscribers: the engines of links on the model of ZeroMQ, with faults and kills."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+import oz
+import oz.testing
+from simulation.failing import unfailing
+from simulation.ledger import check, matches
+from support.inside import engine_of
+
+LASTS = 8.0
+"""Virtual seconds of traffic and faults."""
+RETURNS = 5.0
+"""Virtual seconds within which connections are made again after the last fault."""
+READY = 45.0
+"""Virtual seconds within which all subscriptions are served then: a link without publisher ends after 32 s."""
+SETTLES = 20.0
+"""Virtual seconds within which all messages are delivered then."""
+MESSAGES, JOBS, FAULTS = 300, 40, 10
+BURST, RATE = 100, 50.0
+"""Messages of a burst, and messages a second of a slow network."""
+SMALL_BYTES, SMALL_MARK = 500, 20
+KINDS = {
+    "cut": 4, "stall": 3, "reset": 3, "half_open": 2, "throttle": 2, "kill_publisher": 2, "kill_subscriber": 2,
+    "close_publisher": 1, "close_subscriber": 1, "jump_publisher": 1, "jump_subscriber": 1, "burst_publisher": 2,
+}  # fmt: skip
+ENDPOINTS = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000", "p3": "tcp://10.0.0.3:7000"}
+SOMETIMES_PLAIN = "p3"
+"""Publisher that has links in some of its lives only. Its only subscriber is "any"."""
+SUBSCRIBERS = ("all", "some", "slow", "newest", "ann", "bob", "any")
+PATTERNS = {
+    "any": ["a.>"],
+    "all": ["a.>", "b.*"],
+    "some": ["a.*.x", "b.1"],
+    "slow": ["a.>"],
+    "newest": ["b.*"],
+}
+WORKERS = ("ann", "bob")
+SUBJECTS = ("a.1.x", "a.1.y", "a.2.x", "b.1", "b.2")
+OVERFLOWS = {"slow": "drop_oldest", "newest": "conflate"}
+PAUSES = {"slow": 0.3, "newest": 0.2, "ann": 0.02, "bob": 0.02}
+"""Seconds that a program takes for one message."""
+
+
+class LinkFault(NamedTuple):
+    """A fault between two members, or the end of one."""
+
+    at: float
+    kind: str
+    who: tuple[str, ...]
+    lasts: float
+
+
+class Life:
+    """One life of a subscriber: its messages and gaps by publisher.
+
+    Attributes:
+        filtering: of the subscriber.
+        heard: numbers of messages by origin of their publisher, in order of arrival.
+        gaps: counts of `Gap` by origin; None is an unknown count.
+        before: sum of `Message.gap` by origin.
+    """
+
+    def __init__(self, name, filtering):
+        self.name, self.filtering, self.is_over = name, filtering, False
+        self.heard, self.gaps, self.before = defaultdict(list), defaultdict(list), defaultdict(int)
+
+    def note(self, message, origin):
+        """Record a message of a publisher."""
+        # A plain message does not name its publisher.
+        is_plain = message.origin is None and self.filtering == "auto"
+        check(is_plain or message.origin == origin, "{} is of another publisher", message.payload)
+        self.heard[origin].append(int(message.payload))
+        self.before[origin] += message.gap
+
+    def note_gap(self, gap):
+        """Record a gap."""
+        self.gaps[gap.origin].append(gap.count)
+
+
+class LinkWorld:
+    """One run.
+
+    Attributes:
+        faults: what goes wrong.
+        mechanisms: how often each mechanism fired.
+    """
+
+    def __init__(self, seed, faults=None, mechanisms=None):
+        self.mechanisms = {} if mechanisms is None else mechanisms
+        self.random = Random(seed)
+        self.bus = oz.testing.Bus(seed, longest=100_000)
+        self.network = self.bus.network
+        every = sorted(self._fault() for _ in range(FAULTS))
+        self.faults = every if faults is None else faults
+        self.members, self.lives, self.tasks, self.down = {}, [], [], set()
+        # Of each publisher's life, by its origin: numbers and subjects, and whether it was killed.
+        self.published, self.killed, self.plain = defaultdict(dict), set(), set()
+        self.numbers, self.handled, self.missing = 0, defaultdict(list), defaultdict(int)
+
+    def _fault(self):
+        random = self.random
+        kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+        publisher, subscriber = random.choice(tuple(ENDPOINTS)), random.choice(SUBSCRIBERS[:-1])
+        if publisher == SOMETIMES_PLAIN:
+            subscriber = "any"
+        ends = {"publisher": (publisher,), "subscriber": (subscriber,)}
+        who = ends.get(kind.partition("_")[2], (publisher, subscriber))
+        # A session ends after 30 seconds.
+        lasts = random.choice((0.1, 0.5, 2.0, 5.0, 4.0 if kind in ("stall", "half_open") else 40.0))
+        return LinkFault(random.uniform(0.5, LASTS), kind, who, lasts)
+
+    def _count(self, name, number=1):
+        self.mechanisms[name] = self.mechanisms.get(name, 0) + number
+
+    def run(self):
+        """Let everything happen, and check the result."""
+        with self.bus:
+            self.bus.run(unfailing(self._main()))
+        return self
+
+    async def _main(self):
+        for name in ENDPOINTS:
+            self._start_publisher(name)
+        for name in SUBSCRIBERS:
+            self._start_subscriber(name)
+        await self._be_ready()
+        uniform = self.random.uniform
+        jobs = [self._later(uniform(0, LASTS), self._publish) for _ in range(MESSAGES)]
+        jobs += [self._later(uniform(0, LASTS), partial(self._publish, "job")) for _ in range(JOBS)]
+        jobs += [self._later(one.at, partial(self._harm, one)) for one in self.faults]
+        await asyncio.gather(*jobs)
+        self.bus.heal()
+        # A subscriber notices a new publisher when its connection is made again.
+        await asyncio.sleep(RETURNS)
+        await self._be_ready()
+        # Plain subscriptions have no answer.
+        await asyncio.sleep(1.0)
+        last = [await self._publish(subject, name) for name in ENDPOINTS for subject in (*SUBJECTS, "job")]
+        await asyncio.sleep(SETTLES)
+        self._check(last)
+
+    @staticmethod
+    async def _later(seconds, work):
+        await asyncio.sleep(seconds)
+        await work()
+
+    async def _be_ready(self):
+        for name in SUBSCRIBERS:
+            await self.members[name].wait_ready(timeout=READY)
+
+    # members
+
+    def _start_publisher(self, name):
+        links = self.random.choice((None, False)) if name == SOMETIMES_PLAIN else None
+        # A small window is full after some messages, and a publisher drops what does not fit.
+        small = oz.Options(resume_bytes=SMALL_BYTES, high_water_mark=SMALL_MARK)
+        options = small if self.random.random() < 0.3 else oz.Options()
+        self.members[name] = self.bus.publisher(bind=ENDPOINTS[name], links=links, options=options)
+
+    def _start_subscriber(self, name):
+        # Plain connections have no policies and no groups.
+        is_simple = name not in WORKERS and name not in OVERFLOWS
+        filtering = self.random.choice(("publisher", "auto")) if is_simple else "publisher"
+        life = Life(name, "auto" if name == "any" else filtering)
+        self.lives.append(life)
+        endpoints = [ENDPOINTS[one] for one in ENDPOINTS if (one == SOMETIMES_PLAIN) == (name == "any")]
+        subscriber = self.bus.subscriber(connect=endpoints, filtering=life.filtering, on_gap=life.note_gap)
+        self.members[name] = subscriber
+        if name in WORKERS:
+            delivery = oz.Delivery(redeliver=True)
+            found = subscriber.subscribe("job", group="workers", ack="handled", delivery=delivery)
+        else:
+            overflow = OVERFLOWS.get(name)
+            delivery = oz.Delivery() if overflow is None else oz.Delivery(max_pending=4)
+            found = subscriber.subscribe(PATTERNS[name], overflow=overflow, delivery=delivery)
+        self.tasks.append(asyncio.create_task(self._receive(life, found)))
+
+    async def _receive(self, life, subscription):
+        with suppress(oz.ClosedError):
+            while True:
+                message = await subscription.receive()
+                if life.name in WORKERS:
+                    self.handled[int(message.payload)].append((life, message.redelivered))
+                    self._count("redelivered", message.redelivered)
+                else:
+                    self._count("plain message", message.origin is None)
+                    life.note(message, self._origin_of(int(message.payload)))
+                if pause := PAUSES.get(life.name):
+                    await asyncio.sleep(pause)
+
+    def _origin_of(self, number):
+        return next((origin for origin, found in self.published.items() if number in found), None)
+
+    async def _publish(self, subject=None, name=None):
+        if name is None:
+            names = [one for one in ENDPOINTS if subject != "job" or one != SOMETIMES_PLAIN]
+            name = self.random.choice(names)
+        subject = self.random.choice(SUBJECTS) if subject is None else subject
+        if name in self.down:
+            return 0
+        publisher, self.numbers = self.members[name], self.numbers + 1
+        number = self.numbers
+        if name == SOMETIMES_PLAIN:
+            self.plain.add(number)
+        if subject != "job" or publisher.has_subscribers(subject):
+            self.published[engine_of(publisher).origin][number] = subject
+        await publisher.publish(subject, b"%d" % number)
+        return number
+
+    async def _harm(self, fault):
+        _, kind, who, lasts = fault
+        if self.down.intersection(who):
+            return
+        self._count(f"fault of links: {kind}")
+        hosts = [self.members[one].place.host for one in who]
+        if kind.startswith(("kill", "close")):
+            await self._end(who[0], lasts, is_orderly=kind.startswith("close"))
+            return
+        if kind.startswith("jump"):
+            self.members[who[0]].place.ahead += lasts
+            return
+        if kind.startswith("burst"):
+            for _ in range(BURST):
+                await self._publish(name=who[0])
+            return
+        getattr(self.network, kind)(*hosts, *([RATE] if kind == "throttle" else []))
+        await asyncio.sleep(lasts)
+        self.network.heal(*hosts)
+
+    async def _end(self, name, lasts, *, is_orderly):
+        self.down.add(name)
+        if name in ENDPOINTS:
+            self.killed.add(engine_of(self.members[name]).origin)
+        else:
+            next(one for one in reversed(self.lives) if one.name == name).is_over = True
+        if is_orderly:
+            await self.members[name].close()
+        else:
+            self.bus.kill(self.members[name])
+        await asyncio.sleep(lasts)
+        (self._start_publisher if name in ENDPOINTS else self._start_subscriber)(name)
+        self.down.discard(name)
+
+    # checks
+
+    def _check(self, last):
+        for life in self.lives:
+            if life.name in WORKERS:
+                continue
+            for origin, published in self.published.items():
+                self._check_life(life, origin, published)
+            heard = {number for numbers in life.heard.values() for number in numbers}
+            for number in () if life.is_over else last:
+                subject = next((one[number] for one in self.published.values() if number in one), "")
+                is_plain = number in self.plain
+                if (
+                    is_plain == (life.name == "any")
+                    and any(matches(text, subject) for text in PATTERNS[life.name])
+                    and life.name not in OVERFLOWS
+                ):
+                    check(number in heard, "{} did not receive {} at the end", life.name, number)
+        self._check_jobs()
+
+    def _check_life(self, life, origin, published):
+        """Messages arrive once and in order, and missing ones are counted by gaps."""
+        heard, gaps = life.heard[origin], life.gaps[origin]
+        if life.name != "newest":
+            check(heard == sorted(set(heard)), "{} received {} out of order", life.name, heard)
+        check(len(heard) == len(set(heard)), "{} received {} twice", life.name, heard)
+        check(set(heard) <= published.keys(), "{} received messages of another publisher", life.name)
+        wanted = [
+            number
+            for number, subject in published.items()
+            if any(matches(text, subject) for text in PATTERNS[life.name])
+        ]
+        check(set(heard) <= set(wanted), "{} received a message that it does not want", life.name)
+        self._count("gap with a count", sum(one is not None for one in gaps))
+        self._count("gap without a count", sum(one is None for one in gaps))
+        # A plain connection reports no losses.
+        counts = self._counts(life) if life.name in OVERFLOWS else gaps
+        if not heard or life.is_over or None in counts or life.filtering == "auto":
+            return
+        missing = [number for number in wanted if number >= min(heard) and number not in heard]
+        # A gap of the own queue names no publisher if it has messages of several.
+        counted = sum(counts)
+        self.missing[life] += len(missing)
+        if origin in self.killed or life.name in OVERFLOWS:
+            check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
+        else:
+            check(counted == len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
+        check(
+            life.before[origin] <= sum(gaps), "{} counts {} before messages", life.name, life.before[origin]
+        )
+
+    @staticmethod
+    def _counts(life):
+        return [count for counts in life.gaps.values() for count in counts]
+
+    def _check_jobs(self):
+        """Each job of a living publisher is handled, and again only if it is marked as redelivered."""
+        dropped = Counter()
+        for name in ENDPOINTS:
+            engine = engine_of(self.members[name])
+            counts = self.members[name].stats.dropped
+            dropped[engine.origin] = sum(counts.values()) + self.members[name].stats.given_up
+            for reason, count in counts.items():
+                self._count(f"dropped: {reason}", count)
+        for origin, published in self.published.items():
+            for number, subject in published.items():
+                if subject != "job":
+                    continue
+                handled = self.handled[number]
+                dropped[origin] -= not handled
+                check(dropped[origin] >= 0 or origin in self.killed, "job {} is lost", number)
+                again = [is_again for _, is_again in handled[1:]]
+                check(all(again), "job {} was handled again without a mark", number)

@@ -1,0 +1,45 @@
+"""Some seeds of the simulation. `python -m simulation --seeds 10000` runs many."""
+
+import gc
+import logging
+
+import pytest
+
+from simulation.__main__ import run_some
+from simulation.links import LinkWorld
+from simulation.minimising import minimise
+from simulation.nodes import NodeWorld
+from support.sizes import size
+
+SEEDS, PART = size(100, 1_000), 4
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """Log nothing, and collect no garbage: worlds are full of cycles, which take a quarter of the time to find."""
+    caplog.set_level(logging.CRITICAL, "oz")
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
+
+
+@pytest.mark.sized
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_promises_hold_in_spite_of_faults(first):
+    failed, _ = run_some(range(first, first + PART))
+    assert [f"{world.__name__} of seed {seed}: {text}" for world, seed, _, text in failed] == []
+
+
+@pytest.mark.parametrize("kind", [LinkWorld, NodeWorld])
+def test_seed_replays_exactly(kind):
+    one, other = kind(7).run(), kind(7).run()
+    assert one.mechanisms == other.mechanisms
+    assert [(life.name, life.heard, life.gaps) for life in one.lives] == [
+        (life.name, life.heard, life.gaps) for life in other.lives
+    ]
+
+
+def test_failing_schedule_is_cut_down_to_the_faults_that_it_needs():
+    assert minimise(list(range(20)), lambda some: {3, 17} <= set(some)) == [3, 17]
+    assert minimise(list(range(20)), lambda some: True) == []
