@@ -8,9 +8,11 @@ from contract.promises import promise
 from support.scripts import finished
 
 HEAD = """
-import os
+import os, warnings
 from contextlib import suppress
 
+# From Python 3.12 on, a fork of a process with threads warns.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 publisher = api.publisher("tcp://127.0.0.1:*")
 subscriber = api.subscriber(publisher.endpoint, filtering="publisher")
 got = subscriber.subscribe("tick.>")
