@@ -36,7 +36,8 @@ PING(n)                       –              –                         n > e
                                                                        else ACK, drops, DECLARE
 ANSWER                        –              –                         refusals                –
 BYE                           –              known before: Gap(None)   Gap(n − expected),      –
-                                             ENDED                     drops, ENDED
+                                             ENDED                     drops, ENDED; Gap(None)
+                                                                       if the publisher goes on
 no WELCOME for 10 s           –              replace                   –                       –
 silent for 3.5 s              –              replace, if heard once    replace                 –
 silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
@@ -555,6 +556,9 @@ class Link:
             self._report_unknown(bye.streams, effects)
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
+            if bye.reason != links.CLOSED and self._may_report:
+                # The publisher goes on, and its messages until the next session are not numbered for this link.
+                effects.append(Gap(None, "closed"))
         elif self.state == GREETING:
             if self._may_report:
                 effects.append(Gap(None, "closed"))

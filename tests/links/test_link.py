@@ -36,8 +36,8 @@ def ping(following, applied=1, streams=None):
     return links.encode_ping(Ping(following, applied, streams or {}))
 
 
-def bye(following=0, streams=None):
-    return links.encode_bye(Bye(links.CLOSED, links.PUBLISHER, following, streams or {}))
+def bye(following=0, streams=None, reason=links.CLOSED):
+    return links.encode_bye(Bye(reason, links.PUBLISHER, following, streams or {}))
 
 
 def new(*texts):
@@ -543,6 +543,13 @@ def test_marks_ignore_unknown_sequences():
     marks.handled(9)
     marks.handled(4)
     assert marks.mark(7) == 5
+
+
+@pytest.mark.parametrize("reason", [links.LOST, links.LIMIT])
+def test_bye_of_a_publisher_that_goes_on_is_an_unknown_loss(reason):
+    one = live(5)
+    assert one.read(bye(5, reason=reason)) == [Gap(None, "closed")]
+    assert one.link.state == ENDED
 
 
 def test_close_sends_the_last_ack_and_bye():
