@@ -142,9 +142,10 @@ class ThreadRequesting:
         key: str | bytes | None = None,
         retries: int = 0,
     ) -> Message:
-        """Send a request to one node that subscribes to the subject, and return its reply.
+        """Send a request, and return its first reply.
 
-        Nodes that subscribe receive requests in turn. A handler replies by `Message.reply` or by its return value.
+        It goes to each subscription that matches the subject, and to one member of each queue group. A handler
+        replies by `Message.reply` or by its return value. An error reply counts if no other subscription may reply.
 
         Args:
             subject: full subject.
@@ -152,12 +153,13 @@ class ThreadRequesting:
             timeout: seconds for all tries; None waits for ever.
             headers: as in `publish`.
             key: for sticky queue groups, in place of the subject.
-            retries: times that the request goes to another node if the node that holds it is lost. It may run
-                more than once.
+            retries: times that the request goes to another member if the member of a group that holds it is
+                lost. It may run more than once.
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PeerLost: the node that held the request is lost, or has closed.
+            PeerLost: the member of the group that held the request is lost or has closed, or all nodes that
+                held it.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
             WouldBlock: each node that subscribes is full.

@@ -113,7 +113,7 @@ class LoopRequesting:
         key: str | bytes | None = None,
         retries: int = 0,
     ) -> Message:
-        """Send a request to one node that subscribes to the subject, and return its reply; see `oz.Node.request`.
+        """Send a request, and return its first reply; see `oz.Node.request`.
 
         Args:
             subject: full subject.

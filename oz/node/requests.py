@@ -2,11 +2,15 @@
 
 Theory of operation
 -------------------
-A request is an ordinary message in one stream of a peer's session. Its `reply_to` names this node and the
-request: `_INBOX.<node id in hex>.<number>`. The session delivers the message over reconnections, so that a
-request is sent once to each *holder*. Replies are direct messages with this subject. They count only if they
-come from a holder, so that a peer cannot answer a request that it did not receive. The members of a group
-with redelivery may pass a request on: then each peer may answer it.
+A request is an ordinary message in streams of peers: each plain stream that matches, and one member of each group.
+Its `reply_to` names this node and the request: `_INBOX.<node id in hex>.<number>`. The sessions deliver the
+message over reconnections, so that a request is sent once to each *holder*. Replies are direct messages with
+this subject. They count only if they come from a holder, so that a peer cannot answer a request that it did not
+receive. The members of a group with redelivery may pass a request on: then each peer may answer it.
+
+The first reply ends a request. An error reply ends it only when no other holder is left, because programs that
+only observe, and forwarders, hold it too. If the member of a group is lost, the request is lost: plain
+subscriptions beside a group are taken for observers.
 
 Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
 
@@ -22,9 +26,11 @@ changed, a responder    HELD                            –
 changed, none, no link  ends: NoResponders              –
 is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
+error reply of a holder –                               many: as a reply; other holders: –; else ends with it
 other reply             –  (late)                       –  (late)
-session of a holder     –                               other holders: –; retries: HELD by another member;
-ends                                                    replies arrived: ends; else ends: PeerLost
+session of a holder     –                               other holders, and no member of a group was lost: –;
+ends                                                    retries: HELD by others too; replies arrived: ends;
+                                                        else ends: PeerLost
 deadline                ends: Timeout                   many: ends; else ends: Timeout
 cancel                  removed                         removed
 ======================= =============================== ===================================================
@@ -39,7 +45,7 @@ from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from oz.errors import NoResponders, OzError, PeerLost, Timeout, WouldBlock
+from oz.errors import NoResponders, OzError, PeerLost, ReplyError, Timeout, WouldBlock
 
 if TYPE_CHECKING:
     from oz.security.permissions import Permissions
@@ -78,6 +84,7 @@ class Request:
         deadline: time at which it ends, in seconds.
         is_many: whether it expects replies of several peers.
         holders: streams that hold it.
+        failure: error reply of a holder, while others may reply; None without.
         replies: that its caller has not taken.
         error: that ended it, or None.
         has_ended: whether no reply can come any more.
@@ -88,7 +95,7 @@ class Request:
 
     __slots__ = (
         "_admitted", "_count", "_left", "_lost", "_retries", "asked_at", "content", "deadline", "error",
-        "has_denied", "has_ended", "holders", "is_many", "notify", "replies", "reply_to",
+        "failure", "has_denied", "has_ended", "holders", "is_many", "notify", "replies", "reply_to",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +116,7 @@ class Request:
         self.holders: Sequence[Any] = ()
         self.replies: deque[Any] = deque()
         self.error: OzError | None = None
+        self.failure: OzError | None = None
         self.has_ended = False
         self.notify: Callable[[], object] = bool
 
@@ -151,20 +159,13 @@ class Responders(Protocol):
     def is_greeting(self) -> bool:
         """Whether a link may bring subscriptions that are not known yet."""
 
-    def pick(self, content: Content, excluded: Collection[bytes], now: float) -> Any | None:
-        """Return a stream with a matching subscription, None without one.
+    def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Any]:
+        """Return all matching plain streams, and one of each group.
 
         Args:
             content: of the request.
             excluded: ids of peers that were lost with the request.
             now: in seconds.
-
-        Raises:
-            WouldBlock: each matching stream is full.
-        """
-
-    def all(self, content: Content, now: float) -> Sequence[Any]:
-        """Return all matching plain streams, and one of each group.
 
         Raises:
             WouldBlock: each matching stream is full.
@@ -204,13 +205,14 @@ class Requests:
     def request(
         self, content: Content, now: float, *, timeout: float | None = 1.0, retries: int = 0
     ) -> tuple[Request, list[Effect]]:
-        """Send a request to one responder.
+        """Send a request; its first reply ends it.
 
         Args:
             content: of the request.
             now: in seconds.
             timeout: seconds for all tries; None waits for ever.
-            retries: times that the request goes to another responder after the loss of its holder.
+            retries: times that the request goes to another member after the loss of a member of a group, or to
+                others after the loss of all holders.
 
         Returns:
             The request, and effects.
@@ -224,7 +226,7 @@ class Requests:
     def request_many(
         self, content: Content, now: float, *, timeout: float | None = 1.0, limit: int | None = None
     ) -> tuple[Request, list[Effect]]:
-        """Send a request to all responders; it ends after `limit` replies or `timeout` seconds.
+        """Send a request; it ends after `limit` replies or `timeout` seconds.
 
         Raises:
             NoResponders: no peer has a matching subscription.
@@ -259,13 +261,12 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
+        """Send a request to the responders that do not hold it; return nothing without any."""
         request.asked_at = now
-        if request.is_many:
-            request.holders = self._responders.all(request.content, now)
-        else:
-            stream = self._responders.pick(request.content, request._lost, now)
-            request.holders = () if stream is None else (stream,)
-        return [Send(stream, request) for stream in request.holders]
+        held = request.holders
+        found = [one for one in self._responders.all(request.content, request._lost, now) if one not in held]
+        request.holders = [*held, *found]
+        return [Send(stream, request) for stream in found]
 
     @staticmethod
     def _no_responders(request: Request) -> NoResponders:
@@ -301,7 +302,7 @@ class Requests:
         return effects
 
     def _retry(self, request: Request, now: float, loss: OzError | None) -> list[Effect]:
-        """Send a request that has no holder.
+        """Send a request that has no holder, or has lost one.
 
         Args:
             request: to send.
@@ -331,6 +332,10 @@ class Requests:
         if request is None or not _may_reply(request, node):
             self.late += 1
             return []
+        if isinstance(message, ReplyError) and not request.is_many:
+            request.failure = message
+            request.holders = [one for one in request.holders if one.session.member != node]
+            return [] if request.holders else [self._end(request, message)]
         request._count += 1
         request.replies.append(message)
         return [self._end(request, None) if request._count == request._left else request]
@@ -339,17 +344,17 @@ class Requests:
         """Record that the session of a peer has ended: the peer is lost, has closed, or has a new session."""
         effects: list[Effect] = []
         for request in list(self._open.values()):
-            held = [one for one in request.holders if one.session is not session]
-            if len(held) == len(request.holders):
+            lost = [one for one in request.holders if one.session is session]
+            if not lost:
                 continue
-            request.holders = held
-            if held:
+            held = request.holders = [one for one in request.holders if one.session is not session]
+            if held and (request.is_many or not _loses_group(lost, held)):
                 continue
             if request._count:
                 effects.append(self._end(request, None))
                 continue
             request._lost.append(session.member)
-            loss = PeerLost(request.content.subject, self._responders.name(session.member))
+            loss = request.failure or PeerLost(request.content.subject, self._responders.name(session.member))
             if request._retries:
                 request._retries -= 1
                 effects += self._retry(request, now, loss)
@@ -386,6 +391,8 @@ class Requests:
     def _timeout(self, request: Request) -> OzError | None:
         if request.is_many and request.holders:
             return None
+        if request.failure is not None:
+            return request.failure
         nodes = dict.fromkeys(one.session.member for one in request.holders)
         names = ", ".join(repr(self._responders.name(node)) for node in nodes)
         where = f"node {names} has it" if names else "no link has brought a subscription for it"
@@ -396,6 +403,11 @@ class Requests:
         while self._deadlines and self._deadlines[0][1] not in self._open:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
+
+
+def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
+    """Return whether a member of a group was lost, and no other member holds the request."""
+    return any(one.group is not None for one in lost) and all(one.group is None for one in held)
 
 
 def _may_reply(request: Request, node: bytes) -> bool:

@@ -412,7 +412,12 @@ class _Crossing:
 
     def fail(self, error: OzError) -> None:
         """Send an error to the requester."""
-        self._send(b"", {ERROR: encode_error(error, is_hidden=False)})
+        found = (
+            [error.kind, error.text]
+            if isinstance(error, ReplyError)
+            else encode_error(error, is_hidden=False)
+        )
+        self._send(b"", {ERROR: found})
 
     def _send(self, payload: bytes, extras: dict[str, Any] | None) -> None:
         self._engine.stats.replies += 1
@@ -659,7 +664,8 @@ class BridgeEngine:
         self._turn += 1
         for step in range(len(targets)):
             other = targets[(self._turn + step) % len(targets)]
-            if is_many and not rules.leads(self.id, leg.side, other.side):
+            if not rules.leads(self.id, leg.side, other.side):
+                # A parallel forwarder has received the request too.
                 continue
             crossing = _Crossing(self, leg, message)
             try:

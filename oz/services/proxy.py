@@ -14,11 +14,9 @@ import zmq
 from oz.logs import peer_logger
 from oz.numbers import check_count
 from oz.options import Limits
-from oz.security import limits as internal
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.ipc_paths import SocketFiles
-from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
 
 _log = peer_logger("oz.forwarder")
 
@@ -28,6 +26,20 @@ _MAX_SUBSCRIPTION = 131_071
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
 """Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
+HIGH_WATER_MARK = 100_000
+"""Messages that may wait for each subscriber, by default."""
+_KEEPALIVE = (
+    (zmq.TCP_KEEPALIVE, 1),
+    (zmq.TCP_KEEPALIVE_IDLE, 2),
+    (zmq.TCP_KEEPALIVE_INTVL, 1),
+    (zmq.TCP_KEEPALIVE_CNT, 3),
+    (zmq.TCP_MAXRT, 5_000),
+    (zmq.CONNECT_TIMEOUT, 5_000),
+    (zmq.RECONNECT_IVL, 100),
+    (zmq.RECONNECT_IVL_MAX, 5_000),
+)
+"""Options by which libzmq notices within 5 s that a host is gone, and connects again soon. Not ZMTP heartbeats,
+which abort processes (docs/libzmq.md)."""
 _LINGER = 1_000  # milliseconds for what is still to be sent at the end
 _COUNTERS = struct.Struct("=Q")
 _PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it gives between two messages
@@ -79,7 +91,8 @@ class Proxy:
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
-        bounds = internal.node_limits(limits)
+        if not isinstance(limits, Limits):
+            raise TypeError(f"limits is an oz.Limits, not {type(limits).__name__}")
         ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
         if not outs or not (ins or dialled):
             raise ValueError(
@@ -101,8 +114,8 @@ class Proxy:
         self._context: zmq.Context[Any] = zmq.Context()
         self._files = SocketFiles()
         try:
-            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, bounds)
-            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, bounds)
+            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, limits)
+            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, limits)
             self.frontends = self._bind(self._front, ins)
             """Where publishers connect to, with the ports that a `*` became."""
             self.backends = self._bind(self._back, outs)
@@ -122,12 +135,14 @@ class Proxy:
             self._context.destroy(0)
             raise
 
-    def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: internal.Limits) -> Any:
+    def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: Limits) -> Any:
         """Make one of the sockets: what subscribers ask for must all pass, however much at once."""
         socket = self._context.socket(kind)
-        keep_link_alive(socket)
-        # libzmq walks subscriptions by recursion: a huge one would crash it.
-        limit_peers(socket, limits, most=_MAX_SUBSCRIPTION if kind == zmq.XPUB else None)
+        for option, value in _KEEPALIVE:
+            socket.set(option, value)
+        most = min(limits.message_bytes, _MAX_SUBSCRIPTION) if kind == zmq.XPUB else limits.message_bytes
+        socket.set(zmq.MAXMSGSIZE, most)
+        socket.set(zmq.HANDSHAKE_IVL, max(int(limits.handshake * 1000), 1))
         socket.setsockopt(zmq.LINGER, _LINGER)
         socket.setsockopt(unbounded, 0)
         socket.setsockopt(bounded, mark)

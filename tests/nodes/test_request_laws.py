@@ -13,7 +13,7 @@ peers = st.sampled_from(PEERS)
 
 
 class RequestMachine(RuleBasedStateMachine):
-    """Requests to three peers beside a model of the streams that hold each request. Sessions end and come again."""
+    """Requests to a plain peer and a group of two, beside a model of the holders. Sessions end and come again."""
 
     def __init__(self):
         super().__init__()
@@ -34,11 +34,9 @@ class RequestMachine(RuleBasedStateMachine):
             raise WouldBlock("full")
         return open_ones
 
-    def pick(self, content, excluded, now):
-        return next(iter(self._streams(excluded)), None)
-
-    def all(self, content, now):
-        return self._streams()
+    def all(self, content, excluded, now):
+        found = self._streams(excluded)
+        return [one for one in found if one.group is None] + [one for one in found if one.group][:1]
 
     def name(self, node):
         return node.decode()
@@ -91,7 +89,10 @@ class RequestMachine(RuleBasedStateMachine):
     @rule(peer=peers)
     def subscribe(self, peer):
         if self.sessions[peer] is None:
-            self.sessions[peer] = SimpleNamespace(session=SimpleNamespace(member=peer), redelivers=False)
+            group = None if peer == b"c" else "workers"
+            self.sessions[peer] = SimpleNamespace(
+                session=SimpleNamespace(member=peer), redelivers=False, group=group
+            )
         self._act(self.requests.changed(self.now))
 
     @rule(peer=peers, is_gone=st.booleans())
@@ -148,7 +149,8 @@ class RequestMachine(RuleBasedStateMachine):
             assert not request.has_ended or request.reply_to not in self.requests._open
             if not request.has_ended:
                 assert list(request.holders) == record.held
-            assert record.is_many or record.sent <= record.tries
+            # Each try has one member of the group and the plain subscription.
+            assert record.is_many or record.sent <= 2 * record.tries
             assert record.limit is None or record.replies <= record.limit
             assert request.error is None or isinstance(
                 request.error, (NoResponders, PeerLost, Timeout, WouldBlock)

@@ -18,7 +18,7 @@ from oz.errors import (
 )
 from oz.options import Delivery
 from support.scripts import started
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 ENDLESS = 600.0  # seconds; longer than any test
 IMMEDIATE = 10.0  # seconds; far below ENDLESS, and far above the time that a loaded machine takes
@@ -359,14 +359,36 @@ def test_members_of_a_group_take_turns(make):
     assert Counter(ask(client, "job").payload for _ in range(30)) == {"one": 10, "two": 10, "three": 10}
 
 
-def test_plain_responders_take_turns(make):
-    servers, client = [make(name) for name in ("one", "two")], make("client")
-    for server in servers:
-        server.subscribe("job", lambda message, name=server.name: name)
-        server.subscribe("job.>", lambda message, name=server.name: name, overflow="drop_oldest")
-    client.wait_ready("one", "two", subscriber="job")
-    assert Counter(ask(client, "job").payload for _ in range(20)) == {"one": 10, "two": 10}
-    assert Counter(ask(client, f"job.{at}").payload for at in range(20)) == {"one": 10, "two": 10}
+def test_a_program_that_observes_takes_no_request(make):
+    client, server, observer = make("client"), make("server"), make("observer")
+    seen = []
+    observer.subscribe(">", lambda message: seen.append(message.subject))
+    server.subscribe("job", lambda message: "done")
+    client.wait_ready("server", "observer")
+    assert {ask(client, "job").payload for _ in range(20)} == {"done"}
+    until(lambda: seen.count("job") == 20)
+
+
+def test_an_error_reply_counts_if_no_other_responder_is_left(make):
+    client, one, two = make("client"), make("one"), make("two")
+    is_failing = threading.Event()
+
+    def fail(message):
+        raise ValueError("no")
+
+    def reply_later(message):
+        is_failing.wait(DEADLINE)
+        return "yes"
+
+    one.subscribe("job", fail)
+    two.subscribe("job", reply_later)
+    client.wait_ready("one", "two")
+    client.subscribe("never")
+    threading.Timer(0.2, is_failing.set).start()
+    assert ask(client, "job").payload == "yes"
+    two.close()
+    with pytest.raises(ReplyError, match="no"):
+        ask(client, "job")
 
 
 def test_a_sticky_group_keeps_the_responder_of_a_key(make):

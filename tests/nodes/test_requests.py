@@ -4,30 +4,33 @@ from types import SimpleNamespace
 
 import pytest
 
-from oz.errors import ClosedError, NoResponders, PeerLost, Timeout, WouldBlock
+from oz.errors import ClosedError, NoResponders, PeerLost, ReplyError, Timeout, WouldBlock
 from oz.node.requests import Content, Requests, Send, inbox_node
 
 ASK = Content("jobs", b"jobs", b"1")
 NODE = bytes(range(16))
 
 
-def make_stream(member, *, redelivers=False):
-    return SimpleNamespace(session=SimpleNamespace(member=member), redelivers=redelivers)
+def make_stream(member, *, redelivers=False, group="workers"):
+    return SimpleNamespace(session=SimpleNamespace(member=member), redelivers=redelivers, group=group)
 
 
 class Members:
-    """Streams of peers that match, picked in order."""
+    """Streams of peers that match: the plain ones, and the first member of a group, receive a request."""
 
     def __init__(self, *nodes):
         self.streams, self.is_greeting, self.is_full = [make_stream(node) for node in nodes], False, False
 
-    def pick(self, content, excluded, now):
+    def all(self, content, excluded, now):
         if self.is_full:
             raise WouldBlock("full")
-        return next((one for one in self.streams if one.session.member not in excluded), None)
+        found = [one for one in self.streams if one.session.member not in excluded]
+        return [one for one in found if one.group is None] + [one for one in found if one.group][:1]
 
-    def all(self, content, now):
-        return list(self.streams)
+    def leave_group(self):
+        """Make all subscriptions plain ones."""
+        for one in self.streams:
+            one.group = None
 
     def name(self, node):
         return node.decode()
@@ -186,8 +189,9 @@ def test_a_full_stream_is_an_error_of_the_call_or_of_the_retry(requests, members
     assert len(requests) == 0
 
 
-def test_a_request_fails_that_its_only_stream_does_not_accept(requests):
+def test_a_request_fails_that_its_only_stream_does_not_accept(requests, members):
     request, _ = begin(requests)
+    members.leave_group()
     many, _ = requests.request_many(ASK, 0.0)
     assert requests.fail(many, WouldBlock("full")) == []
     assert requests.fail(request, WouldBlock("full")) == [request]
@@ -195,7 +199,59 @@ def test_a_request_fails_that_its_only_stream_does_not_accept(requests):
     assert isinstance(request.error, WouldBlock)
 
 
+def test_an_observer_receives_a_request_and_takes_it_from_nobody(requests, members):
+    members.streams.insert(0, make_stream(b"o", group=None))
+    request, effects = requests.request(ASK, 0.0, retries=1)
+    assert [one.stream.session.member for one in effects] == [b"o", b"a"]
+    # The observer is no holder whose loss matters, and none that receives the request twice.
+    first, second = members.streams[1], members.streams[2]
+    assert end_session(requests, first) == [Send(second, request)]
+    assert end_session(requests, members.streams[0]) == []
+    assert end_session(requests, second) == [request]
+    assert isinstance(request.error, PeerLost)
+    assert request.error.peer == "b"
+
+
+def test_plain_responders_are_lost_when_all_are(requests, members):
+    members.leave_group()
+    request, _ = requests.request(ASK, 0.0)
+    a, b, c = members.streams
+    assert end_session(requests, a) == end_session(requests, b) == []
+    assert end_session(requests, c) == [request]
+    assert isinstance(request.error, PeerLost)
+
+
+def test_an_error_reply_counts_if_no_other_holder_is_left(requests, members):
+    members.leave_group()
+    request, _ = requests.request(ASK, 0.0)
+    error = ReplyError("no", subject="jobs", kind="ValueError", node="a")
+    assert requests.on_reply(b"a", request.reply_to, error) == []
+    assert requests.on_reply(b"b", request.reply_to, "yes") == [request]
+    assert request.error is None
+    assert list(request.replies) == ["yes"]
+    failed, _ = requests.request(ASK, 0.0)
+    for node in (b"a", b"b"):
+        assert requests.on_reply(node, failed.reply_to, error) == []
+    assert requests.on_reply(b"c", failed.reply_to, error) == [failed]
+    assert failed.error is error
+
+
+def test_a_timeout_or_a_loss_behind_an_error_reply_is_that_error(requests, members):
+    members.leave_group()
+    error = ReplyError("no", subject="jobs", kind="ValueError", node="a")
+    first, _ = requests.request(ASK, 0.0)
+    requests.on_reply(b"a", first.reply_to, error)
+    assert requests.tick(1.0) == [first]
+    assert first.error is error
+    second, _ = requests.request(ASK, 1.0)
+    requests.on_reply(b"a", second.reply_to, error)
+    end_session(requests, members.streams[1])
+    end_session(requests, members.streams[2])
+    assert second.error is error
+
+
 def test_request_many_ends_at_its_limit(requests, members):
+    members.leave_group()
     request, effects = requests.request_many(ASK, 0.0, limit=2)
     assert [effect.stream for effect in effects] == members.streams
     assert requests.on_reply(b"c", request.reply_to, 1) == [request]
@@ -213,6 +269,7 @@ def test_request_many_ends_without_an_error_at_its_timeout(requests):
 
 
 def test_request_many_goes_on_until_all_holders_are_lost(requests, members):
+    members.leave_group()
     first, _ = requests.request_many(ASK, 0.0)
     second, _ = requests.request_many(ASK, 0.0)
     requests.on_reply(b"a", first.reply_to, 1)

@@ -42,11 +42,13 @@ class Peers:
         self.route = Route(b"jobs", self.streams, {})
         return stream
 
-    def pick(self, excluded=(), content=ASK):
-        return self.responders.pick(content, excluded, 0.0)
+    def find(self, excluded=(), content=ASK):
+        """Return the streams that receive a request."""
+        return self.responders.all(content, excluded, 0.0)
 
-    def count(self, times):
-        return Counter(self.pick().session.member.decode() for _ in range(times))
+    def names(self, excluded=(), content=ASK):
+        """Return the names of their peers."""
+        return [one.session.member.decode() for one in self.find(excluded, content)]
 
 
 @pytest.fixture
@@ -55,41 +57,29 @@ def peers():
 
 
 def test_no_subscription_is_no_stream(peers):
-    assert peers.pick() is None
-    assert peers.responders.all(ASK, 0.0) == ()
+    assert list(peers.find()) == []
 
 
-def test_sessions_take_turns(peers):
-    for name in "abc":
+def test_all_plain_streams_and_one_member_of_each_group(peers):
+    for name in "ab":
         peers.add(Session(name))
-    assert peers.count(30) == {"a": 10, "b": 10, "c": 10}
-
-
-def test_a_session_with_several_subscriptions_has_one_share(peers):
-    a, b = Session("a"), Session("b")
-    for _ in range(3):
-        peers.add(a)
-    peers.add(b)
-    assert peers.count(20) == {"a": 10, "b": 10}
-
-
-def test_members_of_a_group_and_plain_streams_take_turns(peers):
-    peers.add(Session("a"))
-    first = peers.add(Session("b"), "workers")
-    second = peers.add(Session("c"), "workers")
-    assert peers.count(30) == {"a": 10, "b": 10, "c": 10}
+    group = [peers.add(Session(name), "workers") for name in "cd"]
+    full = peers.add(Session("e"))
+    full.pending = 10
+    found = [peers.names() for _ in range(4)]
+    assert all(one[:2] == ["a", "b"] for one in found)
+    assert Counter(one[2] for one in found) == {"c": 2, "d": 2}
     # The session lowers the load when the messages are acknowledged.
-    assert (first.load, second.load) == (10, 10)
+    assert [one.load for one in group] == [2, 2]
 
 
-def test_a_failover_group_is_one_choice(peers):
+def test_a_failover_group_has_one_member_at_a_time(peers):
     first = peers.add(Session("a"), "one", "failover")
     second = peers.add(Session("b"), "one", "failover")
-    peers.add(Session("c"))
-    assert peers.count(10) == {"a": 5, "c": 5}
+    assert [peers.names() for _ in range(5)] == [["a"]] * 5
     assert (first.load, second.load) == (5, 0)
     first.session.is_up = False
-    assert peers.count(10) == {"b": 5, "c": 5}
+    assert peers.names() == ["b"]
 
 
 def test_a_sticky_group_keeps_a_key(peers):
@@ -98,7 +88,7 @@ def test_a_sticky_group_keeps_a_key(peers):
     owners = set()
     for key in (b"k1", b"k2", b"k3", b"k4", b"k5", b"k6"):
         asked = ASK._replace(key=key)
-        found = {peers.pick(content=asked).session.member for _ in range(5)}
+        found = {tuple(peers.names(content=asked)) for _ in range(5)}
         assert len(found) == 1
         owners |= found
     assert len(owners) > 1
@@ -108,63 +98,31 @@ def test_a_sticky_group_keeps_a_key(peers):
 def test_an_excluded_peer_receives_nothing(peers, policy):
     for name in "abc":
         peers.add(Session(name), policy and "workers", policy)
-    assert {peers.pick([b"a", b"c"]).session.member for _ in range(5)} == {b"b"}
-    assert peers.pick([b"a", b"b", b"c"]) is None
+    assert [peers.names([b"a", b"c"]) for _ in range(5)] == [["b"]] * 5
+    assert peers.names([b"a", b"b", b"c"]) == []
 
 
-def test_a_session_with_a_backlog_or_without_news_comes_last(peers):
-    slow, silent, fast = (peers.add(Session(name)) for name in "abc")
-    slow.pending = 5
-    silent.session.is_heard = False
-    assert peers.count(10) == {"c": 10}
-    fast.session.is_up = False
-    assert set(peers.count(10)) <= {"a", "b"}
-
-
-def test_a_session_that_is_down_receives_requests_if_no_other_is_up(peers):
+def test_a_session_that_has_ended_receives_nothing(peers):
     stream = peers.add(Session("a"))
     stream.session.is_up = False
-    assert peers.pick() is stream
+    assert peers.names() == ["a"]
     stream.session.has_ended = True
-    assert peers.pick() is None
+    assert peers.names() == []
 
 
 def test_full_streams_refuse_a_request(peers):
     first, second = peers.add(Session("a")), peers.add(Session("b"), "workers")
     first.pending = 10
-    assert peers.pick() is second
+    assert peers.names() == ["b"]
     second.pending = 10
     load = second.load
     with pytest.raises(WouldBlock, match="'jobs'"):
-        peers.pick()
-    with pytest.raises(WouldBlock, match="'jobs'"):
-        peers.responders.all(ASK, 0.0)
+        peers.find()
     assert second.load == load
 
 
-def test_all_streams_and_one_member_of_each_group(peers):
-    plain = [peers.add(Session(name)) for name in "ab"]
-    group = [peers.add(Session(name), "workers") for name in "cd"]
-    full = peers.add(Session("e"))
-    full.pending = 10
-    for _ in range(4):
-        found = peers.responders.all(ASK, 0.0)
-        assert len(found) == 3
-        assert set(map(id, plain)) < set(map(id, found))
-    assert [one.load for one in group] == [2, 2]
-
-
-def test_choices_follow_a_change_of_the_interest(peers):
-    peers.add(Session("a"))
-    assert peers.count(2) == {"a": 2}
-    peers.add(Session("b"))
-    assert peers.count(4) == {"a": 2, "b": 2}
-    peers.route = None
-    assert peers.pick() is None
-
-
-def test_the_cache_of_choices_is_bounded(peers):
-    peers.add(Session("a"))
-    for number in range(3_000):
-        peers.pick(content=Content(f"jobs.{number}", b""))
-    assert len(peers.responders._choices) <= 1_024
+def test_a_full_member_of_a_group_is_passed_over(peers):
+    full, other = (peers.add(Session(name), "workers") for name in "ab")
+    full.pending, full.load = 10, 10
+    assert [peers.names() for _ in range(4)] == [["b"]] * 4
+    assert other.load == 4
