@@ -553,12 +553,12 @@ class Link:
             lost = bye.following - self.expected
             if lost > 0:
                 effects.append(Gap(lost, "closed"))
-            if bye.reason != links.CLOSED:
-                # The publisher goes on, and sends nothing to this subscriber until its next session.
-                effects.append(Gap(None, "lost"))
             self._report_unknown(bye.streams, effects)
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
+            if bye.reason != links.CLOSED and self._may_report:
+                # The publisher goes on, and its messages until the next session are not numbered for this link.
+                effects.append(Gap(None, "lost"))
         elif self.state == GREETING:
             if self._may_report:
                 effects.append(Gap(None, "closed"))

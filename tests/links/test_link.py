@@ -552,6 +552,13 @@ def test_marks_ignore_unknown_sequences():
     assert marks.mark(7) == 5
 
 
+@pytest.mark.parametrize("reason", [links.LOST, links.LIMIT])
+def test_bye_of_a_publisher_that_goes_on_is_an_unknown_loss(reason):
+    one = live(5)
+    assert one.read(bye(5, reason=reason)) == [Gap(None, "lost")]
+    assert one.link.state == ENDED
+
+
 def test_close_sends_the_last_ack_and_bye():
     one = live()
     one.read(batch(0))
