@@ -15,15 +15,15 @@ from simulation.failing import unfailing
 from simulation.ledger import check, matches
 from support.inside import engine_of
 
-LASTS = 8.0
+LASTS = 6.0
 """Virtual seconds of traffic and faults."""
 RETURNS = 5.0
 """Virtual seconds within which connections are made again after the last fault."""
 READY = 45.0
 """Virtual seconds within which all subscriptions are served then: a link without publisher ends after 32 s."""
-SETTLES = 20.0
+SETTLES = 10.0
 """Virtual seconds within which all messages are delivered then."""
-MESSAGES, JOBS, FAULTS = 300, 40, 10
+MESSAGES, JOBS, FAULTS = 200, 30, 8
 BURST, RATE = 100, 50.0
 """Messages of a burst, and messages a second of a slow network."""
 SMALL_BYTES, SMALL_MARK = 500, 20
@@ -114,7 +114,8 @@ class LinkWorld:
         ends = {"publisher": (publisher,), "subscriber": (subscriber,)}
         who = ends.get(kind.partition("_")[2], (publisher, subscriber))
         # A session ends after 30 seconds.
-        lasts = random.choice((0.1, 0.5, 2.0, 5.0, 4.0 if kind in ("stall", "half_open") else 40.0))
+        long = 4.0 if kind in ("stall", "half_open") else 40.0
+        lasts = random.choice((0.1, 0.5, 0.5, 2.0, 2.0, 5.0, 5.0, long))
         return LinkFault(random.uniform(0.5, LASTS), kind, who, lasts)
 
     def _count(self, name, number=1):

@@ -6,7 +6,6 @@ import pytest
 
 from links.removals import REMOVALS
 from oz.node.exchange import Exchange
-from oz.node.requests import Requests
 from oz.node.roster import Roster
 from oz.publisher.session import Session
 from oz.subscriber.connections import Connections
@@ -43,20 +42,11 @@ def _reply_twice(exchange, message, value, answer=Exchange.answer):
 
 DEFECTS = {
     "epoch": (LinkWorld, removal("epoch")),
-    "ACK on PING": (LinkWorld, removal("ACK on PING")),
-    "drop counts": (LinkWorld, removal("drop counts of the backlog")),
     "no gaps": (LinkWorld, [(Dispatcher, "put_gap", lambda dispatcher, gap, stream: None)]),
     "no resending": (LinkWorld, [(Session, "resume", _resume_without_resending)]),
     "no replaced connection": (LinkWorld, [(Connections, "_replace", lambda connections, place: None)]),
     "gap of the new publisher": (NodeWorld, [(Link, "_on_welcome", _name_new_publisher)]),
-    "silent hang-up": (NodeWorld, [(Link, "may_have_lost", False)]),
-    "lost peers keep sessions": (NodeWorld, [(Roster, "_gone", lambda roster, peer, reason, now: None)]),
     "no introductions": (NodeWorld, [(Roster, "_introduce", lambda roster, peer: None)]),
-    "requests of ended sessions": (
-        NodeWorld,
-        [(Requests, "session_ended", lambda requests, session, now: [])],
-    ),
-    "late replies": (NodeWorld, [(Requests, "tick", lambda requests, now: [])]),
     "two replies": (NodeWorld, [(Exchange, "answer", _reply_twice)]),
 }
 
