@@ -1,1 +1,1 @@
-"""Nodes on links. `oz.Node` does not use them yet."""
+"""Nodes: a publisher and a subscriber with one id, the roster of peers, requests and handlers."""
