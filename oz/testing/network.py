@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 CAPACITY = (1, 64)
 """Limits of the number of messages in transit, for one direction of a connection."""
+
+GRID = 0.001
+"""Seconds between two times of arrival."""
 
 
 class Port(NamedTuple):
@@ -46,6 +50,7 @@ class Network:
         random: source of all random choices.
         latency: seconds of transit of a message at least.
         jitter: seconds of additional transit at most.
+        grid: seconds. Messages arrive at multiples of it, so that one turn of an engine reads several; 0 for any time.
         connections: both ends of each connection.
         half_open_ends: ends whose peer has lost the connection.
     """
@@ -62,6 +67,7 @@ class Network:
         self.random = Random(seed)
         self._draw = self.random.random
         self.latency, self.jitter = latency, jitter
+        self.grid = GRID
         self.connections: dict[End, End] = {}
         self.half_open_ends: dict[End, None] = {}
         self._ports: dict[tuple[str, str], Port] = {}
@@ -90,6 +96,8 @@ class Network:
     def arrival(self, hosts: frozenset[str], last: float) -> float:
         """Return the time of arrival of a message that is sent now, not before `last`."""
         arrives = self.clock.now + self.latency + self._draw() * self.jitter
+        if self.grid:
+            arrives = ceil(arrives / self.grid) * self.grid
         rate = self._rates.get(hosts) if self._rates else None
         if rate:
             last += 1 / rate
