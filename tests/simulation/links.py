@@ -32,6 +32,8 @@ FAULTS = 8
 BURST, RATE = 100, 50.0
 """Messages of a burst, and messages a second of a slow network."""
 SMALL_BYTES, SMALL_MARK = 500, 20
+FEW_BYTES = 3_000
+"""Pending bytes of a publisher that has few."""
 KINDS = {
     "cut": 4, "stall": 3, "reset": 3, "half_open": 2, "throttle": 2, "kill_publisher": 2, "kill_subscriber": 2,
     "close_publisher": 1, "close_subscriber": 1, "jump_publisher": 1, "jump_subscriber": 1, "burst_publisher": 2,
@@ -117,6 +119,8 @@ class LinkWorld:
         self.members, self.lives, self.tasks, self.down = {}, [], [], set()
         # Of each publisher's life, by its origin: numbers and subjects, and whether it was killed.
         self.published, self.killed, self.plain = defaultdict(dict), set(), set()
+        # Lives of publishers and subscribers that had a fault, or whose publisher may drop.
+        self.touched = set()
         self.numbers, self.handled, self.missing = 0, defaultdict(list), defaultdict(int)
 
     def _fault(self, publishers, subscribers):
@@ -183,9 +187,14 @@ class LinkWorld:
     def _start_publisher(self, name):
         links = self.random.choice((None, False)) if name == SOMETIMES_PLAIN else None
         # A small window is full after some messages, and a publisher drops what does not fit.
-        small = oz.Options(resume_bytes=SMALL_BYTES, high_water_mark=SMALL_MARK)
-        options = small if self.random.random() < 0.3 else oz.Options()
+        options = self.random.choice((
+            oz.Options(resume_bytes=SMALL_BYTES, high_water_mark=SMALL_MARK),
+            oz.Options(pending_bytes=FEW_BYTES),
+            *3 * [oz.Options()],
+        ))  # fmt: skip
         self.members[name] = self.bus.publisher(bind=ENDPOINTS[name], links=links, options=options)
+        if options != oz.Options():
+            self.touched.add(engine_of(self.members[name]).origin)
 
     def _start_subscriber(self, name):
         # Plain connections have no policies and no groups.
@@ -244,6 +253,8 @@ class LinkWorld:
         if self.down.intersection(who) or not set(who) <= set(self.actors):
             return
         self.mechanisms[f"fault of links: {kind}"] += 1
+        if not kind.startswith("close"):
+            self.touched.update(map(self._life_of, who))
         hosts = [self.members[one].place.host for one in who]
         if kind.startswith(("kill", "close")):
             await self._end(who[0], lasts, is_orderly=kind.startswith("close"))
@@ -258,6 +269,12 @@ class LinkWorld:
         getattr(self.network, kind)(*hosts, *([RATE] if kind == "throttle" else []))
         await asyncio.sleep(lasts)
         self.network.heal(*hosts)
+
+    def _life_of(self, name):
+        """Return the origin of a publisher, or the current life of a subscriber."""
+        if name in ENDPOINTS:
+            return engine_of(self.members[name]).origin
+        return next(one for one in reversed(self.lives) if one.name == name)
 
     async def _end(self, name, lasts, *, is_orderly):
         self.down.add(name)
@@ -320,6 +337,13 @@ class LinkWorld:
         self.mechanisms["gap without a count"] += sum(one is None for one in gaps)
         # A plain connection reports no losses.
         counts = self._counts(life) if life.name in OVERFLOWS else gaps
+        is_calm = not self.touched.intersection((life, origin)) and life.name not in OVERFLOWS
+        if is_calm and life.filtering != "auto" and not life.is_over:
+            self.mechanisms["stream without a fault"] += 1
+            missing = [number for number in wanted if heard and number >= min(heard) and number not in heard]
+            is_closed = origin in self.killed and gaps == [None]
+            check(not missing, "{} misses {} without a fault", life.name, missing)
+            check(is_closed or not gaps, "{} reports gaps {} without a fault", life.name, gaps)
         if not heard or life.is_over or None in counts or life.filtering == "auto":
             return
         missing = [number for number in wanted if number >= min(heard) and number not in heard]
