@@ -94,7 +94,10 @@ class BusWorld:
         faults: of the run.
         actors: names of the processes.
         mechanisms: how often each mechanism fired.
+        has_two_endpoints: whether two endpoints reach each node, in its directory and over TCP.
     """
+
+    has_two_endpoints = False
 
     def __init__(self, seed, mechanisms=None, faults=None, actors=None):
         self.mechanisms = Counter() if mechanisms is None else mechanisms
@@ -105,8 +108,6 @@ class BusWorld:
         self.is_bridged = random.random() < 0.25
         names = NAMES[: random.choice((2, 3, 3, 4))]
         self.is_apart = random.random() < 0.5
-        # Two endpoints of a node may reach it at the same time.
-        self.has_two_endpoints = random.random() < 0.4
         has_server = self.is_apart and (self.is_bridged or random.random() < 0.5)
         forwarders = FORWARDERS[: random.choice((1, 2, 2))] if self.is_bridged else ()
         every = names + (SERVER,) * has_server + forwarders
@@ -330,7 +331,7 @@ class BusWorld:
             return
         self.mechanisms[f"fault of a bus: {kind}"] += 1
         if kind in BETWEEN:
-            self.trouble[frozenset(who)] += 0.1 if kind in ("reset", "throttle") else lasts
+            self.trouble[frozenset(who)] += 0.1 if kind == "reset" else lasts
             getattr(self.network, kind)(*who, *([RATE] if kind == "throttle" else []))
             await asyncio.sleep(lasts)
             self.network.heal(*who)
@@ -534,3 +535,9 @@ class BusWorld:
             again = [is_again for _, is_again in handled[1:]]
             is_marked = all(again) or (self.is_bridged and self.has_hurt_forwarder)
             check(is_marked, "job {} was handled again without a mark", number)
+
+
+class TwinWorld(BusWorld):
+    """Runs in which two endpoints reach each node. They are not among the seeds of the suite."""
+
+    has_two_endpoints = True

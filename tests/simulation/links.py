@@ -1,4 +1,4 @@
-"""Runs of publishers and subscribers: the engines of links on the model of ZeroMQ, with faults and kills."""
+"""Runs of publishers and subscribers: the engines of links on virtual sockets, with faults and kills."""
 
 from __future__ import annotations
 
