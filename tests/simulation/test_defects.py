@@ -8,28 +8,19 @@ from math import inf
 
 import pytest
 
-from oz.node.engine import Engine
 from oz.node.exchange import Exchange
-from oz.node.roster import UP, EndSession, Roster
+from oz.node.roster import UP, Introduce, Roster
 from oz.publisher.session import Session
 from oz.publisher.sessions import Sessions
-from oz.subscriber import link as machine
 from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher
-from oz.wire import links
-from simulation.buses import BusWorld, TwinWorld
+from simulation.buses import BusWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 
 MOST = 500
 """Seeds that are tried for each defect."""
-
-
-def _end_without_loss(link, bye, listened, effects, original=Link._on_bye):
-    original(link, bye, listened, effects)
-    if bye.reason != links.CLOSED:
-        effects[:] = [one for one in effects if not (isinstance(one, machine.Gap) and one.count is None)]
 
 
 def _name_new_publisher(link, welcome, listened, effects, original=Link._on_welcome):
@@ -41,38 +32,8 @@ def _present_if_up(roster, original=Roster._present):
     return [peer for peer in original(roster) if peer.state == UP]
 
 
-def _run_after_close(engine, effects, now, original=Engine._run):
-    for effect in effects:
-        if isinstance(effect, EndSession):
-            engine.publisher.end_session(effect.node)
-        else:
-            original(engine, [effect], now)
-
-
-def _room_within_pending_bytes(session, original=Session._has_room):
-    return original(session) and session.bytes < session.settings.pending_bytes
-
-
-def _forget_all_sessions(roster, node, what, now, session=b"", original=Roster.on_session):
-    peer = roster.by_id.get(node)
-    if peer is not None:
-        peer.sessions.clear()
-    return original(roster, node, what, now, session)
-
-
-def _end_node_as_closed(sessions, node):
-    for session in [*sessions.by_node.get(node, ())]:
-        sessions.replies.append((session.route, sessions._bye(links.CLOSED, session.following)))
-        sessions.end(session, sessions.now)
-
-
-def _begin_early(link, *arguments, original=Link.__init__, **options):
-    original(link, *arguments, **{**options, "declares_early": True})
-
-
-def _wants_all(connections, place, *arguments, original=Connections._on_answer):
-    original(connections, place, *arguments)
-    place.begin = None
+def _greet_without_introduction(roster, *arguments, original=Roster.on_hello):
+    return [one for one in original(roster, *arguments) if not isinstance(one, Introduce)]
 
 
 def _resume_without_resending(session, hello, route, now, original=Session.resume):
@@ -87,37 +48,20 @@ def _reply_twice(exchange, message, value, original=Exchange.answer):
 
 
 DEFECTS = {
-    "65914ed3 no loss after the BYE of a publisher that goes on": (
-        BusWorld, [(Link, "_on_bye", _end_without_loss)]
-    ),
     "548aade4 losses of a replaced publisher have the name of the new one": (
         BusWorld, [(Link, "_on_welcome", _name_new_publisher)]
     ),
     "bc3ebc9b only peers that are up are introduced": (BusWorld, [(Roster, "_present", _present_if_up)]),
     "d889f421 peers are introduced only once": (BusWorld, [(Roster, "_name_at", lambda roster: inf)]),
-    "8638fb17 a closing node ends sessions of its closed publisher": (
-        BusWorld, [(Engine, "_run", _run_after_close)]
-    ),
-    "f35b5de6 nodes declare before WELCOME": (TwinWorld, [(Link, "__init__", _begin_early)]),
-    "883eaf6b patterns stay after the end of a session": (
-        LinkWorld, [(Sessions, "_forget", lambda sessions, session: iter(()))]
+    "79cd9e8e a first HELLO is not answered with the peers": (
+        BusWorld, [(Roster, "on_hello", _greet_without_introduction)]
     ),
     "no resending after a new connection": (LinkWorld, [(Session, "resume", _resume_without_resending)]),
     "no replaced connections": (LinkWorld, [(Connections, "_replace", lambda connections, place: None)]),
     "no gaps": (LinkWorld, [(Dispatcher, "put_gap", lambda dispatcher, gap, stream: None)]),
+    "no reports of drops": (LinkWorld, [(Link, "_report_drops", lambda link, stream, drops, effects: None)]),
+    "messages of a silent member stay with it": (LinkWorld, [(Sessions, "_redeliver", lambda *_: None)]),
     "two replies": (BusWorld, [(Exchange, "answer", _reply_twice)]),
-    "769cc356 a backlog of pending_bytes never enters the window": (
-        LinkWorld, [(Session, "_has_room", _room_within_pending_bytes)]
-    ),
-    "1678aaf3 the end of one session of a peer ends all": (
-        BusWorld, [(Roster, "on_session", _forget_all_sessions)]
-    ),
-    "ede714b9 sessions of lost peers end as if the publisher had closed": (
-        BusWorld, [(Sessions, "end_node", _end_node_as_closed)]
-    ),
-    "bedfae00 the link repeats messages of the plain connection": (
-        LinkWorld, [(Connections, "_on_answer", _wants_all)]
-    ),
 }  # fmt: skip
 
 
