@@ -78,6 +78,7 @@ def seeds_until_found(name, monkeypatch):
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", DEFECTS)
 def test_defect_is_found(name, monkeypatch):
     found = seeds_until_found(name, monkeypatch)
