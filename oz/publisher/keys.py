@@ -36,6 +36,8 @@ from oz.wire.links import Item, Refusal
 
 RIGHTS_INTERVAL = 0.5
 """Seconds between two checks whether the files of keys and permissions have changed."""
+CHANGE_INTERVAL = 0.06
+"""Seconds until the next check while a file changes: it is read when it has not changed for 0.05 s."""
 
 owns_session = is_of
 """Whether a session id was made from a key. A foreign key that repeats the id is refused, whether or not the
@@ -188,7 +190,10 @@ class PublisherKeys:
         self._due_at = now + RIGHTS_INTERVAL
         for socket, (_, _, calls) in self._sockets.items():
             calls.look(socket, now)
-        return self.access.has_changed()
+        has_changed = self.access.has_changed()
+        if self.credentials.is_changing:
+            self._due_at = now + CHANGE_INTERVAL
+        return has_changed
 
     @property
     def deadline(self) -> float:

@@ -672,7 +672,8 @@ class Sessions:
     def reconsider(self, is_trusted: Callable[[str], bool]) -> list[bytes]:
         """Apply rights that have changed; return the routes of the sessions that have ended.
 
-        `work` refuses the patterns that are not allowed any more. A refused pattern stays refused.
+        `work` refuses the patterns that are not allowed any more. A session with patterns that rights refused
+        declares everything again.
 
         Args:
             is_trusted: whether a user may have a session.
@@ -682,12 +683,25 @@ class Sessions:
             if session.user is None:
                 continue
             if is_trusted(session.user):
+                self._revive(session)
                 self._add_work(session, self._reconsider(session))
             else:
                 self.replies.append((session.route, self._bye(links.KEY_REFUSED, session.following)))
                 ended.append(session.route)
                 self.end(session, self.now)
         return ended
+
+    def _revive(self, session: Session) -> None:
+        """Ask for a new declaration of everything, if rights refused a pattern: the pattern itself is not kept."""
+        denied = [sid for sid, one in session.refused.items() if one.rule is not None]
+        if denied and session.applied:
+            for sid in denied:
+                del session.refused[sid]
+            # The link declares its revision, which must count as new.
+            session.applied -= 1
+            answer = Answer(session.applied, None, self.batcher.position)
+            session.post(links.encode_answer(answer), is_nil=True)
+            self.ready[session] = None
 
     def _reconsider(self, session: Session) -> Iterator[None]:
         has_refused = False

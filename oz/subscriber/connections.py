@@ -826,6 +826,11 @@ class Connections(ABC):
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
         known, place.refusals = place.refusals, {one.sid: one for one in effect.refusals}
+        for sid in known.keys() - place.refusals.keys():
+            self.denials.pop((place, sid), None)
+            granted = self.subscriptions.by_sid.get(sid)
+            if granted is not None:
+                granted.owner.refusal = None
         for one in effect.refusals:
             place.refusal = one.reason
             entry = self.subscriptions.by_sid.get(one.sid)

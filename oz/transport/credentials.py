@@ -33,8 +33,11 @@ from oz.transport.probing import Probed, probe
 
 _log = peer_logger("oz.security")
 
-_LOOK_EVERY, _LOOK_SOON = 0.5, 0.05
-"""Seconds between two looks at whether a file has changed, and between two that somebody unknown causes."""
+_LOOK_EVERY, _LOOK_SOON = 0.4, 0.05
+"""Seconds between two checks of a file, and between two checks that an unknown key or a change causes.
+
+Publishers and subscribers ask every 0.5 s: each time the file is checked.
+"""
 
 _BACKLOG = 2_048
 """Connections that wait to be accepted, if the system allows so many; ZeroMQ has 100. Beyond that the system
@@ -280,6 +283,11 @@ class Credentials:
             self._rights = Rights(trusted, permissions)
         return self._rights
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether the file of permissions has changed, and is read after `_LOOK_SOON` seconds without a change."""
+        return self._permissions is not None and self._permissions.is_changing
+
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
         socket.set(zmq.CURVE_PUBLICKEY, self._pair.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, self._pair.secret.encode())
@@ -326,6 +334,11 @@ class Reloaded(Generic[T]):
         """Its content now; the one before, while that makes no sense."""
         return self.at(time.monotonic())
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change was seen that is not read yet."""
+        return self._changing != self._seen
+
     def at(self, now: float) -> T:
         """Return the same; `now` is the time of the monotonic clock."""
         return self._value if now < self._due_at else self.look(_LOOK_EVERY)
@@ -343,7 +356,7 @@ class Reloaded(Generic[T]):
 
     def look(self, every: float) -> T:
         """Return what it says, and look whether that has changed if the last look is so many seconds ago."""
-        is_halfway = self._changing != self._seen
+        is_halfway = self.is_changing
         if time.monotonic() - self._looked_at >= (_LOOK_SOON if is_halfway else every):
             with self._lock:
                 self._looked_at = time.monotonic()
@@ -352,7 +365,7 @@ class Reloaded(Generic[T]):
                 if is_still and self._changing != self._seen:
                     self._seen = self._changing
                     self._reload()
-                is_halfway = self._changing != self._seen
+                is_halfway = self.is_changing
                 self._due_at = self._looked_at + (_LOOK_SOON if is_halfway else _LOOK_EVERY)
         return self._value
 
