@@ -26,6 +26,7 @@ changed, a responder    HELD                            –
 changed, none, no link  ends: NoResponders              –
 is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
+denied by a holder      –                               other holders: –; many with a reply: ends; else ends with it
 error reply of a holder –                               many: as a reply; other holders: –; else ends with it
 other reply             –  (late)                       –  (late)
 session of a holder     –                               other holders, and no member of a group was lost: –;
@@ -45,7 +46,7 @@ from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from oz.errors import NoResponders, OzError, PeerLost, ReplyError, Timeout, WouldBlock
+from oz.errors import NoResponders, OzError, PeerLost, PermissionDenied, ReplyError, Timeout, WouldBlock
 
 if TYPE_CHECKING:
     from oz.security.permissions import Permissions
@@ -332,10 +333,11 @@ class Requests:
         if request is None or not _may_reply(request, node):
             self.late += 1
             return []
-        if isinstance(message, ReplyError) and not request.is_many:
+        is_denied = isinstance(message, PermissionDenied)
+        if is_denied or (isinstance(message, ReplyError) and not request.is_many):
             request.failure = message
             request.holders = [one for one in request.holders if one.session.member != node]
-            return [] if request.holders else [self._end(request, message)]
+            return [] if request.holders else [self._end(request, None if request._count else message)]
         request._count += 1
         request.replies.append(message)
         return [self._end(request, None) if request._count == request._left else request]
