@@ -284,6 +284,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
 
         Raises:
             Timeout: something is missing; the text names it and the remedy.
+            PermissionDenied, ProtocolError: a peer denies a subscription or a publication.
             SubjectError, ClosedError, OwnershipError: as `publish`.
         """
         self._check_ready(peers, count)

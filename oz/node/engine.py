@@ -50,12 +50,14 @@ from oz.errors import (
 )
 from oz.logs import peer_logger
 from oz.message import Gap
-from oz.node import events, roster
+from oz.node import denials, events, roster
+from oz.node.denials import NOTICE, Denials
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
 from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeRules, NodeSubscriber, runners_of
+from oz.node.reach import is_local
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -94,7 +96,12 @@ LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+_BOTH_WAYS = (
+    "nodes connect in both directions: give the node that cannot be reached bind= with a port, and "
+    "NodeOptions(advertise=) with an address, at which its peers reach it"
+)
 _MAX_REASON = 100
+_MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
@@ -221,6 +228,10 @@ class Engine:
         self._past_names: dict[bytes, str] = {}
         self._direct = 0
         self._denials: deque[tuple[str, str]] = deque()
+        # Notices of peers, and the denials of publications that `ready` has not raised yet.
+        self._notices: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_NOTICES)
+        self._denied: dict[str, PermissionDenied] = {}
+        self._dropped: Denials | None = None
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._owns_context = context is None
@@ -260,8 +271,11 @@ class Engine:
             )
             self.publisher.describe_peers = self._describe_peers
             self.subscriber.on_denied = self._on_denied
-            if self.subscriber.keys is not None:
+            self.subscriber.describe_silence = self._describe_silence
+            if credentials is not None and self.subscriber.keys is not None:
                 self.subscriber.keys.rights.rules = NodeRules()
+                self._dropped = Denials(credentials.rights)
+                self.subscriber.on_dropped = self._on_dropped
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
@@ -371,6 +385,10 @@ class Engine:
         self._denials.append((about, why))
         self._wake()
 
+    def _on_dropped(self, node: bytes, key: str, subject: bytes, reply_to: object) -> None:
+        if self._dropped is not None and self._dropped.add(node, key, subject, reply_to):
+            self._wake()
+
     def _on_direct(self, link: Link, messages: list[Direct]) -> None:
         messages = self._allowed_direct(link, messages)
         for subject, payload, _ in messages:
@@ -380,6 +398,8 @@ class Engine:
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
             elif subject == LOSS:
                 self.on_loss(payload)
+            elif subject == NOTICE:
+                self._notices.append((link.origin or b"", payload))
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
@@ -515,6 +535,11 @@ class Engine:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
         self.exchange.turn(now)
+        while self._notices:
+            self._read_notice(*self._notices.popleft())
+        for node, notice in self._dropped.notices() if self._dropped else ():
+            with suppress(ClosedError):
+                self.publisher.direct(node, NOTICE, notice.encode())
         if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
@@ -531,6 +556,21 @@ class Engine:
             about, why = self._denials.popleft()
             self._emit(events.DENIED, about, why)
         self._tell()
+
+    def _read_notice(self, node: bytes, payload: bytes) -> None:
+        """Handle the notice of a peer that denies a message of this node."""
+        notice = denials.decode(payload)
+        if notice is None:
+            return
+        with self.lock:
+            known = self.roster.by_id.get(node)
+            error = notice.error(known.card.name if known and known.card else node.hex())
+            if notice.reply_to is None and len(self._denied) < _MAX_NOTICES:
+                self._denied[notice.subject] = error
+        if notice.reply_to is None:
+            self._denials.append((notice.subject, str(error)))
+        else:
+            self.exchange.deny(node, notice.reply_to, error)
 
     def _deadline(self) -> float:
         due = self.roster.next_deadline()
@@ -626,9 +666,15 @@ class Engine:
             self._emit(events.DENIED, endpoint, str(error))
 
     def _scan(self, now: float) -> None:
-        """Read the directory."""
+        """Read the directory. Bind a new socket if the socket of this node was deleted."""
         if self._directory is None:
             return
+        if self._directory.is_missing:
+            try:
+                self.publisher.bind_links(self._directory.endpoint)
+                _log.warning("the socket %s was deleted, and is bound again", self._directory.endpoint)
+            except (ClosedError, EndpointError, zmq.ZMQError) as error:
+                _log.warning("the socket %s was deleted: %s", self._directory.endpoint, error)
         self._run(self._directory.read(self.roster, now), now)
 
     # events for the program
@@ -825,6 +871,8 @@ class Engine:
 
         Raises:
             Timeout: something is missing; the text names it.
+            PermissionDenied: a peer denies a subscription, or a message that this node has published.
+            ProtocolError: a peer refuses a subscription for another reason.
             ClosedError, OwnershipError: as `check_usable`.
         """
         end = None if timeout is None else self.clock() + timeout
@@ -835,6 +883,7 @@ class Engine:
         try:
             while True:
                 self.check_usable()
+                self._raise_denials()
                 missing = self._missing(names, count, subject, probes)
                 if not missing:
                     return
@@ -846,6 +895,14 @@ class Engine:
         finally:
             self.waiters.pop(news, None)
 
+    def _raise_denials(self) -> None:
+        """Raise the denial of a subscription, or of a publication, which is raised once."""
+        with self.subscriber.lock:
+            self.subscriber.raise_refusals()
+        with self.lock:
+            if self._denied:
+                raise self._denied.pop(next(iter(self._denied)))
+
     def _missing(
         self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
     ) -> list[str]:
@@ -856,6 +913,7 @@ class Engine:
             up, silent = self._cards(roster.UP), {card.name for card in self._cards(roster.SILENT)}
             missing += self._missing_seeds(refusing)
             is_greeting = self.roster.is_greeting(self.clock())
+            unreached, undialled = self._one_way_peers(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
         missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
         absent = [one for one in absent if one not in silent]
@@ -876,11 +934,60 @@ class Engine:
             missing.append(f"no node subscribes to {subject!r}; {self._describe_peers()}")
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
+        # Without any peer, a node that no peer can dial is not ready.
+        one_way = [*unreached, *undialled][:_NAMED]
+        if one_way and (missing or (undialled and not up)):
+            missing += [*one_way, _BOTH_WAYS]
         return missing
+
+    def _one_way_peers(self, now: float) -> tuple[list[str], list[str]]:
+        """Return the peers that this node cannot dial, and those that cannot dial this node, in words.
+
+        A pair of nodes needs a connection in each direction. The caller has the lock.
+        """
+        unreached, undialled = [], []
+        own = (
+            ", ".join([one for one in self.endpoints if not is_local(one)] or self.endpoints)
+            or "any endpoint"
+        )
+        for one in self.roster.by_id.values():
+            if one.card is None or one.state != roster.KNOWN or now < one.greeting_until:
+                continue
+            name, where = one.card.name, ", ".join(one.endpoints) or "any endpoint"
+            if one.sessions and not one.is_linked:
+                unreached.append(
+                    f"peer {name!r} has connected to this node, which cannot connect to it at {where}"
+                )
+            elif one.is_linked and not one.sessions:
+                undialled.append(
+                    f"this node has connected to peer {name!r}, which cannot connect to it at {own}"
+                )
+        return unreached, undialled
 
     def _describe_peers(self) -> str:
         with self.lock:
             return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
+
+    def _describe_silence(self, inbox: Inbox | None) -> str:
+        """Return why a subscription may receive nothing, in words that follow "no message in 1 s"."""
+        found = []
+        with self.subscriber.lock:
+            for place in self.subscriber.places.values():
+                refused = [one for one in inbox.entries if one.sid in place.refusals] if inbox else []
+                found += [
+                    f"{place.endpoint} refuses {one.pattern.text!r}: {place.refusals[one.sid].reason}"
+                    for one in refused
+                ]
+        with self.lock:
+            up = self._cards(roster.UP)
+            found += self._missing_seeds(self._refusing())
+        found += [one.removeprefix(". ") for one in [self._refusals()] if one]
+        if not up:
+            found.append(f"no peer is up{self._hint()}")
+        elif not found:
+            names = _listed(card.name for card in up)
+            found.append(f"the peers that are up have published nothing that matches: {names}")
+        return f"; {'; '.join(found)}"
 
     def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
         """Return which endpoints of `connect=` have not answered, in words. The caller has the lock.

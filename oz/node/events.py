@@ -51,7 +51,8 @@ class Event:
     peer_lost         a peer was silent for `lost_after` seconds, or its process has ended without `close`
     name_conflict     two nodes have one name
     slow_handler      messages wait for a handler
-    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key
+    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key; or a peer
+                      denies a subscription or a publication
     loss              messages did not arrive
     ================= =======================================================================================
     """

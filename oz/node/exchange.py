@@ -20,7 +20,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from oz.errors import ClosedError, NoRequest, OzError, ProtocolError, ReplyError, WouldBlock
+from oz.errors import ClosedError, NoRequest, OzError, PermissionDenied, ProtocolError, ReplyError, WouldBlock
 from oz.logs import peer_logger
 from oz.message import Extras
 from oz.node.handlers import Pool, Runner
@@ -360,6 +360,18 @@ class Exchange:
     def on_session(self, session: Session, what: str) -> None:
         """Keep an event of a session for `turn`."""
         self._sessions.append((session, what, session.card))
+
+    def deny(self, node: bytes, reply_to: str, error: PermissionDenied) -> None:
+        """Record that a peer denies a request.
+
+        Args:
+            node: id of the peer.
+            reply_to: of the request.
+            error: for the caller of the request.
+        """
+        with self.lock:
+            effects = self._requests.on_reply(node, reply_to, error)
+        self._act(effects)
 
     # the attending side
 

@@ -24,11 +24,12 @@ from oz.security.identity import is_of
 from oz.security.permissions import Permissions
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import LIVE, Link, Refused
+from oz.subscriber.link import LIVE, Link, Messages, Refused
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Inbox, Queue
 from oz.transport.runtime import REAL
+from oz.wire.extras import REPLY_TO
 
 CLOSED_TEXT = "the node is closed"
 FOREIGN_TEXT = (
@@ -98,11 +99,16 @@ class NodeSubscriber(SubscriberEngine):
 
     Attributes:
         on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
+        on_dropped: called under the lock with the id of a peer, its key, and subject and `reply_to` of a message that
+            permissions deny.
+        describe_silence: returns why a subscription may receive nothing.
     """
 
-    __slots__ = ("_checks", "_reported", "on_denied")
+    __slots__ = ("_checks", "_reported", "describe_silence", "on_denied", "on_dropped")
 
     on_denied: Callable[[str, str], object]
+    on_dropped: Callable[[bytes, str, bytes, object], object]
+    describe_silence: Callable[[Inbox | None], str]
     subscriptions_class = NodeSubscriptions
 
     def __init__(self, **options: Any) -> None:
@@ -121,9 +127,28 @@ class NodeSubscriber(SubscriberEngine):
             end_daemon()
             raise ClosedError(CLOSED_TEXT)
 
-    def why_nothing_comes(self, timeout: float | None) -> str:
-        """Return nothing: a node need not have peers."""
-        return ""
+    def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
+        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+        return self.describe_silence(inbox) if timeout else ""
+
+    def _allowed(self, place: Place, link: Link, effect: Messages) -> Iterable[Messages]:
+        kept = tuple(super()._allowed(place, link, effect))
+        if sum(len(one.positions) for one in kept) < len(effect.positions):
+            self._report_dropped(place, link, effect, kept)
+        return kept
+
+    def _report_dropped(self, place: Place, link: Link, effect: Messages, kept: Iterable[Messages]) -> None:
+        left = set(range(effect.sequence, effect.sequence + len(effect.positions)))
+        for one in kept:
+            left.difference_update(range(one.sequence, one.sequence + len(one.positions)))
+        origin, key = link.origin, None if self.keys is None else self.keys.key_of(place.endpoint)
+        if origin is None or key is None:
+            return
+        flat = effect.flat
+        for sequence in sorted(left):
+            at = 3 * (sequence - effect.sequence)
+            extras = flat[at + 2]
+            self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
 
     def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
         super()._start_link(place, may_fall_back=may_fall_back)

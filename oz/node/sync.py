@@ -299,6 +299,9 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Raises:
             Timeout: something is missing; the text names it and the remedy.
+            PermissionDenied: a peer denies a subscription, as long as it exists; or a message that this node has
+                published, once for each subject.
+            ProtocolError: a peer refuses a subscription for another reason.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, ClosedError: as `publish`.
         """

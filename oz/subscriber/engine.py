@@ -505,8 +505,13 @@ class Engine(Connections):
             return True
         return inbox is not None and not inbox.is_active
 
-    def why_nothing_comes(self, timeout: float | None) -> str:
-        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+    def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
+        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap.
+
+        Args:
+            timeout: in seconds, None for ever.
+            inbox: of the receiving subscription; None for the subscriber.
+        """
         if not self.dispatcher.inboxes:
             return "; the subscriber has no subscription: call subscribe(pattern)"
         if not timeout:
@@ -534,7 +539,7 @@ class Engine(Connections):
                 )
                 for one in self.places.values()
             ]
-            self._raise_refusals()
+            self.raise_refusals()
             return [one for one in found if one]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
@@ -554,7 +559,12 @@ class Engine(Connections):
                     del self.denials[key]
                     raise error
 
-    def _raise_refusals(self) -> None:
+    def raise_refusals(self) -> None:
+        """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
+
+        Raises:
+            PermissionDenied, ProtocolError: a publisher refuses it.
+        """
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
             if refused is not None:

@@ -55,7 +55,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
                 "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
             )
         if has_waited and deadline is not None and engine.clock() >= deadline:
-            raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout)}")
+            raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout, queue.inbox)}")
         yield deadline
         has_waited = True
 
