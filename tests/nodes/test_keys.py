@@ -120,7 +120,7 @@ def test_peers_are_held_to_the_permissions(keyed, ring):
         denied.receive(timeout=0)
     until(lambda: "private.>" in [one.about for one in events if one.kind == "denied"])
     assert second.request("svc.price", timeout=20).payload == "reply"
-    with pytest.raises(PermissionDenied, match="no rule|does not cover"):
+    with pytest.raises(PermissionDenied, match=r"no rule|does not cover"):
         second.request("svc.secret", timeout=60)
     with pytest.raises(Timeout):
         second.request("svc.other", timeout=0.5)
