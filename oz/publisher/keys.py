@@ -190,6 +190,7 @@ class PublisherKeys:
         self._due_at = now + RIGHTS_INTERVAL
         for socket, (_, _, calls) in self._sockets.items():
             calls.look(socket, now)
+        self.credentials.log_refused(now)
         has_changed = self.access.has_changed()
         if self.credentials.is_changing:
             self._due_at = now + CHANGE_INTERVAL

@@ -324,6 +324,7 @@ class ServerKeys:
                 for one in handshakes.read():
                     arrivals.take(one, now)
                 arrivals.look(now)
+            self.credentials.log_refused(now)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
         # An event does not name a connection, so that one of the connection before may come: it is not enough.

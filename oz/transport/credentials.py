@@ -14,7 +14,6 @@ from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
-from weakref import WeakMethod
 
 import zmq
 
@@ -30,6 +29,7 @@ from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_t
 from oz.transport.endpoints import host_of
 from oz.transport.mechanisms import NULL, mechanism_at
 from oz.transport.probing import Probed, probe
+from oz.transport.refusals import RefusalLog
 
 _log = peer_logger("oz.security")
 
@@ -59,7 +59,6 @@ class Credentials:
         directory: of the certificates that are trusted.
         domain: what ZeroMQ calls those whom it admits.
         refused: how many connections were refused for their keys.
-        last_refused: the last of them, in words; empty before.
     """
 
     def __init__(
@@ -80,9 +79,8 @@ class Credentials:
             )
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
-        self.last_refused = ""
         self._counting = threading.Lock()
-        self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
+        self._refusals = RefusalLog()
         # A program may go to another directory, where other files have these names.
         key, trusted = key.absolute(), trusted.absolute()
         self._key_file, self.directory = key, trusted
@@ -117,9 +115,10 @@ class Credentials:
         """Tell whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.look_for_stranger():
             return True
-        self._count(f"of {address}, whose key is {key}")
-        text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
-        _log.warning(text, address, key, self.directory, self.public_key)
+        self._count(
+            "an unknown key",
+            f"a connection from {address} is refused: its key {key} is not in {self.directory}",
+        )
         return False
 
     def turn_away(self, endpoint: str, why: str) -> None:
@@ -129,21 +128,27 @@ class Credentials:
             endpoint: where.
             why: in words.
         """
-        self._count(f"at {endpoint}: {why}")
-        text = "a connection at %s is refused: %s; this side has %s"
-        _log.warning(text, endpoint, why, self.public_key)
+        self._count(why, f"a connection at {endpoint} is refused: {why}")
 
-    def _count(self, refused: str) -> None:
+    def _count(self, reason: str, text: str) -> None:
         with self._counting:
             self.refused += 1
-            self.last_refused = refused
-        for one in self._listeners:
-            if (listener := one()) is not None:
-                listener()
+            lines = self._refusals.add(reason, text, time.monotonic())
+        self._log(lines)
 
-    def tell(self, listener: Callable[[], object]) -> None:
-        """Call a method, from any thread, whenever a connection is refused, while its object is there."""
-        self._listeners = (*(one for one in self._listeners if one() is not None), WeakMethod(listener))
+    def log_refused(self, now: float) -> None:
+        """Log the connections that were refused since the last line; see `RefusalLog`.
+
+        Args:
+            now: in seconds of `time.monotonic`.
+        """
+        with self._counting:
+            lines = self._refusals.lines(now)
+        self._log(lines)
+
+    def _log(self, lines: list[str]) -> None:
+        for one in lines:
+            _log.warning("%s; this side has %s", one, self.public_key)
 
     # the sockets -----------------------------------------------------------------------------------------
 
