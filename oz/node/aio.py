@@ -289,7 +289,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         """
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
-        await self._wait(self._node.ready(peers, count, subscriber, timeout))
+        await self._wait(self._node.readiness.ready(peers, count, subscriber, timeout))
 
     async def _wait(self, steps: Steps[Any]) -> Any:
         return await self._attendance.wait(steps, self._node.news)

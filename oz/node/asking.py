@@ -81,8 +81,9 @@ class ManyReplies:
             self._exchange.cancel(self._request)
 
     def __del__(self) -> None:
-        """Forget the request with the iterator."""
-        self.close()
+        """Forget the request with the iterator: perhaps inside any call, so that no lock is taken."""
+        if self._request is not None and not self._request.has_ended:
+            self._exchange.abandoned.append(self._request)
 
 
 class Replies(ManyReplies):

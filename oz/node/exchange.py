@@ -62,6 +62,7 @@ class Exchange:
         failed: calls of handlers that raised.
         overflowed: messages that did not reach a handler because its queue was full.
         lost_replies: replies that could not be sent.
+        abandoned: requests whose callers are garbage. `turn` forgets them.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Exchange:
         self.attending = 0
         self.is_urgent = False
         self.failed = self.overflowed = self.lost_replies = 0
+        self.abandoned: deque[Request] = deque()
 
     @property
     def counters(self) -> dict[str, int]:
@@ -382,6 +384,8 @@ class Exchange:
         if self._arrived:
             answered = self._read_replies()
             self._answered = len(answered)
+        while self.abandoned:
+            self.cancel(self.abandoned.popleft())
         while self._sessions:
             self._on_event(*self._sessions.popleft(), now)
         if len(self._replies):

@@ -14,14 +14,12 @@ from oz.errors import ClosedError, OwnershipError, PermissionDenied
 from oz.message import Gap
 from oz.node.dial_check import DialCheck
 from oz.node.handlers import Runner
-from oz.node.requests import INBOX, inbox_node
+from oz.node.requests import INBOX
 from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
 from oz.program_end import end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
-from oz.security.identity import is_of
-from oz.security.permissions import Permissions
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link, Messages, Refused
@@ -270,28 +268,3 @@ class NodeSubscriber(SubscriberEngine):
 def runners_of(inboxes: Iterable[Inbox]) -> list[Runner]:
     """Return the runners of the handlers of subscriptions."""
     return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
-
-
-class NodeRules:
-    """Rules for peers with keys that no file of permissions has; see `PublisherRules`."""
-
-    @staticmethod
-    def owns(key: str, origin: bytes) -> bool:
-        """Return whether the id of a node was made from a key."""
-        return is_of(origin, key)
-
-    @staticmethod
-    def is_special(subject: bytes) -> bool:
-        """Return False: messages between nodes are direct."""
-        return False
-
-    @staticmethod
-    def may_say(key: str, subject: bytes, permissions: Permissions | None) -> bool:
-        """Return True; see `is_special`."""
-        return True
-
-    @staticmethod
-    def may_ask(key: str, reply_to: str, permissions: Permissions | None) -> bool:
-        """Return whether an inbox belongs to a key."""
-        node = inbox_node(reply_to)
-        return node is not None and is_of(node, key)

@@ -308,7 +308,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
         self._node.check_may_wait()
-        self._run(self._node.ready(peers, count, subscriber, timeout))
+        self._run(self._node.readiness.ready(peers, count, subscriber, timeout))
 
     def _run(self, steps: Steps[Any]) -> Any:
         return wait_in_thread(self._node.news, steps)

@@ -63,7 +63,7 @@ def links_between(node, peer):
     """Return the sessions and the live links of a node with a peer."""
     engine, other = engine_of(node), engine_of(peer).id
     session = engine.publisher.session_of(other)
-    live = [one for one in engine._links_to(other) if one.state == "live"]
+    live = [one for one in engine.readiness._links_to(other) if one.state == "live"]
     return ([] if session is None else [session]) + live
 
 
