@@ -444,6 +444,21 @@ def test_an_iterator_that_is_dropped_forgets_its_request(pair):
     until(lambda: client.stats.requests == 0)
 
 
+def test_an_iterator_that_becomes_garbage_inside_a_request_does_not_block(pair):
+    """The garbage collector may run while a request has the lock."""
+    server, client = pair
+    serve(server, client, "who", lambda message: "reply")
+    found = [client.request_many("who", timeout=None)]
+    assert next(found[0]).payload == "reply"
+
+    def drop():
+        with getattr(client, "wrapped", client)._node.exchange.lock:
+            found.clear()
+
+    Thread(drop).outcome()
+    until(lambda: client.stats.requests == 0)
+
+
 def test_many_threads_get_their_own_replies(pair):
     server, client = pair
     serve(server, client, "double", lambda message: 2 * message.payload, concurrency=4)
