@@ -1,4 +1,4 @@
-"""Messages that a subscriber receives from keys: those that the permissions of their keys allow."""
+"""Decisions of a subscriber about messages, by the permissions of the keys that sent them."""
 
 from __future__ import annotations
 
