@@ -84,7 +84,7 @@ class Denials:
         self._reported_by: Rights | None = None
 
     def add(self, node: bytes, key: str, subject: bytes, reply_to: object) -> bool:
-        """Add a denied message; return whether its sender is to be informed.
+        """Add a denied message; return whether a notice will be sent.
 
         Args:
             node: id of the sender.

@@ -118,7 +118,7 @@ class Engine:
         roster: peers.
         introduced: ids of the nodes that have introduced peers.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
-        readiness: what `wait_ready` waits for.
+        readiness: conditions of `wait_ready`.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -151,7 +151,7 @@ class Engine:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
 
         `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
-        `kind`, and a forwarder the last 8 bytes of the id. A name server has no directory, and takes no settings
+        `kind`, and a forwarder the last 6 bytes of the id. A name server has no directory, and takes no settings
         from the environment or a file.
 
         Raises:

@@ -112,7 +112,7 @@ class Exchange:
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._slow_at = -inf
-        # Requests that ended in the last turn: as many may begin in this one.
+        # Requests that ended in the last turn. The same number may begin in this turn.
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
@@ -267,7 +267,7 @@ class Exchange:
         if reply_to is None:
             raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
-            # A file of permissions refuses such a message before. Without one, nobody else looks at the inbox.
+            # With a file of permissions, such a message is denied before. Without a file, only this check refuses it.
             raise NoRequest(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
@@ -310,7 +310,7 @@ class Exchange:
             raise _too_large(len(encoded), self._publisher.most_bytes)
         return encoded
 
-    # what handlers ask for
+    # calls of handlers
 
     def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> None:
         """Send the return value of a handler, if the message is a request of a node.
@@ -455,7 +455,7 @@ class Exchange:
                 self._names.pop(session.member, None)
 
     def _send_waiting(self, now: float) -> None:
-        """Send the replies whose asker has a session now, and drop those that have waited too long."""
+        """Send the waiting replies to nodes that have a session now, and drop old replies."""
         for node in self._replies.nodes:
             if not self._has_session(node):
                 continue

@@ -1,4 +1,4 @@
-"""Readiness of a node: what `wait_ready` waits for, and why nothing arrives, in words."""
+"""Readiness of a node: conditions of `wait_ready`, and the reasons in texts of `Timeout`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Readiness:
         return missing
 
     def _one_way_peers(self, now: float) -> tuple[list[str], list[str]]:
-        """Return the peers that this node cannot dial, and those that cannot dial this node, in words.
+        """Return sentences about peers that this node cannot dial, and about peers that cannot dial this node.
 
         A pair of nodes needs a connection in each direction. The caller has the lock.
         """
