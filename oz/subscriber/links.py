@@ -114,6 +114,9 @@ class Monitor:
         """Yield the number and the endpoint of each event since the last call."""
         with suppress(zmq.ZMQError):
             for _ in range(MAX_EVENTS):
+                # The exception of an empty socket takes longer, and a node reads at each turn.
+                if not is_readable(self.pair, self.runtime):
+                    return
                 event, *rest = read(self.pair, self.runtime)
                 yield _EVENT.unpack(event)[0], rest[0].decode(errors="replace") if rest else ""
 
