@@ -27,8 +27,8 @@ from oz.security.access import Access
 from oz.security.denials import Denial
 from oz.security.identity import is_of
 from oz.subjects.pattern import Pattern
-from oz.transport.backend import PYZMQ, Peer
 from oz.transport.calls import Calls
+from oz.transport.connections import Connection
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.peer_keys import PeerKeys
@@ -110,7 +110,7 @@ class PublisherKeys:
             endpoints = _KeyedEndpoints(self.credentials)
             # Refusals are logged: `publish` goes on for other subscribers.
             calls = Calls(endpoints, _ignore, lambda end: end())
-            parts = self._sockets[socket] = endpoints, PeerKeys(endpoints, PYZMQ), calls
+            parts = self._sockets[socket] = endpoints, PeerKeys(endpoints), calls
         return parts
 
     def serve(self, socket: zmq.Socket[Any], endpoint: str) -> None:
@@ -147,7 +147,7 @@ class PublisherKeys:
             with suppress(ValueError):
                 parts[0].bound.remove(endpoint)
 
-    def receive(self, socket: zmq.Socket[Any], flags: int) -> tuple[bytes, Peer | None]:
+    def receive(self, socket: zmq.Socket[Any], flags: int) -> tuple[bytes, Connection | None]:
         """Receive one frame, and its connection with the key; None inside the process.
 
         Raises:

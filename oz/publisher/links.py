@@ -17,7 +17,7 @@ from typing import Any
 
 import zmq
 
-from oz.transport.backend import PYZMQ, Peer
+from oz.transport.connections import Connection, cut, inode_of
 from oz.transport.libzmq import SHARED_FRAME, raw_socket
 from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
@@ -211,7 +211,7 @@ class KeyedListener(LinkListener):
     ) -> None:
         """Create the socket; see `LinkListener`."""
         super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
-        self._connections: dict[bytes, Peer] = {}
+        self._connections: dict[bytes, Connection] = {}
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read; `user` has the key of each."""
@@ -237,10 +237,10 @@ class KeyedListener(LinkListener):
         if len(connections) >= _MOST_CONNECTIONS:
             del connections[next(iter(connections))]
         descriptor = int(frame.get(_SOURCE))
-        connections[route] = Peer(descriptor, PYZMQ.inode(descriptor), self.user)
+        connections[route] = Connection(descriptor, inode_of(descriptor), self.user)
 
     def cut(self, route: bytes) -> None:
         """End the connection of a route: its key is not trusted any more."""
-        peer = self._connections.pop(route, None)
-        if peer is not None:
-            PYZMQ.cut(peer)
+        connection = self._connections.pop(route, None)
+        if connection is not None:
+            cut(connection)

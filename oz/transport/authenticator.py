@@ -16,7 +16,6 @@ from zmq.utils import z85
 
 from oz.errors import ConfigurationError
 from oz.logs import peer_logger
-from oz.transport.backend import new_socket
 
 _log = peer_logger("oz.security")
 
@@ -47,7 +46,7 @@ class ContextAuthenticator(Authenticator):
         """
         super().__init__(context)
         self._admissions: WeakKeyDictionary[Admission, str] = WeakKeyDictionary()
-        self.zap_socket = new_socket(context, zmq.REP)
+        self.zap_socket = zmq.Socket(context, zmq.REP)
         try:
             self.zap_socket.bind("inproc://zeromq.zap.01")
         except zmq.ZMQError as error:
@@ -100,11 +99,6 @@ class ContextAuthenticator(Authenticator):
 
 _lock = threading.Lock()
 _authenticators: WeakKeyDictionary[zmq.Context[Any], ContextAuthenticator] = WeakKeyDictionary()
-
-
-def is_authenticated(context: zmq.Context[Any]) -> bool:
-    """Tell whether a context asks who may connect to its sockets."""
-    return context in _authenticators
 
 
 def authenticate(context: zmq.Context[Any], admission: Admission) -> None:

@@ -17,7 +17,6 @@ import zmq
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
 from oz.transport.arrivals import Arrivals
-from oz.transport.backend import backend_of
 from oz.transport.credentials import Credentials
 from oz.transport.handshakes import Handshakes, Outcome, came_to, named
 from oz.transport.key_search import Found, KeySearch
@@ -115,7 +114,7 @@ class Calls:
 
     def begin(self, socket: zmq.Socket[Any]) -> None:
         """Look after the connections of a socket; to be called before one is made or ended."""
-        if self._attachments.credentials is not None and backend_of(socket).prove is None:
+        if self._attachments.credentials is not None:
             self._kind = int(socket.get(zmq.TYPE))
             self._handshakes.begin(socket)
             self._read(socket, self._look_at)

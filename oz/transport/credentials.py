@@ -24,7 +24,6 @@ from oz.logs import peer_logger
 from oz.security.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
-from oz.transport.backend import backend_of
 from oz.transport.capabilities import has
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
 from oz.transport.endpoints import host_of
@@ -56,7 +55,6 @@ class Credentials:
         directory: of the certificates that are trusted.
         domain: what ZeroMQ calls those whom it admits.
         refused: how many connections were refused for their keys.
-        last_refused: the last of them, in words; empty before.
     """
 
     def __init__(
@@ -77,7 +75,6 @@ class Credentials:
             )
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
-        self.last_refused = ""
         self._counting = threading.Lock()
         self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
         # A program may go to another directory, where other files have these names.
@@ -114,7 +111,7 @@ class Credentials:
         """Tell whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.look_for_stranger():
             return True
-        self._count(f"of {address}, whose key is {key}")
+        self._count()
         text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
         _log.warning(text, address, key, self.directory, self.public_key)
         return False
@@ -126,14 +123,13 @@ class Credentials:
             endpoint: where.
             why: in words.
         """
-        self._count(f"at {endpoint}: {why}")
+        self._count()
         text = "a connection at %s is refused: %s; this side has %s"
         _log.warning(text, endpoint, why, self.public_key)
 
-    def _count(self, refused: str) -> None:
+    def _count(self) -> None:
         with self._counting:
             self.refused += 1
-            self.last_refused = refused
         for one in self._listeners:
             if (listener := one()) is not None:
                 listener()
@@ -150,8 +146,6 @@ class Credentials:
         Raises:
             ConfigurationError: another authenticator answers for its context.
         """
-        if self._proves_without_curve(socket):
-            return
         authenticate(socket.context, self)
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 1)
@@ -171,27 +165,15 @@ class Credentials:
         Raises:
             PermissionDenied: who listens there has none of the trusted keys, or does not trust this one.
         """
-        if self._proves_without_curve(socket):
-            # Each connection tells the key of the other end.
-            return ""
         key = self._server_key(endpoint, int(socket.get(zmq.TYPE)))
         self.prepare(socket, key)
         return key
 
     def prepare(self, socket: zmq.Socket[Any], key: str) -> None:
         """Prepare a socket to connect to the holder of a key, and to nobody else."""
-        if self._proves_without_curve(socket):
-            return
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 0)
         socket.set(zmq.CURVE_SERVERKEY, key.encode())
-
-    def _proves_without_curve(self, socket: zmq.Socket[Any]) -> bool:
-        """Have a socket without CURVE be known by the own key, if it is one."""
-        prove = backend_of(socket).prove
-        if prove is not None:
-            prove(socket, self.public_key, self.admits)
-        return prove is not None
 
     def candidates(self, endpoint: str) -> list[str]:
         """Return the keys that the listener at an endpoint may have, the likeliest first."""

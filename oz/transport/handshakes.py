@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import zmq
 
-from oz.transport.backend import new_socket
 from oz.transport.endpoints import addresses_of
 
 _MOST_EVENTS = 100
@@ -92,7 +91,7 @@ class Handshakes:
         """Look at the handshakes of a socket from now on."""
         if self.pair is None:
             # Made first: where there is no room for it, a monitor that nobody reads would hold libzmq up.
-            pair = new_socket(socket.context, zmq.PAIR)
+            pair = zmq.Socket(socket.context, zmq.PAIR)
             try:
                 pair.set(zmq.RCVHWM, 0)
                 pair.set(zmq.LINGER, 0)

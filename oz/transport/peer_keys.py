@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import zmq
 
-from oz.transport.backend import Backend, Peer
+from oz.transport.connections import Connection, inode_of
 from oz.transport.endpoints import addresses_of
 
+_recv: Any = zmq.backend.Socket.recv
 _SOURCE, _USER = int(zmq.SRCFD), "User-Id"
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 
@@ -40,28 +41,26 @@ class KeyedEndpoints(Protocol):
 class PeerKeys:
     """The keys of the peers of one socket."""
 
-    __slots__ = ("_attachments", "_backend", "_known")
+    __slots__ = ("_attachments", "_known")
 
-    def __init__(self, attachments: KeyedEndpoints, backend: Backend) -> None:
+    def __init__(self, attachments: KeyedEndpoints) -> None:
         """Begin for a socket that has keys.
 
         Args:
             attachments: its endpoints.
-            backend: what it is called by.
         """
         self._attachments = attachments
-        self._backend = backend
         # Of connections that have closed since they are asked for too.
         self._known: dict[int, tuple[int | None, str]] = {}
 
-    def receive(self, socket: Any, flags: int) -> tuple[bytes, Peer | None]:
+    def receive(self, socket: Any, flags: int) -> tuple[bytes, Connection | None]:
         """Receive one frame, and the connection that it came over, with the key of its peer."""
-        frame = self._backend.recv(socket, flags, copy=False)
+        frame = _recv(socket, flags, copy=False)
         key = self.key_of(frame)
         if key is None:
             return frame.bytes, None
         descriptor = int(frame.get(_SOURCE))
-        return frame.bytes, Peer(descriptor, self._backend.inode(descriptor), key)
+        return frame.bytes, Connection(descriptor, inode_of(descriptor), key)
 
     def key_of(self, frame: zmq.Frame) -> str | None:
         """Return the key that sent a frame; None inside the process, empty where it is not known."""
@@ -70,13 +69,13 @@ class PeerKeys:
         except zmq.ZMQError:
             return None
         called = self._attachments.called
-        if not called or self._backend.prove is not None:
+        if not called:
             return _admitted_key(frame)
         first = next(iter(called.values()))
         # It ends with the second of those who have keys of their own.
         if not self._attachments.has_bound and all(one == first for one in called.values()):
             return first
-        inode, known = self._backend.inode(descriptor), self._known.get(descriptor)
+        inode, known = inode_of(descriptor), self._known.get(descriptor)
         if known is None or inode not in (None, known[0]):
             known = self._known[descriptor] = (inode, self._look_up(descriptor, frame))
         return known[1]

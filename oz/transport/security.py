@@ -11,7 +11,7 @@ from oz.configuration import security_source
 from oz.configuration.files import ANYBODY, SECURITY_TABLE, is_writable_by_all, load_toml, open_file
 from oz.configuration.settings import meant
 from oz.errors import ConfigurationError, TransportUnavailable
-from oz.transport.backend import PYZMQ
+from oz.transport.connections import IS_KNOWN
 from oz.transport.credentials import Credentials
 
 _KEYS = ("key", "trusted", "permissions", "servers")
@@ -123,7 +123,7 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
     if group is not None:
         rule = "multicast has no CURVE, so that every host can read it: leave security= out, or use tcp"
         raise ConfigurationError("security", security, "argument", rule)
-    if not PYZMQ.tells_peers:
+    if not IS_KNOWN:
         raise TransportUnavailable("permissions need to know connections apart, as on Linux and macOS")
     return security._credentials
 
