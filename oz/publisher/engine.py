@@ -1008,7 +1008,7 @@ class Engine:
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:
-                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+                deadline = min(self._keys.next_deadline(), inf if deadline is None else deadline)
             if self._endpoints.taken:
                 deadline = min(self._retry_at, inf if deadline is None else deadline)
             if self.is_watching:

@@ -20,14 +20,14 @@ from oz.multicast.endpoints import is_multicast
 from oz.multicast.group import Claim, configure
 from oz.options import Multicast
 from oz.subjects.index.patterns import PatternIndex
-from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
-from oz.subscriber.links import Monitor, is_readable, read
+from oz.subscriber.keys import SubscriberKeys
+from oz.subscriber.links import is_readable
 from oz.subscriber.queue import Inbox
 from oz.subscriber.subscriptions import RESERVED, names_reserved
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
-from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.libzmq import raw_socket
+from oz.transport.monitors import HANDSHAKES, Monitor, Outcome, read
 from oz.transport.peer_keys import key_of_client
 from oz.transport.runtime import runtime_of
 
@@ -104,7 +104,7 @@ class PlainSocket:
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
-        keys: ServerKeys | None = None,
+        keys: SubscriberKeys | None = None,
         multicast: Multicast | None = None,
     ) -> None:
         """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
@@ -129,14 +129,14 @@ class PlainSocket:
         self._raw = raw_socket(self.socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
-        self._keys: ServerKeys | None = None
+        self._keys: SubscriberKeys | None = None
         try:
             if multicast is not None:
                 configure(self.socket, multicast, is_publisher=False)
                 endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
             elif keys is not None and not endpoint.startswith("inproc:"):
                 if binds:
-                    keys.serve(self.socket)
+                    keys.serve(self.socket, self._runtime.clock())
                     self._keys = keys
                 else:
                     keys.prepare(self.socket, endpoint)
@@ -239,9 +239,10 @@ class PlainSocket:
     def read_monitor(self) -> bool:
         """Read events of the connection, which set `is_reached`; return whether there was any."""
         has_any = False
-        for event, _ in self.monitor.read() if self.monitor is not None else ():
-            has_any, self.is_reached = True, event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            self.outcomes.append(outcome_of(event))
+        for event in self.monitor.read() if self.monitor is not None else ():
+            has_any, self.is_reached = True, event.outcome is Outcome.ADMITTED
+            if event.outcome is not None:
+                self.outcomes.append(event.outcome)
         return has_any
 
     def is_readable(self) -> bool:
@@ -255,6 +256,6 @@ class PlainSocket:
         if self.monitor is not None:
             self.monitor.close()
         if self._keys is not None:
-            self._keys.end(self.socket)
+            self._keys.unwatch(self.socket)
         self._files.remove_all()
         self.socket.close(0)

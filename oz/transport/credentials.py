@@ -14,12 +14,11 @@ from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
-from weakref import WeakMethod
 
 import zmq
 
 from oz.configuration.permission_file import read_permissions
-from oz.errors import ConfigurationError, PermissionDenied, TransportUnavailable
+from oz.errors import ConfigurationError, TransportUnavailable
 from oz.logs import peer_logger
 from oz.security.access import Rights
 from oz.security.permissions import Permissions
@@ -76,7 +75,6 @@ class Credentials:
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
         self._counting = threading.Lock()
-        self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
         # A program may go to another directory, where other files have these names.
         key, trusted = key.absolute(), trusted.absolute()
         self._key_file, self.directory = key, trusted
@@ -130,13 +128,6 @@ class Credentials:
     def _count(self) -> None:
         with self._counting:
             self.refused += 1
-        for one in self._listeners:
-            if (listener := one()) is not None:
-                listener()
-
-    def tell(self, listener: Callable[[], object]) -> None:
-        """Call a method, from any thread, whenever a connection is refused, while its object is there."""
-        self._listeners = (*(one for one in self._listeners if one() is not None), WeakMethod(listener))
 
     # the sockets -----------------------------------------------------------------------------------------
 
@@ -156,18 +147,6 @@ class Credentials:
         if socket.get(zmq.RCVHWM) == 1:
             # libzmq hands up nothing then, of whoever has to prove a key.
             socket.set(zmq.RCVHWM, 2)
-
-    def call(self, socket: zmq.Socket[Any], endpoint: str) -> str:
-        """Prepare a socket to connect to an endpoint, whose key is found out; return that.
-
-        Where nobody is there yet it is one of those that are trusted, and may be wrong.
-
-        Raises:
-            PermissionDenied: who listens there has none of the trusted keys, or does not trust this one.
-        """
-        key = self._server_key(endpoint, int(socket.get(zmq.TYPE)))
-        self.prepare(socket, key)
-        return key
 
     def prepare(self, socket: zmq.Socket[Any], key: str) -> None:
         """Prepare a socket to connect to the holder of a key, and to nobody else."""
@@ -265,16 +244,6 @@ class Credentials:
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
         socket.set(zmq.CURVE_PUBLICKEY, self._pair.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, self._pair.secret.encode())
-
-    def _server_key(self, endpoint: str, kind: int) -> str:
-        """Find out the key of the listener at an endpoint."""
-        candidates = self.candidates(endpoint)
-        found, key = self.probe(endpoint, kind)
-        if found is Probed.ADMITTED and key is not None:
-            return key
-        if (why := self.why_not(found, endpoint, key)) is not None:
-            raise PermissionDenied(why)
-        return self._found.get(endpoint, candidates[0])
 
 
 def _read_permissions(path: Path) -> Permissions:

@@ -29,15 +29,6 @@ _AT_ONCE = 16
 _NOT_AGAIN = 1_000 * ceil(PATIENCE_WITH_BUSY)
 """Milliseconds before ZeroMQ connects again by itself: by then nobody waits any more."""
 
-_OTHER_ENDS = {
-    zmq.SUB: zmq.SUB,
-    zmq.PUB: zmq.PUB,
-    zmq.XPUB: zmq.PUB,
-    zmq.XSUB: zmq.SUB,
-    zmq.DEALER: zmq.DEALER,
-}
-"""The type of a socket that tries, by that of the one which is to connect: it must fit what listens."""
-
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _EVENTS = (
     zmq.EVENT_CONNECTED
@@ -99,7 +90,7 @@ class _Try:
         self.key = key
         self.outcome: Probed | None = None
         self.has_connected = False
-        self._socket = socket = context.socket(_OTHER_ENDS[zmq.SocketType(kind)])
+        self._socket = socket = context.socket(kind)
         socket.set(zmq.LINGER, 0)
         # ZeroMQ tries a handshake that has failed again, each 0.1 s, at a listener that many may look for.
         socket.set(zmq.RECONNECT_IVL, _NOT_AGAIN)
