@@ -62,7 +62,7 @@ from oz.transport import descriptors
 from oz.transport.contexts import has_ended
 from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
-from oz.transport.security import find_credentials
+from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
@@ -182,7 +182,7 @@ class Engine:
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
-        credentials = find_credentials(security, options.multicast)
+        credentials = credentials_of(security, options.multicast)
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )

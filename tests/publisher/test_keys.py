@@ -190,7 +190,7 @@ def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
     one = peer(pub, "md.eu")
     with caplog.at_level(logging.ERROR, "oz.security"):
         ring.permissions.write_text('default = "perhaps"\n')
-        one.until(lambda: "what it said before holds" in caplog.text)
+        one.until(lambda: "its earlier content stays in force" in caplog.text)
     pub.publish("md.eu", b"1")
     assert one.receive(1) == [b"1"]
 
