@@ -18,7 +18,8 @@ from typing import Any
 import zmq
 
 from oz.dropin.filter import Filter
-from oz.transport.frames import FrameReader, address_of, frame_reader, more_reader
+from oz.transport.frames import FrameReader, frame_reader
+from oz.transport.libzmq import IS_KNOWN, option_reader
 
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
 
@@ -30,7 +31,7 @@ class Reading:
     """Frames that were read and not delivered. A frame is bytes or a `zmq.Frame`.
 
     Attributes:
-        address: address of the libzmq socket; 0 if libzmq's own functions cannot be called.
+        address: address of the libzmq socket; 0 if C code cannot call libzmq.
         dialect: dialect of text given to `subscribe`.
         filter: patterns of the socket.
         answers: answers that the filter remembers.
@@ -55,7 +56,7 @@ class Reading:
     )  # fmt: skip
 
     read_message: FrameReader
-    has_more: Callable[[zmq.Socket[Any]], bool]
+    has_more: Callable[[zmq.Socket[Any]], int]
 
     def __init__(self, dialect: str) -> None:
         self.address = 0
@@ -75,9 +76,9 @@ class Reading:
 
     def attach(self, socket: zmq.Socket[Any]) -> None:
         """Make the functions that read from a socket. They keep no reference to the socket."""
-        self.address = address_of(socket)
+        self.address = int(socket.underlying) if IS_KNOWN else 0
         self.read_message = frame_reader(socket)
-        self.has_more = _has_more_function(socket)
+        self.has_more = option_reader(socket, _RCVMORE)
 
     def settle(self) -> None:
         """Update `is_ready` and `is_plain`."""
@@ -136,12 +137,3 @@ def as_wanted(frame: Any, copy: bool, track: bool, more: bool) -> Any:
         frame = zmq.Frame(frame if isinstance(frame, bytes) else frame.bytes, track=track)
         frame.more = more
     return frame
-
-
-def _has_more_function(socket: zmq.Socket[Any]) -> Callable[[zmq.Socket[Any]], bool]:
-    """Return a function for RCVMORE. `zmq.Socket.get` takes 0.7 µs; libzmq's own function takes 0.2 µs."""
-    address = address_of(socket)
-    if not address:
-        return lambda socket: bool(_get(socket, _RCVMORE))
-    has_more = more_reader(address)
-    return lambda socket: has_more()

@@ -19,7 +19,6 @@ engine checks `is_readable` after each send.
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from errno import EAGAIN, EHOSTUNREACH
 from itertools import chain
@@ -29,9 +28,9 @@ import zmq
 
 from oz.transport import routers
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
-from oz.transport.libzmq import raw_socket
+from oz.transport.libzmq import option_reader, raw_socket
 from oz.transport.monitors import Monitor
-from oz.transport.runtime import Runtime, runtime_of
+from oz.transport.runtime import runtime_of
 
 _chain = chain.from_iterable
 _ONE, _FRAMES = (1,), (3,)
@@ -45,11 +44,6 @@ _LAST = int(zmq.NOBLOCK)
 _READ = (_LAST, _LAST)
 _SEND = (int(zmq.SNDMORE | zmq.NOBLOCK), _LAST)
 _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE), int(zmq.FD)
-
-
-def is_readable(socket: zmq.Socket[bytes], runtime: Runtime) -> bool:
-    """Return whether a socket has a message."""
-    return bool(runtime.get(socket, _EVENTS) & _POLLIN)
 
 
 _open: set[Dialler] = set()
@@ -74,7 +68,9 @@ class Dialler:
         _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
-        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        self._send, self._recv = runtime.send, runtime.recv
+        self._events = option_reader(self.router, _EVENTS, runtime.get)
+        self._has_more = option_reader(self.router, _RCVMORE, runtime.get)
         self.fd = int(runtime.get(self.router, _FD))
         self.monitor: Monitor | None = None
         self._pair = (self.router, self.router)
@@ -119,7 +115,7 @@ class Dialler:
     def begin(self) -> None:
         """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
         if self.raw is None:
-            while self._get(self.router, _RCVMORE):
+            while self._has_more(self.router):
                 self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
@@ -139,7 +135,7 @@ class Dialler:
                 message[:] = map(self._recv, self._pair, _READ)
             except zmq.Again:
                 return None
-        if self._get(router, _RCVMORE):
+        if self._has_more(router):
             message.append(b"")
             self.begin()
         return message
@@ -153,7 +149,8 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            deque(map(self._send, self._pair, (handle, frame), _SEND), 0)
+            # An iteration in C, because `send` returns None.
+            any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):
                 return False
@@ -167,7 +164,7 @@ class Dialler:
 
     def is_readable(self) -> bool:
         """Return whether the socket has a message. The call processes commands of libzmq."""
-        return is_readable(self.router, self._runtime)
+        return bool(self._events(self.router) & _POLLIN)
 
     def close(self, linger: int = LINGER) -> None:
         """Close the socket; messages that it has accepted are delivered for `linger` milliseconds."""

@@ -21,15 +21,14 @@ from oz.multicast.group import Claim, configure
 from oz.options import Multicast
 from oz.subjects.index.patterns import PatternIndex
 from oz.subscriber.keys import SubscriberKeys
-from oz.subscriber.links import is_readable
 from oz.subscriber.queue import Inbox
 from oz.subscriber.subscriptions import RESERVED, names_reserved
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.libzmq import raw_socket
-from oz.transport.monitors import HANDSHAKES, Monitor, Outcome, read
+from oz.transport.monitors import HANDSHAKES, Monitor, Outcome
 from oz.transport.peer_keys import key_of_client
-from oz.transport.runtime import runtime_of
+from oz.transport.runtime import message_reader, runtime_of
 
 _MOST_FRAMES = 1 << 30
 
@@ -124,9 +123,10 @@ class PlainSocket:
         """
         self._files = SocketFiles()
         self.monitor: Monitor | None = None
-        self._runtime = runtime_of(context)
+        runtime = runtime_of(context)
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self._raw = raw_socket(self.socket)
+        self._read = message_reader(self.socket, runtime)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
         self._keys: SubscriberKeys | None = None
@@ -136,7 +136,7 @@ class PlainSocket:
                 endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
             elif keys is not None and not endpoint.startswith("inproc:"):
                 if binds:
-                    keys.serve(self.socket, self._runtime.clock())
+                    keys.serve(self.socket, runtime.clock())
                     self._keys = keys
                 else:
                     keys.prepare(self.socket, endpoint)
@@ -219,7 +219,7 @@ class PlainSocket:
             return messages
         try:
             while len(messages) < limit:
-                messages.append(read(self.socket, self._runtime))
+                messages.append(self._read(self.socket))
         except zmq.Again:
             self.is_empty = True
         return messages
@@ -244,12 +244,6 @@ class PlainSocket:
             if event.outcome is not None:
                 self.outcomes.append(event.outcome)
         return has_any
-
-    def is_readable(self) -> bool:
-        """Return whether the socket or its monitor has a message."""
-        return is_readable(self.socket, self._runtime) or (
-            self.monitor is not None and is_readable(self.monitor.pair, self._runtime)
-        )
 
     def close(self) -> None:
         """Close the socket."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import zmq
 
-from oz.transport.runtime import Runtime, runtime_of
+from oz.transport.runtime import message_reader, runtime_of
 
 MAX_EVENTS = 100
 """Events of a monitor that are read at once."""
@@ -23,7 +23,7 @@ HANDSHAKES = int(
 )
 """Events that report the outcome of a handshake."""
 
-_LAST, _RCVMORE, _FD = int(zmq.NOBLOCK), int(zmq.RCVMORE), int(zmq.FD)
+_FD = int(zmq.FD)
 _EVENT = Struct("=hi")
 """Number and value of an event (manual of libzmq, zmq_socket_monitor)."""
 _numbers = count(1)
@@ -69,28 +69,6 @@ class Event(NamedTuple):
         return _OUTCOMES.get(self.number)
 
 
-def read(socket: zmq.Socket[bytes], runtime: Runtime) -> list[bytes]:
-    """Return the frames of the next message of a socket.
-
-    Raises:
-        zmq.Again: there is none.
-    """
-    get, recv = runtime.get, runtime.recv
-    frames = []
-    try:
-        frames.append(recv(socket, _LAST))
-        while get(socket, _RCVMORE):
-            frames.append(recv(socket, _LAST))
-    except zmq.Again:
-        raise
-    except BaseException:
-        with suppress(zmq.ZMQError):
-            while get(socket, _RCVMORE):
-                recv(socket, _LAST)
-        raise
-    return frames
-
-
 class Monitor:
     """Events of the connections of one socket.
 
@@ -105,15 +83,15 @@ class Monitor:
 
     def __init__(self, socket: zmq.Socket[Any], events: int = HANDSHAKES) -> None:
         """Start to monitor a socket."""
-        self._socket = socket
-        self._runtime = runtime_of(socket.context)
+        self._socket, runtime = socket, runtime_of(socket.context)
         # Created first: libzmq would wait for ever for a monitor without an end.
         self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
         _open.add(self)
         # A monitor that has ended may hold its address for a moment.
         address = f"inproc://oz-monitor-{id(self):x}-{next(_numbers)}"
         # Read once: garbage collection may close the socket before its owner.
-        self.fd = int(self._runtime.get(self.pair, _FD))
+        self.fd = int(runtime.get(self.pair, _FD))
+        self._read = message_reader(self.pair, runtime)
         try:
             self.pair.setsockopt(zmq.RCVHWM, 0)
             self.pair.setsockopt(zmq.LINGER, 0)
@@ -127,7 +105,7 @@ class Monitor:
         """Yield the events since the last call, `MAX_EVENTS` at most."""
         with suppress(zmq.ZMQError):
             for _ in range(MAX_EVENTS):
-                event, *rest = read(self.pair, self._runtime)
+                event, *rest = self._read(self.pair)
                 number, value = _EVENT.unpack(event)
                 yield Event(number, rest[0].decode(errors="replace") if rest else "", value)
 
