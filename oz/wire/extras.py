@@ -235,7 +235,6 @@ FIELDS = (
 
 _GIVE = [field.give for field in FIELDS]
 _KEYS = [field.key for field in FIELDS]
-_TAKE = [field.take for field in FIELDS]
 _PLACES = {field.key: (place, field.take) for place, field in enumerate(FIELDS) if field.key is not None}
 _NOTHING: list[Any] = [None] * len(FIELDS)
 _ALL_BUT_ONE = len(FIELDS) - 1
