@@ -30,16 +30,6 @@ LIBZMQ = (
 class Hot(Protocol):
     """The functions of the compiled part; None stands for a case that the twin has to do."""
 
-    def send_parts(self, sendiov: int, socket: int, frames: tuple[bytes, ...], flags: int, /) -> int:
-        """Send up to 64 frames as one message; give 0, or the number of an error.
-
-        Args:
-            sendiov: the address of `zmq_sendiov`.
-            socket: that of libzmq's socket; 0 is one that is closed.
-            frames: exactly bytes.
-            flags: with that of more frames.
-        """
-
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
         """Say which libzmq pyzmq has loaded.
 

@@ -31,9 +31,8 @@ hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
     *(PyObject **)((char *)object + offset) = value;
 }
 
-/* Count one more in one slot, and in another unless that is below 0; false where the twin is to do it, without an
-   exception, and nothing was counted. */
-int hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second);
+/* Add one to the number in a slot. Return 0 without an exception if the twin must do it. */
+int hot_count(PyObject *object, Py_ssize_t offset);
 
 /* A slot's number, which is not negative; -1 where it is none, or more than fits. */
 long long hot_number(PyObject *object, Py_ssize_t offset);
@@ -50,7 +49,7 @@ hot_set(PyObject *object, Py_ssize_t offset, PyObject *value)
 /* Marks of MessagePack, whose specification names them so. */
 enum { FIXARRAY = 0x90, BIN_8 = 0xc4, BIN_16 = 0xc5, BIN_32 = 0xc6, ARRAY_16 = 0xdc, ARRAY_32 = 0xdd };
 
-extern PyMethodDef hot_read_methods[], hot_send_methods[];
+extern PyMethodDef hot_read_methods[];
 extern PyType_Spec hot_reader_spec, hot_receive_spec;
 
 #endif

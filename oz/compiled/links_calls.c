@@ -151,7 +151,7 @@ send_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
     }
     Py_DECREF(taken);
     int is_sent = links_send_pair(outbox->plain, subject, payload) == 0 &&
-                  hot_count(outbox->engine, outbox->plain_sent, -1);
+                  hot_count(outbox->engine, outbox->plain_sent);
     PyObject *released = PyObject_CallMethodNoArgs(outbox->lock, self->release);
     if (released == NULL) {
         return NULL;
@@ -166,7 +166,7 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
 {
     PyObject *way = PyDict_GetItemWithError(outbox->quick, subject);
     if (way == Py_None) {
-        return hot_count(outbox->batcher, outbox->unmatched, -1) ? Py_NewRef(Py_None) : NULL;
+        return hot_count(outbox->batcher, outbox->unmatched) ? Py_NewRef(Py_None) : NULL;
     }
     if (way != NULL && PyBytes_CheckExact(way)) {
         Py_INCREF(way);

@@ -11,7 +11,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.node.asking import ManyReplies, check_request, result_of
 from oz.node.engine import Engine
-from oz.publisher.aio import LoopAttendance
+from oz.publisher.loop import LoopAttendance
 
 
 class LoopTimes:

@@ -62,7 +62,7 @@ from oz.transport import descriptors
 from oz.transport.contexts import has_ended
 from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
-from oz.transport.security import find_credentials
+from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
@@ -184,7 +184,7 @@ class Engine:
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
-        credentials = find_credentials(security, options.multicast)
+        credentials = credentials_of(security, options.multicast)
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
@@ -1025,7 +1025,7 @@ class Engine:
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:
-                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+                deadline = min(self._keys.next_deadline(), inf if deadline is None else deadline)
             if self._endpoints.taken:
                 deadline = min(self._retry_at, inf if deadline is None else deadline)
             if self.is_watching:

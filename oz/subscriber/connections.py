@@ -39,9 +39,7 @@ from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
-from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
-from oz.subscriber.keys import LINK as LINK_SOCKET
-from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
+from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.lone import Lone
@@ -54,7 +52,8 @@ from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check, check_destination
-from oz.transport.handshakes import Outcome
+from oz.transport.keys import LINK as LINK_SOCKET
+from oz.transport.monitors import HANDSHAKES, Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.transport.runtime import runtime_of
 from oz.wire import links
@@ -180,9 +179,9 @@ class Connections(ABC):
         self._tick_at = 0.0
         self._drains = 0
         self._past = EndedLinks()
-        self.keys: ServerKeys | None = None
+        self.keys: SubscriberKeys | None = None
         if credentials is not None:
-            self.keys = ServerKeys(
+            self.keys = SubscriberKeys(
                 credentials,
                 self.poll.ring,
                 self._on_key_refusal,
@@ -957,7 +956,7 @@ class Connections(ABC):
             outcomes, plain.outcomes = plain.outcomes, []
             if self.keys is not None and not place.is_bound:
                 for outcome in outcomes:
-                    self._on_handshake(place, outcome, PLAIN_SOCKET, now)
+                    self._on_handshake(place, outcome, self.keys.plain, now)
                 if place.plain is not plain:
                     continue
             if fallback is None:
@@ -987,17 +986,17 @@ class Connections(ABC):
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
-        for event, where in list(dialler.monitor.read()):
-            place_found = self._place_at(where)
+        for event in list(dialler.monitor.read()):
+            place_found = self._place_at(event.endpoint)
             if place_found is None:
                 continue
-            if event & HANDSHAKES:
+            if event.outcome is not None:
                 if self.keys is not None:
-                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, self.clock())
+                    self._on_handshake(place_found, event.outcome, LINK_SOCKET, self.clock())
                 continue
             if place_found.fallback is None:
                 continue
-            if event == zmq.EVENT_CONNECTED:
+            if event.number == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
             elif place_found.fallback.refused(now):
                 self._follow(place_found)
@@ -1024,7 +1023,7 @@ class Connections(ABC):
                 if link is None:
                     continue
                 if place.is_given_up:
-                    # `ServerKeys.tend` connects again.
+                    # `SubscriberKeys.tend` connects again.
                     continue
                 before = link.state
                 if before == NEW:

@@ -73,6 +73,7 @@ class Engine(Connections):
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        held_messages: dict behind `in_hand`, for checks whether it is empty.
         gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
@@ -120,6 +121,8 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
+        # A weak dictionary has a method in Python for its length.
+        self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
         self.handlers_running = self.handled = 0
         _engines.add(self)

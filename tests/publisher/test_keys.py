@@ -13,6 +13,7 @@ from oz.security.identity import make_uuid_of
 from oz.subscriber.sync import Subscriber
 from oz.wire import links
 from oz.wire.links import Bye, Hello
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -189,7 +190,7 @@ def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
     one = peer(pub, "md.eu")
     with caplog.at_level(logging.ERROR, "oz.security"):
         ring.permissions.write_text('default = "perhaps"\n')
-        one.until(lambda: "what it said before holds" in caplog.text)
+        one.until(lambda: "its earlier content stays in force" in caplog.text)
     pub.publish("md.eu", b"1")
     assert one.receive(1) == [b"1"]
 
@@ -370,6 +371,69 @@ def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, pe
         assert victim.receive(1) == [b"1"]
         while thief.poll(0):
             assert b"md.eu" not in thief.recv()
+
+
+@pytest.fixture
+def listener(ring):
+    """Create subscribers that bind, closed at the end of the test."""
+    made = []
+
+    def create(name="desk", endpoint="tcp://127.0.0.1:*"):
+        def attempt():
+            try:
+                return Subscriber(bind=endpoint, security=ring.security(name))
+            except zmq.ZMQError:
+                # libzmq closes the listener of an earlier subscriber a moment later.
+                return None
+
+        made.append(until(attempt))
+        made[-1].subscribe("md.>")
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.close()
+
+
+def publish_until_received(pub, sub):
+    def received():
+        pub.publish("md.1", b"1")
+        with contextlib.suppress(oz.Timeout):
+            return sub.receive(timeout=0.01).payload
+
+    assert until(received) == b"1"
+
+
+def test_a_listener_whose_key_is_not_trusted_any_more_is_left_and_found_again(make, ring, listener):
+    sub = listener()
+    pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
+    publish_until_received(pub, sub)
+    ring.distrust("desk")
+    until(lambda: not pub.has_subscribers("md.1"))
+    ring.trust("desk")
+    publish_until_received(pub, sub)
+
+
+def test_the_key_of_a_listener_that_changes_is_found(make, ring, listener):
+    endpoint = lasting_endpoint()
+    before = listener("desk", endpoint)
+    pub = make(None, connect=endpoint, security=ring.security("feed"))
+    publish_until_received(pub, before)
+    before.close()
+    publish_until_received(pub, listener("other", endpoint))
+
+
+def test_a_publisher_disconnects_from_a_listener_that_refuses_it(make, ring, listener, caplog):
+    sub = listener()
+    pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
+    publish_until_received(pub, sub)
+    endpoint = sub.endpoint
+    ring.distrust("feed")
+    sub.close()
+    listener("desk", endpoint)
+    until(lambda: "does not trust the key of this side" in caplog.text)
+    pub.disconnect(endpoint)
+    assert pub.endpoints == ()
 
 
 def test_a_second_authenticator_of_a_context_is_refused(make, ring):

@@ -257,7 +257,7 @@ def test_a_path_that_is_not_utf8_is_refused_with_a_reason():
     odd = os.fsdecode(b"\xff")
     with oz.Publisher() as pub, oz.Subscriber() as sub:
         for way in (pub.bind, pub.connect, sub.bind, sub.connect):
-            with pytest.raises(oz.EndpointError, match="in UTF-8"):
+            with pytest.raises(oz.EndpointError, match="needs UTF-8"):
                 way(f"ipc:///tmp/{odd}")
     directory = tempfile.TemporaryDirectory(prefix="oz", dir="/tmp")
     with directory, pytest.raises(oz.EndpointError, match="not UTF-8"):

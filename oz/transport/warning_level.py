@@ -1,4 +1,4 @@
-"""Drop-in use: warnings and refusals where pyzmq's meaning and oz's differ."""
+"""Stack level of warnings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def callers_level() -> int:
-    """Count the frames up to the code that called oz, so that a warning names its line."""
+    """Return the `stacklevel` of a warning that names the line of the program which called oz."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("oz.", "zmq.")):
         level, frame = level + 1, frame.f_back
