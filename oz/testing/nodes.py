@@ -35,7 +35,7 @@ class VirtualDirectory(Directory):
 
     def others(self) -> set[str]:
         """Return the endpoints of the other nodes."""
-        found = {f"ipc://{address}" for address in self._network.listening("ipc", self._begins)}
+        found = {f"ipc://{address}" for address in self._network.bound("ipc", self._begins)}
         return found - {self.endpoint}
 
     def remove_dead(self, endpoint: str) -> bool:
