@@ -1,7 +1,6 @@
 """SIGINT and SIGTERM end a command in order; a second Ctrl-C ends it at once."""
 
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,6 @@ import pytest
 from support.waiting import until
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-@pytest.fixture
-def bus():
-    """Directory of a bus. That of pytest is too long a path for sockets."""
-    with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as made:
-        yield made
 
 
 def test_sigterm_ends_a_command_quietly_with_143(oz_start, tmp_path):
@@ -33,8 +25,8 @@ def test_sigterm_ends_a_command_quietly_with_143(oz_start, tmp_path):
         ("sub a.> --bus b --directory {0}", 143, ""),
     ],
 )
-def test_repeated_sigterm_does_not_disturb_the_end(oz_start, bus, arguments, code, summary):
-    running = oz_start(*arguments.format(bus).split())
+def test_repeated_sigterm_does_not_disturb_the_end(oz_start, directory, arguments, code, summary):
+    running = oz_start(*arguments.format(directory).split())
     running.ready_line()
     until(lambda: running.terminate() or running.process.poll() is not None)
     ended = running.end()
@@ -42,13 +34,13 @@ def test_repeated_sigterm_does_not_disturb_the_end(oz_start, bus, arguments, cod
     assert summary in ended.stderr
 
 
-def test_a_second_ctrl_c_ends_the_command_at_once(oz_start, bus):
+def test_a_second_ctrl_c_ends_the_command_at_once(oz_start, directory):
     # The end in order takes 5 seconds, exits 0 and writes a summary: the request has no answer yet.
-    started = Path(bus, "started")
+    started = Path(directory, "started")
     command = f"exec 2> /dev/null; touch {started}; sleep 30"
-    service = oz_start("reply", "a", "--command", command, "--directory", bus)
+    service = oz_start("reply", "a", "--command", command, "--directory", directory)
     service.ready_line()
-    request = oz_start("request", "a", "--wait", "60", "--timeout", "60", "--directory", bus)
+    request = oz_start("request", "a", "--wait", "60", "--timeout", "60", "--directory", directory)
     request.ready_line()
     until(started.exists)
     until(lambda: service.interrupt() or service.process.poll() is not None)
