@@ -447,6 +447,6 @@ class GroupMachine(RuleBasedStateMachine):
             assert (one.session.bytes, one.session.streams[1].load) == (0, 0)
 
 
-TestLink, TestSession, TestGroup = (one.TestCase for one in (LinkMachine, SessionMachine, GroupMachine))
-for one in (TestLink, TestSession, TestGroup):
-    one.settings = settings(max_examples=size(40, 2_000), stateful_step_count=40, deadline=None)
+SETTINGS = settings(max_examples=size(40, 2_000), stateful_step_count=40, deadline=None)
+TestLink, TestSession, TestGroup = LinkMachine.TestCase, SessionMachine.TestCase, GroupMachine.TestCase
+TestLink.settings = TestSession.settings = TestGroup.settings = SETTINGS
