@@ -2,8 +2,7 @@
 
 import pytest
 
-from oz.errors import WouldBlock
-from support.waiting import Thread, until
+from support.waiting import Thread
 
 SMALL = {"resume_bytes": 1_000, "high_water_mark": 50}
 
@@ -22,18 +21,6 @@ def catch_up(peer, count):
     """Acknowledge again, and receive until each message has arrived or was reported."""
     peer.is_acking = True
     peer.until(lambda: len(peer.messages) + sum(gap.count for gap in peer.gaps) >= count)
-
-
-def test_block_ends_after_send_timeout(make, join):
-    publisher = make(on_full="block", send_timeout=0.05, **SMALL)
-    peer = join(publisher, "a.*")
-    peer.is_acking = False
-    with pytest.raises(WouldBlock):
-        publish(publisher, 1_000)
-    # A session without connection is not waited for.
-    peer.close()
-    until(lambda: publisher.subscribers[0].state == "down")
-    publish(publisher, 100)
 
 
 def test_a_subscription_with_a_policy_never_blocks(make, join):

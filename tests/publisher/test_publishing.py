@@ -1,6 +1,5 @@
 """Arguments that a publisher refuses, its limits, and what it shows of its subscribers."""
 
-
 import pytest
 
 import oz
