@@ -83,20 +83,6 @@ def _is_over(pub, victim):
     return True
 
 
-def test_a_publisher_refuses_what_subscribers_would_cut_it_off_for():
-    options, large = oz.Options(limits=oz.Limits(message_bytes=1 << 20)), bytes((1 << 20) + 1)
-    with oz.Publisher("tcp://127.0.0.1:*", options=options) as pub, oz.Subscriber(pub.endpoint) as sub:
-        sub.subscribe("a")
-        sub.wait_ready(timeout=DEADLINE)
-        pub.publish("a", large[1:])
-        for payload in (large, memoryview(large)):
-            with pytest.raises(ValueError, match="1,048,577 bytes"):
-                pub.publish("a", payload)
-        assert len(sub.receive(timeout=DEADLINE).payload) == 1 << 20
-        with pytest.raises(oz.Timeout):
-            sub.receive(timeout=0.05)
-
-
 @pytest.mark.parametrize("filtering", ["publisher", "prefix"])
 def test_a_limit_of_both_sides_lets_larger_messages_pass(filtering):
     options = oz.Options(limits=oz.Limits(message_bytes=80 << 20), pending_bytes=160 << 20)

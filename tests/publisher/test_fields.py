@@ -47,14 +47,6 @@ def test_every_kind_of_header_arrives_as_it_was_published(pub):
         assert [type(one) for one in message.headers.values()] == [type(one) for one in EVERY_KIND.values()]
 
 
-@pytest.mark.parametrize("headers", [None, {}])
-def test_a_message_without_headers_has_none(pub, headers):
-    with connected(pub, "a.*") as sub:
-        pub.publish("a.b", b"x", headers=headers)
-        message = sub.receive(timeout=DEADLINE)
-        assert (message.headers, message.reply_to, message.id) == ({}, None, None)
-
-
 BAD = [
     (["a"], TypeError, "headers are a dict, not list"),
     ([], TypeError, "headers are a dict, not list"),

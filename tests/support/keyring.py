@@ -2,11 +2,8 @@
 
 import shutil
 
-import zmq
-
 import oz
 from oz.transport.certificates import new_key_pair, write_certificates
-from support.waiting import until
 
 
 class Keyring:
@@ -91,15 +88,3 @@ class Keyring:
         else:
             socket.curve_serverkey = self.public(server).encode()
         return socket
-
-
-def published_anew(endpoint, security):
-    """Return a publisher where another was closed: libzmq ends its listener a moment later."""
-
-    def attempt():
-        try:
-            return oz.Publisher(endpoint, security=security)
-        except zmq.ZMQError:
-            return None
-
-    return until(attempt)

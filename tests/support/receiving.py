@@ -6,12 +6,6 @@ import oz
 from support.waiting import DEADLINE
 
 
-def publish_until(pub, subject, is_there):
-    """Publish until something has come."""
-    while not is_there():
-        pub.publish(subject, b"again")
-
-
 def receive_until(sub, is_so):
     """Look at what comes, of which nothing is to be delivered."""
     while not is_so():

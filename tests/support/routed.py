@@ -3,7 +3,7 @@
 from contextlib import ExitStack, suppress
 
 import oz
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE
 
 END = "zz.end"
 MARK = "a.mark"
@@ -48,13 +48,6 @@ def finish(pubs, *subs):
 
 def payloads(messages):
     return [message.payload for message in messages]
-
-
-def taken_until(is_all, sub, pub):
-    """Take messages until they are all, and what may come behind them: what comes before a mark does."""
-    taken = []
-    until(lambda: taken.extend(here(sub, 0.02)) or is_all(taken))
-    return taken + up_to_mark(pub, sub)
 
 
 def up_to_mark(pub, sub):

@@ -24,10 +24,6 @@ def until(condition, timeout=DEADLINE):
     return value
 
 
-def frames_of(sub, count, timeout=DEADLINE):
-    return [sub.receive(timeout=timeout).frames for _ in range(count)]
-
-
 class Thread(threading.Thread):
     """A thread whose outcome is asked for, error or result; it never holds up the end of a test."""
 

@@ -12,10 +12,6 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text("ascii").splitlines()]
 
 
-def name_of(row: dict[str, Any]) -> str:
-    return str(row["name"])
-
-
 def text_of(value: dict[str, Any], key: str) -> bytes:
     """The bytes under `key` as text, or under `<key>_hex` where they are not UTF-8."""
     if f"{key}_hex" in value:
