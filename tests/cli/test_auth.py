@@ -143,7 +143,7 @@ def test_what_has_no_effect_is_told_whatever_is_asked_of_a_file(oz, file, comman
     result = oz("auth", *command, file)
     assert result.exit_code == 0
     assert "warning: " in result.stderr
-    assert "roles.reader.history, line 8: nothing asks for history yet" in result.stderr
+    assert "roles.reader.history, line 8: rules for history have no effect yet" in result.stderr
 
 
 @each(("subject", "is_kept"), [("_INBOX.x", True), ("_OZ.NAMING.>", True), ("md.>", False), (">", False)])
