@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from oz.configuration import security_source
-from oz.configuration.files import WORLD_WRITABLE, SECURITY_TABLE, is_world_writable, load_toml, open_file
+from oz.configuration.files import SECURITY_TABLE, WORLD_WRITABLE, is_world_writable, load_toml, open_file
 from oz.configuration.settings import nearest_name
 from oz.errors import ConfigurationError, TransportUnavailable
 from oz.transport.backend import PYZMQ

@@ -82,11 +82,11 @@ def test_what_a_memory_dropped_is_emptied_bit_by_bit():
 
     for turn in range(50):
         fill(turn)
-        memory.forget()
+        memory.clear()
         assert len(memory) == 0
         assert len(held) <= 100
     fill(400)
-    memory.forget()
+    memory.clear()
     fill(60)
     assert len(held) == len(memory) == 60
 
