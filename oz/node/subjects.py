@@ -47,9 +47,9 @@ class ReservedIndex(PatternIndex[Any]):
         """Count the pairs of pattern and value; a pattern with prefixes of both kinds counts twice."""
         return super().__len__() + len(self._reserved)
 
-    def _keep_to(self, budget: Budget) -> None:
-        super()._keep_to(budget)
-        self._reserved._keep_to(budget)
+    def _set_budget(self, budget: Budget) -> None:
+        super()._set_budget(budget)
+        self._reserved._set_budget(budget)
 
     def add(self, pattern: Pattern, value: Hashable = None) -> None:
         """Add a pattern."""

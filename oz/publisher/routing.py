@@ -171,7 +171,7 @@ class Interest:
         self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
         self._index: PatternIndex[Stream] = self.index_class(cache_size=0)
         self._limit = _TimeLimit(pattern_time, processor_clock)
-        self._index._keep_to(self._limit)
+        self._index._set_budget(self._limit)
         self._counts: dict[Pattern, dict[Stream, int]] = {}
         self._strikes: dict[Pattern, int] = {}
         self._choices: dict[tuple[Stream, ...], tuple[Stream, ...]] = {}

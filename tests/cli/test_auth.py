@@ -136,7 +136,7 @@ def test_each_command_warns_of_rules_without_effect(oz, file, command):
     result = oz("auth", *command, file)
     assert result.exit_code == 0
     assert "warning: " in result.stderr
-    assert "roles.reader.history, line 8: nothing asks for history yet" in result.stderr
+    assert "roles.reader.history, line 8: rules for history have no effect yet" in result.stderr
 
 
 @each(("subject", "is_kept"), [("_INBOX.x", True), ("_OZ.NAMING.>", True), ("md.>", False), (">", False)])

@@ -57,13 +57,13 @@ def test_a_broken_file_is_named_and_the_rest_is_shown(oz, work, monkeypatch):
     assert result.exit_code == 1
     assert row(result, "bus") == ["bus", "trading", "environment variable OZ_BUS"]
     assert f"wrong       {work / 'oz.toml'}" in result.stdout
-    assert result.stderr.startswith(f"oz config show: file {work / 'oz.toml'}: no TOML: ")
+    assert result.stderr.startswith(f"oz config show: file {work / 'oz.toml'}: not TOML: ")
     assert result.stderr.count("\n") == 1
     result = oz("config", "show", "--json")
     assert result.exit_code == 1
     data = json.loads(result.stdout)
     assert data["ok"] is False
-    assert "no TOML" in data["faults"][0]
+    assert "not TOML" in data["faults"][0]
 
 
 def test_each_wrong_value_is_shown_as_it_was_written(oz, work, monkeypatch):

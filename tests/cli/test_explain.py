@@ -57,7 +57,7 @@ def test_a_misspelled_dialect_is_warned_of(oz_run, spec):
     ended = oz_run("explain", spec)
     assert ended.code == 0
     word = spec.partition(":")[0]
-    assert f"no dialect is called '{word}'" in ended.stderr
+    assert f"no dialect has the name '{word}'" in ended.stderr
     assert "did you mean" in ended.stderr
 
 

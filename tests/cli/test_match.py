@@ -39,7 +39,7 @@ def test_a_wildcard_of_another_dialect_is_warned_of_unless_a_dialect_is_named(oz
     result = oz("match", "home/+", "home/hall")
     assert result.exit_code == 1
     assert result.stderr == (
-        "oz match: warning: '+' is no wildcard in nats, and one in mqtt: "
+        "oz match: warning: '+' is an ordinary character in nats, and a wildcard in mqtt: "
         "write mqtt:home/+, or nats:home/+ if you mean the character\n"
     )
     assert oz("match", "nats:home/+", "home/+").stderr == ""

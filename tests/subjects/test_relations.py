@@ -125,7 +125,9 @@ def test_an_automaton_takes_what_its_pattern_matches(dialect):
     for pattern in PATTERNS[dialect][:: size(4, 1)]:
         automaton = relations.automaton_of(pattern)
         taken = {
-            each for each, literal in literals().items() if searches.shared(literal, automaton) is not None
+            each
+            for each, literal in literals().items()
+            if searches.find_common(literal, automaton) is not None
         }
         assert taken == matched(pattern), pattern
 
@@ -218,7 +220,10 @@ token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(t
 @given(token_patterns, token_patterns)
 def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
     one, other = relations.automaton_of(first), relations.automaton_of(second)
-    covers, overlaps = automata.alone(other, one) is None, automata.shared(one, other) is not None
+    covers, overlaps = (
+        automata.find_difference(other, one) is None,
+        automata.find_common(one, other) is not None,
+    )
     assert (first.covers(second), first.overlaps(second)) == (covers, overlaps)
     assert (relations.counterexample(first, second) is None) is covers
     assert (relations.witness(first, second) is not None) is overlaps

@@ -18,11 +18,11 @@ from support.waiting import DEADLINE
 WORDS = ["a", "b", "c", "dd", "e-f", "mark"]
 
 FOREIGN = [
-    ("home/+/temp", "'+' is no wildcard in nats, and one in mqtt: give dialect='mqtt'"),
-    ("stock.#", "'#' is no wildcard in nats, and one in amqp: give dialect='amqp'"),
-    ("#", "one in mqtt and in amqp"),
-    ("a*", "'a*' is no wildcard in nats, and one in redis and in kubemq: give dialect='redis'"),
-    ("md.*x.y", "'*x' is no wildcard in nats, and one in redis"),
+    ("home/+/temp", "'+' is an ordinary character in nats, and a wildcard in mqtt: give dialect='mqtt'"),
+    ("stock.#", "'#' is an ordinary character in nats, and a wildcard in amqp: give dialect='amqp'"),
+    ("#", "wildcard in mqtt and in amqp"),
+    ("a*", "'a*' is an ordinary character in nats, and a wildcard in redis and in kubemq: give dialect='redis'"),
+    ("md.*x.y", "'*x' is an ordinary character in nats, and a wildcard in redis"),
 ]
 
 
@@ -36,7 +36,7 @@ def test_a_wildcard_of_another_dialect_gives_a_warning(make, pattern, text):
     subscriber.close()
 
 
-MISSPELLED = "no dialect is called 'redsi', so it is part of the pattern; did you mean redis:Foo.x"
+MISSPELLED = "no dialect has the name 'redsi', so it is part of the pattern; did you mean redis:Foo.x"
 
 
 def test_a_misspelled_dialect_gives_a_warning():

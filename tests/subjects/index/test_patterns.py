@@ -62,11 +62,11 @@ def test_dropped_answers_are_freed_in_steps():
 
     for turn in range(50):
         fill(turn)
-        memory.forget()
+        memory.clear()
         assert len(memory) == 0
         assert len(held) <= 100
     fill(400)
-    memory.forget()
+    memory.clear()
     fill(60)
     assert len(held) == len(memory) == 60
 
