@@ -565,6 +565,8 @@ class Engine:
                 return peers.on_live(one.endpoint, card, now)
             if one.kind == "link silent":
                 return peers.on_silent(one.endpoint, now)
+            if one.kind == "link refused":
+                return peers.on_refused(one.endpoint, now)
             if one.kind == "link ended":
                 return peers.on_end(one.endpoint, one.reason, now)
             return ()
@@ -596,6 +598,9 @@ class Engine:
                 # A node that closes still attends to its links. Its publisher refuses both calls then.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
+            elif isinstance(effect, roster.Ping):
+                with suppress(ClosedError):
+                    self.publisher.ping(effect.node)
             elif isinstance(effect, roster.Introduce):
                 with suppress(ClosedError):
                     self._introduce(effect.node, effect.peers)

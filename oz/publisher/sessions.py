@@ -519,6 +519,9 @@ class Sessions:
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
             self._answer(session)
+            if declare.removed and not session.has_unsent:
+                # `drain` waits for a PING with the revision and without pending messages.
+                session.ping()
             self.on_session(session, DECLARED)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:

@@ -291,7 +291,7 @@ def wait_until_up(process):
 
 
 def test_a_killed_responder_is_a_lost_peer(make, directory):
-    client = make("client", lost_after=0.5)
+    client = make("client", lost_after=600.0)
     with started_worker(directory, "worker", "hold") as process:
         wait_until_up(process)
         client.wait_ready("worker", subscriber="job")
