@@ -110,6 +110,7 @@ class Exchange:
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
+        self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
         # Requests that ended in the last turn: as many may begin in this one.
         self._answered = 0
@@ -216,6 +217,11 @@ class Exchange:
         """Forget a request, because its caller does not wait any more."""
         with self.lock:
             self._requests.cancel(request)
+
+    def forget(self, request: Request) -> None:
+        """Cancel a request at the next turn: garbage collection calls this in any thread, also in one with `lock`."""
+        if not request.has_ended:
+            self._forgotten.append(request)
 
     def expire(self) -> float | None:
         """End the requests whose time is over; return the deadline of the next one."""
@@ -370,6 +376,8 @@ class Exchange:
         if self._arrived:
             answered = self._read_replies()
             self._answered = len(answered)
+        while self._forgotten:
+            self.cancel(self._forgotten.popleft())
         while self._sessions:
             self._on_event(*self._sessions.popleft(), now)
         if len(self._replies):
