@@ -27,6 +27,7 @@ from oz.node.handlers import Pool, Runner
 from oz.node.replies import ERROR, Reply, WaitingReplies, decode_error, encode_error
 from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_node
 from oz.node.responders import StreamResponders
+from oz.node.wakes import WakeQueue
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
 from oz.publisher.session import Session
@@ -57,6 +58,7 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
+        wakes: threads whose requests have ended.
         is_urgent: whether requests wait for the attending side to send them.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
@@ -110,6 +112,7 @@ class Exchange:
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
+        self.wakes = WakeQueue()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
         # Requests that ended in the last turn: as many may begin in this one.
@@ -181,11 +184,15 @@ class Exchange:
 
     def _act(self, effects: Iterable[Effect]) -> None:
         """Send requests, and notify callers."""
+        has_news = False
         for effect in effects:
             if type(effect) is Request:
                 effect.notify()
+                has_news = True
             elif type(effect) is Send:
                 self._send(effect)
+        if has_news:
+            self.wakes.wake_next()
 
     def _send(self, send: Send) -> None:
         request, stream = send.request, send.stream
@@ -391,6 +398,8 @@ class Exchange:
             self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
+            # An exception of a signal handler may have stopped a thread that was to wake the next one.
+            self.wakes.wake_next()
         # At the end, because threads that wake up need the interpreter.
         self._act(answered)
 
