@@ -196,6 +196,8 @@ class ThreadRequesting:
 
     def _wait(self, request: Request, lock: threading.Lock) -> None:
         exchange = self._node.exchange
+        if exchange.is_lone:
+            self._node.reader.read_for(request)
         while not request.has_ended:
             seconds = exchange.seconds_left(request)
             if seconds is None:

@@ -59,6 +59,7 @@ class Exchange:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
         wakes: threads whose requests have ended.
+        on_end: called with each request that has ended or has a reply.
         is_urgent: whether requests wait for the attending side to send them.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
@@ -119,6 +120,7 @@ class Exchange:
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
+        self.on_end: Callable[[Request], object] = bool
         self.attending = 0
         self.is_urgent = False
         self.failed = self.overflowed = self.lost_replies = 0
@@ -188,6 +190,7 @@ class Exchange:
         for effect in effects:
             if type(effect) is Request:
                 effect.notify()
+                self.on_end(effect)
                 has_news = True
             elif type(effect) is Send:
                 self._send(effect)
@@ -219,6 +222,11 @@ class Exchange:
         with self.lock:
             effects = self._requests.fail(request, error)
         self._act(effects)
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether no more than one request has not ended."""
+        return len(self._requests) < 2
 
     def cancel(self, request: Request) -> None:
         """Forget a request, because its caller does not wait any more."""
@@ -379,10 +387,7 @@ class Exchange:
     def turn(self, now: float) -> None:
         """Pass replies and events to the machines, and do what is due."""
         self.attending = threading.get_ident()
-        answered: Sequence[Effect] = ()
-        if self._arrived:
-            answered = self._read_replies()
-            self._answered = len(answered)
+        answered: Sequence[Effect] = self._read_replies() if self._arrived else ()
         while self._forgotten:
             self.cancel(self._forgotten.popleft())
         while self._sessions:
@@ -403,12 +408,21 @@ class Exchange:
         # At the end, because threads that wake up need the interpreter.
         self._act(answered)
 
+    def pass_replies(self) -> None:
+        """Pass the replies that have arrived to their requests; called by a waiting thread too."""
+        if self._arrived:
+            self._act(self._read_replies())
+
     def _read_replies(self) -> list[Effect]:
         """Read the replies that have arrived; return the requests with news."""
         effects: list[Effect] = []
         on_reply = self._requests.on_reply
         while self._arrived:
-            link, messages = self._arrived.popleft()
+            try:
+                link, messages = self._arrived.popleft()
+            except IndexError:
+                # Another thread has read the last ones.
+                break
             node = link.origin or b""
             replies = [
                 (subject, self._read_reply(node, subject, payload, extras))
@@ -417,6 +431,7 @@ class Exchange:
             with self.lock:
                 for subject, reply in replies:
                     effects += on_reply(node, subject, reply)
+        self._answered = len(effects)
         return effects
 
     def _read_reply(
