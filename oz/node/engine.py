@@ -278,7 +278,7 @@ class Engine:
                 has_keys=credentials is not None,
             )
             self.publisher.send_reply = self.exchange.send_reply
-            self.reader = ReplyReader(self.subscriber, self.exchange, self._has_work, self._wake_now)
+            self.reader = ReplyReader(self.subscriber, self.exchange, self._has_work, lambda: self._wake())
             self.exchange.on_end = self.reader.ring
             self._start(config)
         except BaseException:
@@ -510,7 +510,7 @@ class Engine:
                 if self._has_more:
                     # A frame may wait that the descriptor does not signal.
                     self._has_more = False
-                    self.subscriber.poll.ring()
+                    self.reader.ring_any()
             else:
                 more = self._has_more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
@@ -522,9 +522,6 @@ class Engine:
     def _has_work(self) -> bool:
         """Return whether handlers, gaps or events wait for the attending side."""
         return bool(self._events or self._losses or self._denials) or self.subscriber.has_calls()
-
-    def _wake_now(self) -> None:
-        self._wake()
 
     def flush_due(self) -> None:
         """Send the waiting messages; see the publisher."""

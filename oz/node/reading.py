@@ -11,8 +11,9 @@ processor time of its process.
 The waiting thread only reads. Handlers, gaps and events of links stay with the thread of the node, which is woken
 for them. So inline handlers are still called in order, by one thread.
 
-A thread that reads names its request in `_request`. An exception of a signal handler may leave it there. Then the
-request has ended, or ends at its deadline, and the thread of the node reads again.
+A thread that reads holds `_place` and names its request in `_request`. An exception of a signal handler may leave
+both behind. Then the request has ended, or ends at its deadline, and the thread of the node reads again. No other
+thread takes the place, so that later requests are slower.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oz.node.requests import Request
-from oz.subscriber.connections import OPEN
+from oz.subscriber.connections import CLOSED, FOREIGN
+from oz.system import POLLIN, make_poll
 from oz.transport.runtime import REAL
+from oz.transport.wakeups import WakeUp
 
 if TYPE_CHECKING:
     from oz.node.exchange import Exchange
@@ -53,6 +56,8 @@ class ReplyReader:
         """
         self._subscriber, self._exchange = subscriber, exchange
         self._has_work, self._wake = has_work, wake
+        self._place = threading.Lock()
+        self._wake_up: WakeUp | None = None
         self._request: Request | None = None
         self._masked = self._thread = -1
 
@@ -63,13 +68,19 @@ class ReplyReader:
             return False
         if not request.has_ended:
             return True
+        self.ring(request)
         self._leave(request)
         return False
 
     def ring(self, request: Request) -> None:
         """Wake the thread that reads for a request, because the request has ended."""
-        if self._request is request and self._thread != threading.get_ident():
-            self._subscriber.poll.ring()
+        if self._request is request and self._thread != threading.get_ident() and self._wake_up is not None:
+            self._wake_up.wake()
+
+    def ring_any(self) -> None:
+        """Wake the thread that reads, because a frame may wait that the descriptor does not signal."""
+        if self._wake_up is not None:
+            self._wake_up.wake()
 
     def read_for(self, request: Request) -> None:
         """Read until a request has ended, `READING` seconds at most, unless another thread reads.
@@ -77,31 +88,47 @@ class ReplyReader:
         Args:
             request: that the calling thread waits for.
         """
-        subscriber, exchange = self._subscriber, self._exchange
-        if subscriber.runtime is not REAL or not self._enter(request):
+        if self._subscriber.runtime is not REAL or not self._place.acquire(blocking=False):
             return
         try:
-            clock, poll = subscriber.clock, subscriber.poll
-            end = min(request.deadline, clock() + READING)
-            while not request.has_ended and subscriber.state == OPEN:
-                left = end - clock()
+            self._read_for(request)
+        finally:
+            self._place.release()
+
+    def _read_for(self, request: Request) -> None:
+        subscriber = self._subscriber
+        if self._wake_up is None:
+            self._wake_up = WakeUp()
+        self._wake_up.clear()
+        # A poll object of its own, because only one thread may use one.
+        poll = make_poll()
+        poll.register(self._wake_up.fileno(), POLLIN)
+        if not self._enter(request):
+            return
+        try:
+            poll.register(self._masked, POLLIN)
+            end = min(request.deadline, subscriber.clock() + READING)
+            while not request.has_ended and subscriber.state not in (CLOSED, FOREIGN):
+                left = end - subscriber.clock()
                 if left <= 0:
                     break
-                poll.wait_alone(self._masked, left)
+                poll.poll(left * 1000)
+                self._wake_up.clear()
                 subscriber.read()
-                exchange.pass_replies()
+                self._exchange.pass_replies()
                 if self._has_work():
                     self._wake()
         finally:
             self._leave(request)
             if not request.has_ended:
-                # The thread of the node has a later deadline, perhaps.
+                # The thread of the node sleeps, perhaps for longer than the links allow.
                 self._wake()
 
     def _enter(self, request: Request) -> bool:
+        """Take the descriptor of the links from the thread of the node; return False without links."""
         subscriber = self._subscriber
         with subscriber.lock:
-            if self._request is not None or subscriber.state != OPEN or subscriber.link_descriptor < 0:
+            if subscriber.state in (CLOSED, FOREIGN) or subscriber.link_descriptor < 0:
                 return False
             self._thread, self._masked = threading.get_ident(), subscriber.link_descriptor
             self._request = request
@@ -109,10 +136,10 @@ class ReplyReader:
         return True
 
     def _leave(self, request: Request) -> None:
+        """Let the thread of the node poll the descriptor again, unless it does."""
         subscriber = self._subscriber
         with subscriber.lock:
-            if self._request is not request:
-                return
-            if subscriber.state == OPEN:
-                subscriber.poll.add([self._masked])
-            self._request = None
+            if self._request is request:
+                if subscriber.state not in (CLOSED, FOREIGN):
+                    subscriber.poll.add([self._masked])
+                self._request = None
