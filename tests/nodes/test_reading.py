@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,6 +13,8 @@ from oz.options import Delivery
 from support.waiting import Thread, until
 
 ENDLESS = 600.0  # seconds; longer than any test
+ROUNDS = 30
+HEARTBEAT = 1.0  # seconds between two frames of an idle peer
 
 
 @pytest.fixture
@@ -29,6 +32,21 @@ def pair(directory, monkeypatch):
 def serve(server, client, subject, handler):
     server.subscribe(subject, handler)
     client.wait_ready("server", subscriber=subject)
+
+
+@pytest.fixture
+def swift(pair):
+    """Context whose rounds need no timer of the client: what waits for the next heartbeat takes too long."""
+    _, client = pair
+    client._node.next_deadline = lambda: None
+
+    @contextmanager
+    def measure():
+        began = time.monotonic()
+        yield range(ROUNDS)
+        assert time.monotonic() - began < ROUNDS * HEARTBEAT / 4
+
+    return measure
 
 
 def reads(node):
@@ -52,15 +70,16 @@ def test_a_thread_reads_its_reply_itself(pair):
 
 
 @pytest.mark.parametrize("delivery", [Delivery(), Delivery(inline=True)], ids=["thread", "inline"])
-def test_handlers_run_while_a_thread_waits_for_its_reply(pair, delivery):
+def test_handlers_run_while_a_thread_waits_for_its_reply(pair, swift, delivery):
     server, client = pair
     threads = []
     client.subscribe("news", lambda message: threads.append(threading.current_thread()), delivery=delivery)
     server.wait_ready("client", subscriber="news")
     work, message = held(server, client)
-    for number in range(3):
-        server.publish("news", number)
-        until(lambda number=number: len(threads) == number + 1)
+    with swift() as rounds:
+        for number in rounds:
+            server.publish("news", number)
+            until(lambda number=number: len(threads) == number + 1)
     message.reply("reply")
     assert work.outcome().payload == "reply"
     assert {one.name for one in threads} == ({"oz node"} if delivery.inline else {"oz handler"})
@@ -75,6 +94,32 @@ def test_receive_returns_while_a_thread_waits_for_its_reply(pair):
     assert news.receive(timeout=ENDLESS).payload == 1
     message.reply("reply")
     assert work.outcome().payload == "reply"
+
+
+def test_handlers_run_after_a_thread_has_read_its_reply(pair, swift):
+    server, client = pair
+    seen = []
+    serve(server, client, "svc", lambda message: message.payload)
+    client.subscribe("news", seen.append)
+    server.wait_ready("client", subscriber="news")
+    with swift() as rounds:
+        for number in rounds:
+            assert client.request("svc", number, timeout=ENDLESS).payload == number
+            server.publish("news", number)
+            until(lambda number=number: len(seen) == number + 1)
+
+
+def test_another_thread_may_end_the_request_of_a_thread_that_reads(pair, swift):
+    server, client = pair
+    seen = []
+    serve(server, client, "held", seen.append)
+    with swift() as rounds:
+        for number in rounds:
+            work = Thread(lambda: client.request("held", timeout=ENDLESS))
+            until(lambda number=number: len(seen) == number + 1 and reads(client))
+            client._node.exchange.end_requests(ClosedError("ended"))
+            with pytest.raises(ClosedError):
+                work.outcome()
 
 
 def test_a_second_request_is_answered_while_a_thread_reads(pair):
