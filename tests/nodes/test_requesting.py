@@ -444,6 +444,21 @@ def test_an_iterator_that_is_dropped_forgets_its_request(pair):
     until(lambda: client.stats.requests == 0)
 
 
+def test_garbage_collection_of_an_iterator_needs_no_lock(pair):
+    server, client = pair
+    serve(server, client, "who", lambda message: "reply")
+    kept = [client.request_many("who", timeout=None)]
+    lock = bare(client)._node.exchange.lock
+
+    def collect():
+        # Garbage collection may run in a thread that holds the lock.
+        with lock:
+            kept.clear()
+
+    Thread(collect).outcome()
+    until(lambda: client.stats.requests == 0)
+
+
 def test_many_threads_get_their_own_replies(pair):
     server, client = pair
     serve(server, client, "double", lambda message: 2 * message.payload, concurrency=4)
