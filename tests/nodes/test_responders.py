@@ -16,6 +16,7 @@ ASK = Content("jobs", b"jobs")
 class Session:
     def __init__(self, name):
         self.member, self.is_up, self.has_ended, self.is_heard = name.encode(), True, False, True
+        self.is_standby = False
 
     def is_responsive(self, now):
         return self.is_up and self.is_heard

@@ -23,7 +23,7 @@ def test_the_table_has_every_field_in_order():
     assert tuple(field.name for field in FIELDS) == Extras._fields
 
 
-OF_FORWARDERS = ("forwarded", "to_all")
+OF_FORWARDERS = ("forwarded", "to_all", "redelivered")
 """Fields that programs neither publish nor receive by themselves."""
 
 
