@@ -491,7 +491,11 @@ class Engine:
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         found = self.publisher.descriptors()
-        return (*found, self.subscriber.poll.fileno()) if found else found
+        try:
+            return (*found, self.subscriber.poll.fileno()) if found else found
+        except ValueError:
+            # Another thread has closed the node since.
+            return ()
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Attend to both engines and to the roster; return whether there is more to do at once.
