@@ -1,4 +1,4 @@
-/* The module oz.compiled._hot: its functions, and where slots of Python's classes lie. */
+/* The module oz.compiled._hot: its functions and types, and access to slots of classes in Python. */
 
 #include "links.h"
 #include <structmember.h>
@@ -21,6 +21,31 @@ hot_offset(PyTypeObject *type, const char *name)
     }
     Py_DECREF(found);
     return offset;
+}
+
+int
+hot_find_slots(const SlotOffset *slots, size_t count)
+{
+    for (size_t at = 0; at < count; at++) {
+        if ((*slots[at].offset = hot_offset(slots[at].type, slots[at].name)) < 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+#define DEFINE_NAME(text) PyObject *name_##text;
+HOT_NAMES(DEFINE_NAME)
+
+static int
+intern_names(void)
+{
+#define INTERN_NAME(text) \
+    if ((name_##text = PyUnicode_InternFromString(#text)) == NULL) { \
+        return 0; \
+    }
+    HOT_NAMES(INTERN_NAME)
+    return 1;
 }
 
 long long
@@ -85,7 +110,7 @@ PyInit__hot(void)
     if (module != NULL && links_columns_type == NULL) {
         links_columns_type = (PyTypeObject *)PyType_FromSpec(&links_columns_spec);
     }
-    if (module != NULL && (links_columns_type == NULL || !links_begin())) {
+    if (module != NULL && (links_columns_type == NULL || !intern_names() || !links_begin())) {
         Py_CLEAR(module);
     }
     return module;

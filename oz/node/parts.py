@@ -21,7 +21,6 @@ from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
 from oz.security.identity import is_of
-from oz.security.permissions import Permissions
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link, Refused
@@ -264,17 +263,7 @@ class NodeRules:
         return is_of(origin, key)
 
     @staticmethod
-    def is_special(subject: bytes) -> bool:
-        """Return False: messages between nodes are direct."""
-        return False
-
-    @staticmethod
-    def may_say(key: str, subject: bytes, permissions: Permissions | None) -> bool:
-        """Return True; see `is_special`."""
-        return True
-
-    @staticmethod
-    def may_ask(key: str, reply_to: str, permissions: Permissions | None) -> bool:
+    def may_ask(key: str, reply_to: str) -> bool:
         """Return whether an inbox belongs to a key."""
         node = inbox_node(reply_to)
         return node is not None and is_of(node, key)

@@ -170,12 +170,14 @@ def is_local(endpoint: str) -> bool:
         return False
     # A source address may come before the address of the peer: tcp://source;destination.
     host = address.rpartition(";")[2].partition("/")[0].rpartition(":")[0].strip("[]")
-    if host in ("localhost", "lo"):
+    if host.lower() in ("localhost", "lo"):
         return True
     try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
@@ -248,7 +250,7 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
 
 def warn_of_strangers(bound: Iterable[str]) -> None:
     """Warn about TCP endpoints of a node without keys that other hosts can reach."""
-    reached = [one for one in bound if one.startswith("tcp://") and not is_loopback(one)]
+    reached = [one for one in bound if one.startswith("tcp://") and not is_local(one)]
     if reached:
         _log.warning(
             "every host that reaches %s can subscribe to everything and publish anything: this node has no keys. "
@@ -261,14 +263,3 @@ def host_of(endpoint: str) -> str | None:
     """Return the host of a `tcp://` endpoint, without brackets; None for other endpoints."""
     found = _TCP.fullmatch(endpoint)
     return None if found is None else found[1].removeprefix("[").removesuffix("]")
-
-
-def is_loopback(endpoint: str) -> bool:
-    """Return whether only processes of its host reach a `tcp://` endpoint."""
-    host = host_of(endpoint) or ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower() == "localhost"
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

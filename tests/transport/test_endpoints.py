@@ -23,6 +23,8 @@ from support.waiting import DEADLINE
         "tcp://[::1]:5555",
         "tcp://localhost:5555",
         "tcp://lo:5555",
+        "tcp://LOCALHOST:5555",
+        "tcp://[::ffff:127.0.0.1]:5555",
         "tcp://10.0.0.1:0;127.0.0.1:5555",
         "ipc:///tmp/x",
         "inproc://x",
