@@ -80,11 +80,10 @@ def subjects_and_payloads(thread):
     return [(message.subject, message.payload) for message in thread.outcome()]
 
 
-def test_sub_prints_matching_messages(feed, sub, endpoint):
+def test_sub_prints_matching_messages(feed, sub):
     feed(("a.b", b"1"), ("a.b.c", b"2"), ("b.x:y", b"3"), ("a.d", b"4"), dialect="redis")
     ended = sub("a.*", "redis:b.?:*", count=3)
     assert (ended.code, ended.lines) == (0, ["a.b 1", "b.x:y 3", "a.d 4"])
-    assert ended.stderr.endswith(f"oz sub: ready, connected to {endpoint}\n")
 
 
 def test_pub_delivers_a_payload_a_number_of_times(receive, pub):
