@@ -1,6 +1,6 @@
 """Parts of oz in one process, measured by pytest-benchmark.
 
-    python -m pytest benchmarks/test_parts.py --benchmark-autosave [--benchmark-compare]
+    PYTHONPATH=benchmarks python -m pytest benchmarks/test_parts.py --benchmark-autosave [--benchmark-compare]
 
 Each benchmark has a counterpart without oz in its group. The results are stored in `.benchmarks`.
 """
