@@ -80,11 +80,10 @@ def subjects_and_payloads(thread):
     return [(message.subject, message.payload) for message in thread.outcome()]
 
 
-def test_sub_prints_matching_messages(feed, sub, endpoint):
+def test_sub_prints_matching_messages(feed, sub):
     feed(("a.b", b"1"), ("a.b.c", b"2"), ("b.x:y", b"3"), ("a.d", b"4"), dialect="redis")
     ended = sub("a.*", "redis:b.?:*", count=3)
     assert (ended.code, ended.lines) == (0, ["a.b 1", "b.x:y 3", "a.d 4"])
-    assert ended.stderr.endswith(f"oz sub: ready, connected to {endpoint}\n")
 
 
 def test_pub_delivers_a_payload_a_number_of_times(receive, pub):
@@ -222,25 +221,29 @@ def test_text_stays_on_its_line(feed, sub):
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
+    ("options", "lines"),
     [
-        ((), "a b \\xff c"),
+        ((), ["a b \\xff c", "a b c"]),
         (
             ("--json",),
-            '{"subject": "a", "payload": "b", "more": [{"payload_base64": "/w=="}, {"payload": "c"}]}',
+            [
+                '{"subject": "a", "payload": "b", "more": [{"payload_base64": "/w=="}, {"payload": "c"}]}',
+                '{"subject": "a", "payload": "b", "more": [{"payload": "c"}]}',
+            ],
         ),
     ],
 )
-def test_frames_of_a_plain_publisher_are_printed(sub, endpoint, options, line):
+def test_frames_of_a_plain_publisher_are_printed(sub, endpoint, options, lines):
     with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
         publisher.bind(endpoint)
 
         def send():
             assert publisher.poll(DEADLINE * 1000)
             publisher.send_multipart([b"a", b"b", b"\xff", b"c"])
+            publisher.send_multipart([b"a", b"b", b"c"])
 
         sending = Thread(send)
-        assert sub("a", *options).lines == [line]
+        assert sub("a", *options, count=2).lines == lines
         sending.outcome()
 
 
