@@ -84,7 +84,7 @@ def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ri
     assert feed.refused
 
 
-@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize(("kind", "is_link"), [("sync", False), ("asyncio", True)])
 def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
     feed = ring.security("feed")
     pub = make(security=feed)
@@ -324,6 +324,7 @@ def test_a_hello_that_is_repeated_from_another_connection_changes_nothing(hostil
         assert one.link.attempt == before
 
 
+@pytest.mark.parametrize("kind", ["sync"])
 def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, peer):
     """ROUTER_HANDOVER gives the name of a connection to a peer that knows it."""
     victim = peer(pub, "md.eu", ready=False)

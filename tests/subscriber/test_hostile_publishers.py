@@ -140,6 +140,7 @@ def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, feed, overflow
     assert 0 < len(queue.items) < 2 * GAPS
 
 
+@pytest.mark.parametrize("make", ["sync"], indirect=True)
 def test_a_publisher_that_floods_does_not_stop_the_clock_of_others(make, attacker, feed):
     sub = attacked(make, attacker, feed)
     attacker.greet(sub)

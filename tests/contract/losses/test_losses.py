@@ -73,6 +73,42 @@ def test_losses_of_a_slow_subscriber_are_exact(sockets):
     assert lost > 0
 
 
+@promise("Each loss is counted in its place, whenever a subscriber falls behind.", not_for=NO_PREFIX)
+@cases("overflow", [None, "drop_oldest", "drop_newest"])
+def test_losses_are_counted_in_their_place(sockets, overflow):
+    publisher = sockets.publisher(options=Options(high_water_mark=20, batch=8, resume_bytes=100_000))
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "a.*", overflow=overflow, delivery={"max_pending": 20})
+    published = following = 0
+
+    def publish(count):
+        nonlocal published
+        start, published = published, published + count
+        publisher.publish_many(
+            ("a.x", b"%012d" % number + bytes(5_000)) for number in range(start, published)
+        )
+        publisher.flush()
+
+    def receive(limit, timeout):
+        nonlocal following
+        with suppress(errors.Timeout):
+            for message in subscriber.receive_many(limit, timeout=timeout):
+                assert _number(message) - following == message.gap
+                following = _number(message) + 1
+
+    for _ in range(20):
+        publish(60)
+        receive(15, 0.05)
+
+    def has_all():
+        publish(1)
+        receive(1_000, 0.05)
+        return following == published
+
+    until(has_all)
+    assert subscriber.stats.lost > 0
+
+
 @promise('on_full="block" loses nothing: the publisher waits for its subscriber.', not_for=NO_PREFIX)
 def test_block_loses_nothing(sockets, api):
     publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=2, batch=4))
