@@ -1,4 +1,4 @@
-"""Publishers with keys and permissions: who comes in, what a key may subscribe to, and what a stranger can do."""
+"""Publishers with keys and permissions: admission, rights of keys, and hostile subscribers."""
 
 import contextlib
 import logging
@@ -40,7 +40,7 @@ def subscriber(ring):
 
 @pytest.fixture
 def peer(join, ring):
-    """Connect scripted subscribers with the keys of somebody."""
+    """Connect scripted subscribers with the keys of a user."""
 
     def connect(publisher, *texts, name="desk", ready=True, new_id=None, **options):
         return join(
@@ -55,7 +55,7 @@ def peer(join, ring):
     return connect
 
 
-# who comes in ---------------------------------------------------------------------------------------------------
+# admission -----------------------------------------------------------------------------------------------------
 
 
 def test_security_may_be_the_path_of_a_file(make, ring, subscriber):

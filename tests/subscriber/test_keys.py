@@ -1,4 +1,4 @@
-"""Subscribers with keys: refusals that the program is told of, keys that change, and what a key may publish."""
+"""Subscribers with keys: reported refusals, keys that change, and the right to publish."""
 
 import contextlib
 import os
@@ -273,7 +273,7 @@ def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
     sub.wait_ready(timeout=DEADLINE)
 
 
-# what a key may publish -----------------------------------------------------------------------------------------
+# the right to publish -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ POLLIN = int(zmq.POLLIN)
 
 
 class _Relay(FaultProxy):
-    """One that can turn away who connects."""
+    """Listener that can refuse connections."""
 
     is_refusing = False
 
@@ -26,7 +26,7 @@ class _Relay(FaultProxy):
 
 
 class RealLink:
-    """What is between a subscriber and its publisher, with faults."""
+    """Network between a subscriber and its publisher, with faults."""
 
     def __init__(self, endpoint):
         self._relay = _Relay(endpoint)
@@ -80,7 +80,7 @@ class RealWorld:
         return made
 
     def bind(self, socket, endpoint):
-        """Bind, as soon as who was bound there before has gone."""
+        """Bind once an earlier listener at the endpoint has closed."""
 
         def binds():
             try:

@@ -1,4 +1,4 @@
-"""Who has come to a listener without a key, and who has only looked for the listener's."""
+"""Callers of a listener without a key, and callers that search for the key of the listener."""
 
 import zmq
 

@@ -1,4 +1,4 @@
-"""What a monitor tells of the handshakes of a socket's connections, and of their ends."""
+"""Handshakes and ends of connections, as a monitor of a socket reports them."""
 
 import pytest
 import zmq
