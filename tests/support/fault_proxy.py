@@ -77,7 +77,6 @@ class FaultProxy:
         self._stale = []
         self._stalled = set()
         self._rate = None
-        self.faults = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -127,7 +126,6 @@ class FaultProxy:
         self._call(self._cut(how))
 
     async def _cut(self, how):
-        self.faults.append(how)
         links, self._links = self._links, []
         for link in links:
             link.end(reset=how == "rst")
@@ -141,7 +139,6 @@ class FaultProxy:
         self._call(self._half_open(end))
 
     async def _half_open(self, end="near"):
-        self.faults.append("half open")
         links, self._links = self._links, []
         other = "far" if end == "near" else "near"
         for link in links:
@@ -166,14 +163,13 @@ class FaultProxy:
         Args:
             directions: `"up"` to the upstream, `"down"` from it; none for both.
         """
-        self._call(self._stall("stall", set(directions or _DIRECTIONS)))
+        self._call(self._stall(set(directions or _DIRECTIONS)))
 
     def resume(self):
         """Pass on in both directions."""
-        self._call(self._stall("resume", set()))
+        self._call(self._stall(set()))
 
-    async def _stall(self, name, directions):
-        self.faults.append(name)
+    async def _stall(self, directions):
         self._stalled = directions
         for link in self._links:
             for direction, may_pass in link.may_pass.items():
@@ -184,7 +180,6 @@ class FaultProxy:
         self._call(self._throttle(rate))
 
     async def _throttle(self, rate):
-        self.faults.append(f"throttle {rate}")
         self._rate = rate
         for link in self._links:
             link.rate = rate

@@ -356,6 +356,31 @@ def test_messages_of_a_killed_member_are_delivered_again(sockets, program):
     assert {int(message.payload) for message in own + others} == set(range(20))
 
 
+@promise("Messages that a member has handled are not delivered again when it leaves.", not_for=PREFIX)
+def test_handled_messages_are_not_delivered_again(sockets):
+    publisher = sockets.publisher()
+    options = {"group": "workers", "ack": "handled", "delivery": Delivery(redeliver=True)}
+    leaving, staying = (sockets.subscriber(publisher) for _ in range(2))
+    for one in (leaving, staying):
+        sockets.subscribe(publisher, one, "job.>", **options)
+    publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+    handled = set()
+    for _ in range(6):
+        message = leaving.receive()
+        message.ack()
+        handled.add(int(message.payload))
+    # The next receive reports the acknowledgements.
+    with suppress(errors.Timeout):
+        leaving.receive_many(1, timeout=0.05)
+    leaving.close()
+    got = {}
+    while len(got) < 14:
+        message = staying.receive()
+        got[int(message.payload)] = message.redelivered
+    assert got.keys() == set(range(20)) - handled
+    assert sum(got.values()) == 4
+
+
 @promise("A group is refused where publishers do not filter.", not_for={"publisher": "Groups work there."})
 def test_group_is_refused_without_filtering_at_the_publisher(sockets):
     publisher = sockets.publisher()
