@@ -1,4 +1,4 @@
-"""A peer that sends frames larger than anybody takes, beside an honest one."""
+"""A peer that sends frames above the limit, beside an honest peer."""
 
 import socket as sockets
 import struct
@@ -35,7 +35,7 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\x00" + byte
 
 
 def raw_publisher(listening, socket_type, claims):
-    """Shake hands, and begin a message of so many bytes; return the connection."""
+    """Shake hands, and announce a frame of `claims` bytes; return the connection."""
     there, _ = listening.accept()
     there.settimeout(DEADLINE)
     there.sendall(GREETING)
@@ -46,7 +46,7 @@ def raw_publisher(listening, socket_type, claims):
 
 
 def is_cut_off(there):
-    """Send part of what was claimed until the other end has closed."""
+    """Send part of the announced bytes until the other end has closed."""
     try:
         for _ in range(1_000):
             there.sendall(b"a.x" + bytes(1_000_000))

@@ -1,5 +1,6 @@
 """Hypothesis drives a link, a session and a queue group, each against a model."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -449,4 +450,8 @@ class GroupMachine(RuleBasedStateMachine):
 
 SETTINGS = settings(max_examples=size(40, 2_000), stateful_step_count=40, deadline=None)
 TestLink, TestSession, TestGroup = LinkMachine.TestCase, SessionMachine.TestCase, GroupMachine.TestCase
-TestLink.settings = TestSession.settings = TestGroup.settings = SETTINGS
+for case in (TestLink, TestSession, TestGroup):
+    case.settings = SETTINGS
+    # Hypothesis takes up to five minutes to shrink a failure.
+    case.pytestmark = [pytest.mark.timeout(400)]
+del case

@@ -1,4 +1,4 @@
-"""Headers, keys and ids of messages: what is refused, what arrives, and repeats that a subscriber drops."""
+"""Headers, keys and ids of messages: refused values, received values, and repeats that a subscriber drops."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Publishers with keys and permissions: who comes in, what a key may subscribe to, and what a stranger can do."""
+"""Publishers with keys and permissions: admission, rights of keys, and hostile subscribers."""
 
 import contextlib
 import logging
@@ -41,7 +41,7 @@ def subscriber(ring):
 
 @pytest.fixture
 def peer(join, ring):
-    """Connect scripted subscribers with the keys of somebody."""
+    """Connect scripted subscribers with the keys of a user."""
 
     def connect(publisher, *texts, name="desk", ready=True, new_id=None, **options):
         return join(
@@ -56,7 +56,7 @@ def peer(join, ring):
     return connect
 
 
-# who comes in ---------------------------------------------------------------------------------------------------
+# admission -----------------------------------------------------------------------------------------------------
 
 
 def test_security_may_be_the_path_of_a_file(make, ring, subscriber):
@@ -85,7 +85,7 @@ def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ri
     assert feed.refused
 
 
-@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize(("kind", "is_link"), [("sync", False), ("asyncio", True)])
 def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
     feed = ring.security("feed")
     pub = make(security=feed)
@@ -325,6 +325,7 @@ def test_a_hello_that_is_repeated_from_another_connection_changes_nothing(hostil
         assert one.link.attempt == before
 
 
+@pytest.mark.parametrize("kind", ["sync"])
 def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, peer):
     """ROUTER_HANDOVER gives the name of a connection to a peer that knows it."""
     victim = peer(pub, "md.eu", ready=False)

@@ -18,7 +18,7 @@ def rules():
 
 @pytest.fixture
 def raw(ring):
-    """Connect a plain socket with the keys of somebody."""
+    """Connect a plain socket with the keys of a user."""
     context, made = zmq.Context(), []
 
     def connect(endpoint, name, *prefixes, kind=zmq.SUB):
@@ -37,7 +37,7 @@ def raw(ring):
 
 
 def subjects_of(pub, socket, *subjects):
-    """Publish subjects until the last one has arrived; return all that arrived."""
+    """Publish subjects until the last one has arrived; return the subjects that arrived."""
     found = set()
 
     def has_come():

@@ -1,4 +1,4 @@
-"""Arguments that a publisher refuses, its limits, and what it shows of its subscribers."""
+"""Arguments that a publisher refuses, its limits, and its list of subscribers."""
 
 import pytest
 

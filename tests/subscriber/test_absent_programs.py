@@ -16,6 +16,7 @@ COUNT = 1_000
 OPTIONS = Options(resume_seconds=RESUME_SECONDS)
 
 
+@pytest.mark.parametrize("make", ["sync"], indirect=True)
 def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     gaps, feed = [], open_feed(options=OPTIONS)
     sub = make(feed.endpoint, filtering="publisher", on_gap=gaps.append, options=OPTIONS)
@@ -29,6 +30,7 @@ def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     assert gaps == []
 
 
+@pytest.mark.parametrize("make", ["asyncio"], indirect=True)
 def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
     gaps, numbers, feed = [], [], open_feed(options=OPTIONS)
 
@@ -49,7 +51,10 @@ def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
 
 
 @pytest.mark.parametrize(
-    ("end", "gap"), [(Feed.close, []), (Feed.kill, [(None, "restarted")])], ids=["closed", "killed"]
+    ("make", "end", "gap"),
+    [("sync", Feed.close, []), ("asyncio", Feed.kill, [(None, "restarted")])],
+    ids=["closed", "killed"],
+    indirect=["make"],
 )
 def test_a_handler_that_runs_during_a_restart_of_the_publisher_loses_nothing_that_had_arrived(
     make, open_feed, end, gap

@@ -1,4 +1,4 @@
-"""Subscribers with keys: refusals that the program is told of, keys that change, and what a key may publish."""
+"""Subscribers with keys: reported refusals, keys that change, and the right to publish."""
 
 import contextlib
 import os
@@ -273,7 +273,7 @@ def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
     sub.wait_ready(timeout=DEADLINE)
 
 
-# what a key may publish -----------------------------------------------------------------------------------------
+# the right to publish -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -338,7 +338,11 @@ def test_a_bound_subscriber_drops_what_a_key_may_not_publish(make, ring, rights)
         assert sub.receive(timeout=DEADLINE).payload == b"1"
 
 
-@pytest.mark.parametrize("way", ["no keys", "plain", "another server key"])
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [("sync", "no keys"), ("asyncio", "plain"), ("sync", "another server key")],
+    indirect=["make"],
+)
 def test_a_caller_of_a_bound_subscriber_without_key_is_counted(make, ring, way):
     security = ring.security("desk")
     sub = make(bind="tcp://127.0.0.1:*", security=security)
@@ -429,8 +433,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("program", [SYNC, ASYNC])
-@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+@pytest.mark.parametrize(("program", "filtering"), [(SYNC, "publisher"), (ASYNC, "prefix")])
 def test_a_program_that_closes_nothing_ends_without_output(tmp_path, program, filtering):
     Keyring(tmp_path, "feed", "desk")
     assert run("-c", program, tmp_path, filtering) == ""

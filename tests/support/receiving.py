@@ -1,4 +1,4 @@
-"""Publishing and receiving until something is so."""
+"""Receiving until a condition holds."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from support.waiting import DEADLINE
 
 
 def receive_until(sub, is_so):
-    """Look at what comes, of which nothing is to be delivered."""
+    """Receive until a condition holds, and check that no message is delivered."""
     while not is_so():
         with pytest.raises(oz.Timeout):
             sub.receive(timeout=0.01)

@@ -1,4 +1,4 @@
-"""The rows of `tests/wire/vectors`: keys and frames, and what they mean; docs/wire.md shows some of them."""
+"""Rows of `tests/wire/vectors`: frames and their content. docs/wire.md shows some of them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a message may have beside its payload: one table says where it is and what may be in it."""
+"""Fields of a message beside its payload: one table has their places and their types."""
 
 import inspect
 

@@ -73,6 +73,42 @@ def test_losses_of_a_slow_subscriber_are_exact(sockets):
     assert lost > 0
 
 
+@promise("Each loss is counted in its place, whenever a subscriber falls behind.", not_for=NO_PREFIX)
+@cases("overflow", [None, "drop_oldest", "drop_newest"])
+def test_losses_are_counted_in_their_place(sockets, overflow):
+    publisher = sockets.publisher(options=Options(high_water_mark=20, batch=8, resume_bytes=100_000))
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "a.*", overflow=overflow, delivery={"max_pending": 20})
+    published = following = 0
+
+    def publish(count):
+        nonlocal published
+        start, published = published, published + count
+        publisher.publish_many(
+            ("a.x", b"%012d" % number + bytes(5_000)) for number in range(start, published)
+        )
+        publisher.flush()
+
+    def receive(limit, timeout):
+        nonlocal following
+        with suppress(errors.Timeout):
+            for message in subscriber.receive_many(limit, timeout=timeout):
+                assert _number(message) - following == message.gap
+                following = _number(message) + 1
+
+    for _ in range(20):
+        publish(60)
+        receive(15, 0.05)
+
+    def has_all():
+        publish(1)
+        receive(1_000, 0.05)
+        return following == published
+
+    until(has_all)
+    assert subscriber.stats.lost > 0
+
+
 @promise('on_full="block" loses nothing: the publisher waits for its subscriber.', not_for=NO_PREFIX)
 def test_block_loses_nothing(sockets, api):
     publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=2, batch=4))
@@ -260,6 +296,52 @@ def test_block_ends_after_send_timeout(sockets):
     sockets.subscribe(publisher, subscriber, ["a.*", "end"])
     with pytest.raises(errors.WouldBlock):
         _flood(publisher)
+
+
+BLOCKING = {
+    "on_full": "block",
+    "options": Options(high_water_mark=2, resume_bytes=100_000, send_timeout=DEADLINE),
+}
+
+
+@promise('on_full="block" does not wait for a subscriber without connection.', not_for=NO_PREFIX, small=1)
+@pytest.mark.parametrize("pair_options", [{"publisher": BLOCKING}], ids=["blocking"])
+def test_block_does_not_wait_for_a_disconnected_subscriber(proxied):
+    proxied.subscribe("a.*")
+    proxied.proxy.pass_on_to("tcp://127.0.0.1:1")
+    proxied.proxy.cut()
+    until(lambda: [one.state for one in proxied.publisher.subscribers] == ["down"])
+    proxied.publisher.publish_many(("a.x", bytes(1_000)) for _ in range(5_000))
+    assert proxied.publisher.stats.dropped["full"] > 0
+    # Messages wait for the subscriber, but a program that waits for subscribers waits for a connection.
+    assert proxied.publisher.has_subscribers("a.x")
+    with pytest.raises(errors.Timeout):
+        proxied.publisher.wait_for_subscribers("a.x", timeout=0)
+
+
+@promise(
+    "A subscriber that stays away for resume_seconds is forgotten, and learns of a loss of unknown size.",
+    not_for=NO_PREFIX,
+    small=1,
+)
+@pytest.mark.parametrize(
+    "pair_options", [{"publisher": {"options": Options(resume_seconds=0.2)}}], ids=["resume"]
+)
+def test_subscriber_that_stays_away_is_forgotten(proxied):
+    got = proxied.subscribe("a.*")
+    endpoint = proxied.publisher.faulty_endpoint("publisher")
+    proxied.proxy.pass_on_to("tcp://127.0.0.1:1")
+    proxied.proxy.cut()
+    proxied.publisher.publish("a.x", b"lost")
+    proxied.publisher.flush()
+    until(lambda: [*_arrived(proxied.subscriber, 0.01)] == [] and not proxied.publisher.subscribers)
+    assert proxied.publisher.stats.given_up == 1
+    proxied.proxy.pass_on_to(endpoint)
+    until(lambda: [*_arrived(proxied.subscriber, 0.01)] == [] and proxied.publisher.has_subscribers("a.x"))
+    proxied.publisher.publish("a.x", b"next")
+    message = got.receive()
+    assert message.payload == b"next"
+    assert proxied.gaps == [None]
 
 
 @promise('on_full="block" also waits when `pending_bytes` is the limit.', not_for=NO_PREFIX)
