@@ -52,8 +52,8 @@ class End:
         "endpoint",
         "has_ended",
         "hosts",
-        "is_local",
         "inbox",
+        "is_local",
         "name",
         "network",
         "outgoing",
@@ -144,7 +144,11 @@ class End:
     def has_room(self) -> bool:
         """Return whether one more message can be written."""
         mark = self.socket.send_mark
-        if not mark or (self.is_local and self.peer is not None) or len(self.outgoing) - len(self._arrivals) < mark:
+        if (
+            not mark
+            or (self.is_local and self.peer is not None)
+            or len(self.outgoing) - len(self._arrivals) < mark
+        ):
             return True
         self._was_full = True
         return False

@@ -19,7 +19,9 @@ from oz.testing.descriptors import Descriptor
 if TYPE_CHECKING:
     from oz.testing.context import Context
 
-_EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (int(one) for one in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE))
+_EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (
+    int(one) for one in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
+)
 _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
