@@ -28,6 +28,7 @@ from oz.cli.options import (
 from oz.cli.output import log_in_lines, quiet_option, say, say_status
 from oz.cli.progress import progress_bar
 from oz.cli.rights import check_subscribed
+from oz.cli.serving import serve
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
@@ -175,44 +176,46 @@ def record(
     ):
         assert recorder.subscriber is not None
         ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
-        line = f"{ready}, recording in {journal}"
+        line = f"{ready.removeprefix('ready, ')}, recording in {journal}"
         _run(ctx, recorder, f"{line} from offset {recorder.writer.end_offset}")
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> None:
-    """Record until a signal comes, and report the counts; `line` waits for the answers of publishers."""
-    unsaid = line
+    """Record until a signal comes, and report the counts.
 
-    def report_ready(timeout: float) -> str | None:
-        """Report that the recorder is ready; return what is missing."""
-        nonlocal unsaid
-        if unsaid is not None:
+    Args:
+        ctx: of the command.
+        recorder: of the journal.
+        line: of a recorder that is ready when its publishers have answered; None if that was reported.
+    """
+    is_ready = line is None
+
+    def state() -> str | None:
+        nonlocal is_ready
+        if not is_ready:
+            with suppress(oz.Timeout):
+                recorder.wait_ready(timeout=0)
+                is_ready = True
+        return line if is_ready else None
+
+    def summary() -> str:
+        return (
+            f"recorded {recorder.stats.recorded} messages, up to offset {recorder.writer.end_offset}; "
+            f"{recorder.stats.lost} known to be lost"
+        )
+
+    try:
+        with stop_on_signals(recorder.stop):
             try:
-                recorder.wait_ready(timeout=timeout)
+                recorder.wait_ready(timeout=READY_SECONDS)
             except oz.Timeout as error:
-                return str(error)
-            say_status(ctx, unsaid)
-            unsaid = None
-        return None
-
-    with stop_on_signals(recorder.stop):
-        if missing := report_ready(READY_SECONDS):
-            say(ctx, f"{missing}; recording the messages that arrive")
-        try:
-            with _shown(recorder) as show:
-
-                def on_poll() -> None:
-                    report_ready(0)
-                    if show is not None:
-                        show()
-
-                recorder.run(on_poll if unsaid is not None or show is not None else None)
-        finally:
-            stats, end = recorder.stats, recorder.writer.end_offset
-            left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
-            report = say if stats.lost or left else say_status
-            report(ctx, f"recorded {stats.recorded} messages, up to offset {end}; "
-                        f"{stats.lost} known to be lost{left}")  # fmt: skip
+                say(ctx, f"{error}; recording the messages that arrive")
+        with _shown(recorder) as show:
+            serve(ctx, recorder, state, summary, on_look=show)
+    finally:
+        left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
+        report = say if recorder.stats.lost or left else say_status
+        report(ctx, summary() + left)
 
 
 @contextmanager
