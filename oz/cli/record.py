@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.joining import bus_options, is_on_bus, joined, say_ready
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
+from oz.cli.joining import ready_line as node_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -159,8 +160,7 @@ def record(
             joined(ctx, given | {"connect": connect}, node_options={"echo": False}, codec=None) as node,
             Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
-            say_ready(ctx, node)
-            _run(ctx, recorder)
+            _run(ctx, recorder, lambda: node_line(node, is_whole=is_ready(node)))
         return
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
@@ -176,27 +176,27 @@ def record(
     ):
         assert recorder.subscriber is not None
         ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
-        line = f"{ready.removeprefix('ready, ')}, recording in {journal}"
-        _run(ctx, recorder, f"{line} from offset {recorder.writer.end_offset}")
+        line = f"{ready}, recording in {journal} from offset {recorder.writer.end_offset}"
+        _run(ctx, recorder, lambda: line)
 
 
-def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> None:
+def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:
     """Record until a signal comes, and report the counts.
 
     Args:
         ctx: of the command.
         recorder: of the journal.
-        line: of a recorder that is ready when its publishers have answered; None if that was reported.
+        line: returns the ready line, once the publishers of the recorder have answered.
     """
-    is_ready = line is None
+    said: str | None = None
 
     def state() -> str | None:
-        nonlocal is_ready
-        if not is_ready:
+        nonlocal said
+        if said is None:
             with suppress(oz.Timeout):
                 recorder.wait_ready(timeout=0)
-                is_ready = True
-        return line if is_ready else None
+                said = line().removeprefix("ready, ")
+        return said
 
     def summary() -> str:
         return (
@@ -210,8 +210,8 @@ def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> Non
                 recorder.wait_ready(timeout=READY_SECONDS)
             except oz.Timeout as error:
                 say(ctx, f"{error}; recording the messages that arrive")
-        with _shown(recorder) as show:
-            serve(ctx, recorder, state, summary, on_look=show)
+            with _shown(recorder) as show:
+                serve(ctx, recorder, state, summary, on_look=show)
     finally:
         left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
         report = say if recorder.stats.lost or left else say_status

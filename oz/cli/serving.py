@@ -71,7 +71,8 @@ def open_and_serve(
         click.UsageError: an argument has a wrong value.
     """
     raise_descriptors()
-    with log_in_lines(ctx, level=level):
+    # A signal in the constructor would leave sockets behind that are half open: `serve` stops the service instead.
+    with log_in_lines(ctx, level=level), stop_on_signals(lambda: None):
         try:
             made = make()
         except zmq.ZMQError:
