@@ -716,9 +716,12 @@ class BridgeEngine:
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Receive no more messages, pass the last ones on, and wait until peers have them."""
         end = self.clock() + (timeout if timeout is not None else inf)
-        self._is_leaving = self._is_dirty = True
+        self._is_leaving = True
+        with suppress(ClosedError):
+            self._ask()
+        revisions = [leg.engine.subscriber.subscriptions.revision for leg in self.legs]
         handover_end = min(end, self.clock() + HANDOVER_TIME)
-        while self._is_needed() and self.clock() < handover_end:
+        while self.clock() < handover_end and self._is_needed(revisions):
             yield min(handover_end, self.clock() + _DRAIN_INTERVAL)
         self._is_draining = True
         drains = []
@@ -737,13 +740,19 @@ class BridgeEngine:
             yield from leg.engine.acknowledgements(left)
         return end
 
-    def _is_needed(self) -> bool:
-        """Return whether a parallel forwarder exists, and this one does not stand by or has messages of groups."""
+    def _is_needed(self, revisions: Sequence[int]) -> bool:
+        """Return whether a parallel forwarder has not taken the groups over, or messages of groups are on their way.
+
+        Args:
+            revisions: of the declarations since which each leg stands by.
+        """
         sides = [leg.side for leg in self.legs]
         if not any(side.active or side.standby for side in sides):
             return False
-        is_busy = bool(self._unplaced) or any(leg.held for leg in self.legs)
-        return self._is_dirty or is_busy or rules.is_needed(sides)
+        if rules.is_needed(sides) or self._unplaced or any(leg.held for leg in self.legs):
+            return True
+        pairs = zip(self.legs, revisions, strict=True)
+        return not all(leg.engine.subscriber.is_drained([], revision) for leg, revision in pairs)
 
     def finish(self, end: float) -> int:
         """Say BYE and close the sockets; return the number of messages that were not acknowledged."""

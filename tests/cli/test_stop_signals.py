@@ -1,10 +1,14 @@
 """SIGINT and SIGTERM end a command in order; a second Ctrl-C ends it at once."""
 
+import os
 import signal
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from oz.cli.stop_signals import StopSignals, stop_on_signals
 from support.waiting import until
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -60,3 +64,18 @@ def test_a_command_restores_the_handlers_of_its_process(oz):
     before = [signal.getsignal(one) for one in ENDING]
     assert oz("match", "a", "a").exit_code == 0
     assert [signal.getsignal(one) for one in ENDING] == before
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_whose_exception_python_has_dropped_stops_a_service_that_begins(number):
+    stops = []
+    with StopSignals().installed():
+        with suppress(KeyboardInterrupt, SystemExit):
+            os.kill(os.getpid(), number)
+        with stop_on_signals(lambda: stops.append(number)) as signals:
+            pass
+    before = {one: signal.SIG_DFL if one == signal.SIGTERM else signal.default_int_handler for one in ENDING}
+    for one, action in before.items():
+        signal.signal(one, action)
+    assert stops == [number]
+    assert signals.exit_code == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
