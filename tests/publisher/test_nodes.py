@@ -350,6 +350,17 @@ def test_messages_that_wait_fill_a_stream_too(engine, join):
     assert peer.receive(356)[-1] == b"last"
 
 
+def test_a_refused_message_does_not_count_at_its_member(engine, join):
+    made = engine()
+    peer = join(made, "a", group="workers").ready()
+    [(group, members)] = made.responders("a", b"a").groups
+    member = group.pick(members, b"a", 0.0)
+    assert member.load == 1
+    made.end_session(peer.member)
+    assert not made.send_in(member, b"a", b"", None)
+    assert member.load == 0
+
+
 def test_a_stream_whose_session_has_ended_refuses_a_message(engine, join):
     made = engine()
     peer = join(made, "a").ready()
