@@ -108,7 +108,9 @@ class Exchange:
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
         self._young: dict[Session, float] = {}
-        responders = StreamResponders(publisher.responders, lambda: greets() or self._has_young(), self._name)
+        responders = StreamResponders(
+            publisher.responders, lambda: greets() or self._has_young(), self._name, publisher.lock
+        )
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
