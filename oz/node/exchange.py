@@ -410,6 +410,11 @@ class Exchange:
         # At the end, because threads that wake up need the interpreter.
         self._act(answered)
 
+    @property
+    def has_replies(self) -> bool:
+        """Whether replies wait for `turn` or `pass_replies`."""
+        return bool(self._arrived)
+
     def pass_replies(self) -> None:
         """Pass the replies that have arrived to their requests; called by a waiting thread too."""
         if self._arrived:

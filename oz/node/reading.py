@@ -8,12 +8,12 @@ may read the links itself, for `READING` seconds. The thread of the node does no
 meanwhile, and still does everything else. This saves a sixth of the time of a lone request, and a quarter of the
 processor time of its process.
 
-The waiting thread only reads. Handlers, gaps and events of links stay with the thread of the node, which is woken
-for them. So inline handlers are still called in order, by one thread.
+The waiting thread only reads. Replies to other requests, handlers, gaps and events of links stay with the thread of
+the node, which is woken for them. So inline handlers are still called in order, by one thread, and an exception of a
+signal handler in the waiting thread loses no reply to another thread.
 
-A thread that reads holds `_place` and names its request in `_request`. An exception of a signal handler may leave
-both behind. Then the request has ended, or ends at its deadline, and the thread of the node reads again. No other
-thread takes the place, so that later requests are slower.
+A thread that reads names its request in `_request`. An exception of a signal handler may leave it there. Then the
+request has ended, or ends at its deadline, and other threads read again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReplyReader:
         Args:
             subscriber: of the node.
             exchange: of the node.
-            has_work: returns whether events wait for the thread of the node.
+            has_work: returns whether replies, calls or events wait for the thread of the node.
             wake: wakes the thread of the node.
         """
         self._subscriber, self._exchange = subscriber, exchange
@@ -88,7 +88,12 @@ class ReplyReader:
         Args:
             request: that the calling thread waits for.
         """
-        if self._subscriber.runtime is not REAL or not self._place.acquire(blocking=False):
+        subscriber = self._subscriber
+        if (
+            subscriber.runtime is not REAL
+            or not subscriber.poll.can_mask
+            or not self._place.acquire(blocking=False)
+        ):
             return
         try:
             self._read_for(request)
@@ -103,9 +108,9 @@ class ReplyReader:
         # A poll object of its own, because only one thread may use one.
         poll = make_poll()
         poll.register(self._wake_up.fileno(), POLLIN)
-        if not self._enter(request):
-            return
         try:
+            if not self._enter(request):
+                return
             poll.register(self._masked, POLLIN)
             end = min(request.deadline, subscriber.clock() + READING)
             while not request.has_ended and subscriber.state not in (CLOSED, FOREIGN):
@@ -115,7 +120,8 @@ class ReplyReader:
                 poll.poll(left * 1000)
                 self._wake_up.clear()
                 subscriber.read()
-                self._exchange.pass_replies()
+                if self._exchange.is_lone:
+                    self._exchange.pass_replies()
                 if self._has_work():
                     self._wake()
         finally:
@@ -132,7 +138,7 @@ class ReplyReader:
                 return False
             self._thread, self._masked = threading.get_ident(), subscriber.link_descriptor
             self._request = request
-            subscriber.poll.remove([self._masked])
+            subscriber.poll.mask(self._masked, is_masked=True)
         return True
 
     def _leave(self, request: Request) -> None:
@@ -141,5 +147,5 @@ class ReplyReader:
         with subscriber.lock:
             if self._request is request:
                 if subscriber.state not in (CLOSED, FOREIGN):
-                    subscriber.poll.add([self._masked])
+                    subscriber.poll.mask(self._masked, is_masked=False)
                 self._request = None
