@@ -56,7 +56,6 @@ class ReplyReader:
         """
         self._subscriber, self._exchange = subscriber, exchange
         self._has_work, self._wake = has_work, wake
-        self._place = threading.Lock()
         self._wake_up: WakeUp | None = None
         self._request: Request | None = None
         self._masked = self._thread = -1
@@ -89,23 +88,12 @@ class ReplyReader:
             request: that the calling thread waits for.
         """
         subscriber = self._subscriber
-        if (
-            subscriber.runtime is not REAL
-            or not subscriber.poll.can_mask
-            or not self._place.acquire(blocking=False)
-        ):
+        if self.is_reading() or subscriber.runtime is not REAL or not subscriber.poll.can_mask:
             return
-        try:
-            self._read_for(request)
-        finally:
-            self._place.release()
-
-    def _read_for(self, request: Request) -> None:
-        subscriber = self._subscriber
         if self._wake_up is None:
             self._wake_up = WakeUp()
-        self._wake_up.clear()
-        # A poll object of its own, because only one thread may use one.
+        # A poll object of its own, because two threads cannot use one, and a thread whose request was just ended may
+        # still be in `poll`.
         poll = make_poll()
         poll.register(self._wake_up.fileno(), POLLIN)
         try:
@@ -131,10 +119,14 @@ class ReplyReader:
                 self._wake()
 
     def _enter(self, request: Request) -> bool:
-        """Take the descriptor of the links from the thread of the node; return False without links."""
+        """Take the descriptor of the links from the thread of the node; return False if another one has it."""
         subscriber = self._subscriber
         with subscriber.lock:
-            if subscriber.state in (CLOSED, FOREIGN) or subscriber.link_descriptor < 0:
+            if (
+                self._request is not None
+                or subscriber.state in (CLOSED, FOREIGN)
+                or subscriber.link_descriptor < 0
+            ):
                 return False
             self._thread, self._masked = threading.get_ident(), subscriber.link_descriptor
             self._request = request

@@ -197,6 +197,5 @@ def test_the_thread_of_the_node_reads_in_place_of_a_thread_that_left_its_place(p
     message.reply("reply")
     work.outcome()
     # As an exception between two steps of the thread leaves it.
-    assert reader._place.acquire(blocking=False)
-    reader._enter(request)
+    assert reader._enter(request)
     assert client.request("svc", 1, timeout=ENDLESS).payload == 1
