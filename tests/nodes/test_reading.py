@@ -64,7 +64,7 @@ def held(server, client):
 
 def test_a_thread_reads_its_reply_itself(pair):
     server, client = pair
-    serve(server, client, "svc", lambda message: until(lambda: reads(client)) or message.payload)
+    serve(server, client, "svc", lambda message: until(lambda: reads(client)) and message.payload)
     assert [client.request("svc", one, timeout=ENDLESS).payload for one in range(20)] == list(range(20))
     assert not reads(client)
 
