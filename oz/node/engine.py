@@ -524,8 +524,9 @@ class Engine:
         return more or bool(self._events)
 
     def _has_work(self) -> bool:
-        """Return whether handlers, gaps or events wait for the attending side."""
-        return bool(self._events or self._losses or self._denials) or self.subscriber.has_calls()
+        """Return whether replies, handlers, gaps or events wait for the attending side."""
+        has_events = bool(self._events or self._losses or self._denials)
+        return has_events or self.exchange.has_replies or self.subscriber.has_calls()
 
     def flush_due(self) -> None:
         """Send the waiting messages; see the publisher."""

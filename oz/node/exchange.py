@@ -108,7 +108,9 @@ class Exchange:
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
         self._young: dict[Session, float] = {}
-        responders = StreamResponders(publisher.responders, lambda: greets() or self._has_young(), self._name)
+        responders = StreamResponders(
+            publisher.responders, lambda: greets() or self._has_young(), self._name, publisher.lock
+        )
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
@@ -407,6 +409,11 @@ class Exchange:
             self.wakes.wake_next()
         # At the end, because threads that wake up need the interpreter.
         self._act(answered)
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether replies wait for `turn` or `pass_replies`."""
+        return bool(self._arrived)
 
     def pass_replies(self) -> None:
         """Pass the replies that have arrived to their requests; called by a waiting thread too."""

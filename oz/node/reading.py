@@ -8,12 +8,12 @@ may read the links itself, for `READING` seconds. The thread of the node does no
 meanwhile, and still does everything else. This saves a sixth of the time of a lone request, and a quarter of the
 processor time of its process.
 
-The waiting thread only reads. Handlers, gaps and events of links stay with the thread of the node, which is woken
-for them. So inline handlers are still called in order, by one thread.
+The waiting thread only reads. Replies to other requests, handlers, gaps and events of links stay with the thread of
+the node, which is woken for them. So inline handlers are still called in order, by one thread, and an exception of a
+signal handler in the waiting thread loses no reply to another thread.
 
-A thread that reads holds `_place` and names its request in `_request`. An exception of a signal handler may leave
-both behind. Then the request has ended, or ends at its deadline, and the thread of the node reads again. No other
-thread takes the place, so that later requests are slower.
+A thread that reads names its request in `_request`. An exception of a signal handler may leave it there. Then the
+request has ended, or ends at its deadline, and other threads read again.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ class ReplyReader:
         Args:
             subscriber: of the node.
             exchange: of the node.
-            has_work: returns whether events wait for the thread of the node.
+            has_work: returns whether replies, calls or events wait for the thread of the node.
             wake: wakes the thread of the node.
         """
         self._subscriber, self._exchange = subscriber, exchange
         self._has_work, self._wake = has_work, wake
-        self._place = threading.Lock()
         self._wake_up: WakeUp | None = None
         self._request: Request | None = None
         self._masked = self._thread = -1
@@ -88,24 +87,18 @@ class ReplyReader:
         Args:
             request: that the calling thread waits for.
         """
-        if self._subscriber.runtime is not REAL or not self._place.acquire(blocking=False):
-            return
-        try:
-            self._read_for(request)
-        finally:
-            self._place.release()
-
-    def _read_for(self, request: Request) -> None:
         subscriber = self._subscriber
+        if self.is_reading() or subscriber.runtime is not REAL or not subscriber.poll.can_mask:
+            return
         if self._wake_up is None:
             self._wake_up = WakeUp()
-        self._wake_up.clear()
-        # A poll object of its own, because only one thread may use one.
+        # A poll object of its own, because two threads cannot use one, and a thread whose request was just ended may
+        # still be in `poll`.
         poll = make_poll()
         poll.register(self._wake_up.fileno(), POLLIN)
-        if not self._enter(request):
-            return
         try:
+            if not self._enter(request):
+                return
             poll.register(self._masked, POLLIN)
             end = min(request.deadline, subscriber.clock() + READING)
             while not request.has_ended and subscriber.state not in (CLOSED, FOREIGN):
@@ -115,7 +108,8 @@ class ReplyReader:
                 poll.poll(left * 1000)
                 self._wake_up.clear()
                 subscriber.read()
-                self._exchange.pass_replies()
+                if self._exchange.is_lone:
+                    self._exchange.pass_replies()
                 if self._has_work():
                     self._wake()
         finally:
@@ -125,14 +119,18 @@ class ReplyReader:
                 self._wake()
 
     def _enter(self, request: Request) -> bool:
-        """Take the descriptor of the links from the thread of the node; return False without links."""
+        """Take the descriptor of the links from the thread of the node; return False if another one has it."""
         subscriber = self._subscriber
         with subscriber.lock:
-            if subscriber.state in (CLOSED, FOREIGN) or subscriber.link_descriptor < 0:
+            if (
+                self._request is not None
+                or subscriber.state in (CLOSED, FOREIGN)
+                or subscriber.link_descriptor < 0
+            ):
                 return False
             self._thread, self._masked = threading.get_ident(), subscriber.link_descriptor
             self._request = request
-            subscriber.poll.remove([self._masked])
+            subscriber.poll.mask(self._masked, is_masked=True)
         return True
 
     def _leave(self, request: Request) -> None:
@@ -141,5 +139,5 @@ class ReplyReader:
         with subscriber.lock:
             if self._request is request:
                 if subscriber.state not in (CLOSED, FOREIGN):
-                    subscriber.poll.add([self._masked])
+                    subscriber.poll.mask(self._masked, is_masked=False)
                 self._request = None

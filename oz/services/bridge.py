@@ -342,7 +342,6 @@ class Leg:
             return False
         stream.load += 1
         if not self.publisher.send_in(stream, message.subject_bytes, message.payload, extras):
-            stream.load -= 1
             return False
         self.held.setdefault(stream, deque()).append(_Held(message, stream.matched))
         return True
