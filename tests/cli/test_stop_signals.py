@@ -2,7 +2,6 @@
 
 import os
 import signal
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
