@@ -328,14 +328,15 @@ class Engine:
         """Publish a message to one stream, with the next batch.
 
         Args:
-            stream: of `responders`. `Group.pick` has counted the message of a group.
+            stream: of `responders`. The caller has counted the message of a group in `load`.
             raw: subject.
             payload: of the message.
             extras: of `check_extras`, or None.
             is_alone: whether no message is expected that could join the batch.
 
         Returns:
-            False if the stream is full or its session has ended: nothing was published.
+            False if the stream is full or its session has ended: nothing was published, and `load` does not count
+            the message any more.
 
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
@@ -345,7 +346,11 @@ class Engine:
     def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
         if self.is_closing:
             self.check_usable()
-        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone)
+        if self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone):
+            return True
+        if stream.group is not None:
+            stream.load -= 1
+        return False
 
     def _add(
         self,

@@ -69,7 +69,11 @@ class AttendedEngine(Attended, Protocol):
 
 
 class Attendance:
-    """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline."""
+    """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline.
+
+    Attributes:
+        more_descriptors: that end a sleep too.
+    """
 
     def __init__(self, engine: Attended) -> None:
         """Let the engine wake the thread that calls `turn`."""
@@ -78,6 +82,7 @@ class Attendance:
         self._polled: tuple[int, ...] = ()
         self._poll: Poll = make_poll()
         self.is_stopped = False
+        self.more_descriptors: tuple[int, ...] = ()
         engine.wake = self.wake = self._wake_up.wake
 
     def turn(self, until: float | None) -> None:
@@ -104,7 +109,7 @@ class Attendance:
         self._sleep(deadline)
 
     def _sleep(self, deadline: float | None) -> None:
-        descriptors = self._engine.descriptors()
+        descriptors = (*self._engine.descriptors(), *self.more_descriptors)
         if descriptors != self._polled:
             self._polled = descriptors
             self._poll = make_poll()

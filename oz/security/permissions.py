@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
 from oz.subjects.pattern import Pattern
-from oz.subjects.relations import counterexample, prefixes_meet, surely_covers
+from oz.subjects.relations import counterexample, covers_by_tokens, prefixes_overlap
 
 Action = Literal["publish", "subscribe", "request", "reply", "group", "history"]
 """What somebody may be allowed to do."""
@@ -251,12 +251,12 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action:
     """Grant what one rule covers; otherwise say what the nearest does not cover."""
     # The rest is about subjects that begin otherwise, and there may be thousands. A pattern of nothing is
     # covered by any.
-    near = [rule for rule in rules if prefixes_meet(rule.pattern, asked)] or rules[:1]
+    near = [rule for rule in rules if prefixes_overlap(rule.pattern, asked)] or rules[:1]
     undecided: Verdict | None = None
     beyond: dict[str, None] = {}
     uncovering: list[tuple[Rule, str]] = []
     # What is surely covered needs no automaton.
-    for rule in sorted(near, key=lambda one: not surely_covers(one.pattern, asked)):
+    for rule in sorted(near, key=lambda one: not covers_by_tokens(one.pattern, asked)):
         # What one rule leaves out mostly shows that others do not cover it either, which costs no automaton.
         found = next((one for one in beyond if not _may_match(rule, one)), None)
         try:

@@ -22,10 +22,7 @@ _log = peer_logger("oz.forwarder")
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
-"""Bytes of a subscription at most, because libzmq walks the prefix tree by recursion with 100 bytes a step."""
-_BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
-_MAX_SUBSCRIPTION = 131_071
-"""Bytes of a subscription at most, because libzmq walks the prefix tree by recursion with 100 bytes a step."""
+"""Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
 HIGH_WATER_MARK = 100_000
 """Messages that may wait for each subscriber, by default."""
 _KEEPALIVE = (

@@ -125,6 +125,7 @@ class Connections(ABC):
             a refused connection), each with its inbox.
         subscriptions_class: class of the subscriptions; a node has another.
         on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
+        on_connection: called under the lock with a place without fallback, an event of the monitor, and the address.
     """
 
     subscriptions_class = Subscriptions
@@ -158,6 +159,7 @@ class Connections(ABC):
         self._member = runtime.random_bytes(16) if member is None else member
         self._card = links.check_card(card)
         self.on_link: Callable[[Place, str], object] = lambda place, event: None
+        self.on_connection: Callable[[Place, int, str], object] = lambda place, event, where: None
         # A link must accept 1 MiB at least, because a batch of small messages may have this size.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
@@ -995,8 +997,8 @@ class Connections(ABC):
                     self._on_handshake(place_found, event.outcome, LINK_SOCKET, self.clock())
                 continue
             if place_found.fallback is None:
-                continue
-            if event.number == zmq.EVENT_CONNECTED:
+                self.on_connection(place_found, event.number, event.endpoint)
+            elif event.number == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
             elif place_found.fallback.refused(now):
                 self._follow(place_found)

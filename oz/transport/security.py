@@ -8,8 +8,8 @@ from io import BytesIO
 from pathlib import Path
 
 from oz.configuration import security_source
-from oz.configuration.files import ANYBODY, SECURITY_TABLE, is_writable_by_all, load_toml, open_file
-from oz.configuration.settings import meant
+from oz.configuration.files import SECURITY_TABLE, WORLD_WRITABLE, is_world_writable, load_toml, open_file
+from oz.configuration.settings import nearest_name
 from oz.errors import ConfigurationError, TransportUnavailable
 from oz.transport.connections import IS_KNOWN
 from oz.transport.credentials import Credentials
@@ -63,8 +63,8 @@ class Security:
         source = Path(path)
         try:
             with open_file(source) as file:
-                if is_writable_by_all(file):
-                    raise OSError(f"{ANYBODY}: chmod o-w {source}")
+                if is_world_writable(file):
+                    raise OSError(f"{WORLD_WRITABLE}: chmod o-w {source}")
                 whole = load_toml(BytesIO(file.read()))
         except (OSError, ValueError, RecursionError) as error:
             raise _wrong(source, f"it cannot be read: {error}") from None
@@ -135,7 +135,7 @@ def _from_table(kind: type[Security], table: object, source: Path) -> Security:
         raise _wrong(source, f"write key and trusted below a line [{SECURITY_TABLE}]")
     for name, value in table.items():
         if name not in _KEYS:
-            near = meant(name, _KEYS)
+            near = nearest_name(name, _KEYS)
             advice = f"did you mean {near}?" if near else f"there are {', '.join(_KEYS)}"
             raise _wrong(source, f"security has no such setting; {advice}", name, value)
         if name != "servers" and not (isinstance(value, str) and value):

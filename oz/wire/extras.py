@@ -18,7 +18,7 @@ VIA = "oz-via"
 
 REPLY_TO = "reply_to"
 
-FORWARDED, TO_ALL = "forwarded", "to_all"
+FORWARDED, TO_ALL, REDELIVERED = "forwarded", "to_all", "redelivered"
 
 FORWARDER_ID = 6
 """Bytes of the id of a forwarder."""
@@ -230,6 +230,7 @@ FIELDS = (
     Field("key", None, _give_key, _as_it_is),
     Field("forwarded", FORWARDED, _as_it_is, _take_forwarded),
     Field("to_all", TO_ALL, _as_it_is, _take_flag),
+    Field("redelivered", REDELIVERED, _as_it_is, _take_flag),
 )
 """Fields in the order of `Extras`."""
 

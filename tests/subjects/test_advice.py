@@ -43,4 +43,4 @@ def test_several_at_once():
 @each(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])
 def test_a_wildcard_of_another_dialect(text, owner):
     [warning] = advice(oz.compile(text))
-    assert f"and one in {owner}" in warning
+    assert f"and a wildcard in {owner}" in warning

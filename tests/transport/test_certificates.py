@@ -1,4 +1,4 @@
-"""Certificates: secret ones are read by their owner alone, and what lets others in is refused."""
+"""Certificates: only the owner can read a secret certificate, and unsafe files are refused."""
 
 import os
 
