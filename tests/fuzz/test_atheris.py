@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from fuzz.targets import TARGETS
 
 SECONDS = os.environ.get("OZ_FUZZ_SECONDS", "327")
