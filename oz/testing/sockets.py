@@ -94,7 +94,7 @@ class Socket:
     def get(self, option: int) -> int | bytes:
         """Return an option. EVENTS has POLLIN only, and ends the signal of the descriptor."""
         if option == _RCVMORE:
-            return bool(self._left)
+            return int(bool(self._left))
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if option == _EVENTS:
@@ -270,7 +270,8 @@ class Socket:
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if not self._has_input():
-            self.is_signalled and self._process()
+            if self.is_signalled:
+                self._process()
             raise Again
         message = self._receive()
         if len(message) > 1:

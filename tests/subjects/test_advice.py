@@ -52,5 +52,5 @@ def test_a_wildcard_of_another_dialect(text, owner):
 )
 def test_wildcard_in_a_subject_of_rv(subject, is_unusual):
     found = dialects.find("rv").subject_advice(subject)
-    assert found is None or "holds a wildcard" in found
+    assert found is None or "contains a wildcard" in found
     assert (found is not None) == is_unusual
