@@ -353,7 +353,7 @@ class Publishing(PublishingBase):
             and key is None
             and id is None
             and type(payload) is bytes
-            and len(payload) <= engine.most_bytes
+            and len(payload) <= engine.most_quick
         ):
             if type(way) is tuple and way:
                 waiting = engine.waiting

@@ -43,7 +43,7 @@ class PublishingBase:
                 lock=engine.lock,
                 plain=engine.plain_raw,
                 full_length=engine.full_length,
-                most_bytes=engine.most_bytes,
+                most_bytes=engine.most_quick,
                 window_bytes=engine.settings.window_bytes,
                 pending_bytes=engine.settings.pending_bytes,
                 total_bytes=engine.settings.total_bytes,

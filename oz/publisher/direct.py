@@ -36,8 +36,8 @@ class DirectStream(Stream):
         self.alone: Recipients = (self,)
 
     @property
-    def is_full(self) -> bool:
-        """Whether `publish` waits for this stream: never."""
+    def is_nearly_full(self) -> bool:
+        """Whether `publish` must look at this stream: never."""
         return False
 
     def keep(self, body: Body, flags: int) -> None:

@@ -101,6 +101,8 @@ class PublisherEndpoints:
             try:
                 self.bound[bound] = self._bind_links(bound)
             except zmq.ZMQError as error:
+                if error.errno == zmq.ETERM:
+                    raise
                 if isinstance(self._links, str):
                     self._unbind_plain(bound)
                     raise

@@ -45,7 +45,7 @@ from oz.errors import KEYS_HINT, ClosedError, ConfigurationError, OwnershipError
 from oz.message import Extras
 from oz.options import Options
 from oz.program_end import end_daemon
-from oz.publisher.batching import Batcher, Body, Recipients
+from oz.publisher.batching import ALONE_BYTES, Batcher, Body, Recipients
 from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
@@ -81,7 +81,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
-_ALONE = 4  # Items of `waiting` for one message.
+_ITEMS = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -123,13 +123,15 @@ class Engine:
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
+        most_quick: the same for the hot path. If `publish` may wait, a batch of such payloads has at most half of
+            `pending_bytes`, and a larger one is sent at once.
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
         is_watching: whether the attending side looks for plain subscriptions every `WATCH_INTERVAL`, because
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
-        is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
+        is_pressed: whether a batch may fill a stream, so that `publish` must look; only with "block" and "raise".
         defer: lets a loop send the requests and replies of its turn together; None to send them as `publish` does.
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
@@ -200,9 +202,13 @@ class Engine:
         self._clock = runtime.clock
         self.defer: Callable[[], object] | None = None
         self.refuses = on_full != "drop"
+        self.most_quick = self.most_bytes
+        if self.refuses:
+            self.most_quick = min(self.most_bytes, ALONE_BYTES, options.pending_bytes // (2 * options.batch))
         self.settings = Settings(
             window=WINDOW,
-            window_bytes=options.resume_bytes,
+            # Subscribers acknowledge each quarter of it: a full publisher does not wait for their timer.
+            window_bytes=min(options.resume_bytes, options.pending_bytes),
             pending_bytes=options.pending_bytes,
             total_bytes=max(_TOTAL_BYTES, options.pending_bytes),
             high_water_mark=options.high_water_mark,
@@ -366,7 +372,7 @@ class Engine:
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
             self._flush()
-        elif self.defer is None or (is_alone and len(self.waiting) == _ALONE):
+        elif self.defer is None or (is_alone and len(self.waiting) == _ITEMS):
             self._expect_flush()
         else:
             self.defer()
@@ -636,10 +642,16 @@ class Engine:
         self.check_usable()
         sessions, batcher, plain = self._sessions, self.batcher, self._plain
         subject, raw, payload, extras, key = message
-        if self.refuses and sessions.is_full(subject, raw):
-            self._flush()
-            if sessions.is_full(subject, raw):
-                return False
+        size = 0
+        if self.refuses:
+            sessions.now = self._clock()
+            size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
+            chooser = raw if key is None else key
+            waiting = len(self.waiting) // _ITEMS * self.most_quick
+            if sessions.is_full(subject, raw, chooser, size + waiting):
+                self._flush()
+                if sessions.is_full(subject, raw, chooser, size):
+                    return False
         is_plain = plain.wants(raw)
         if is_plain:
             if not plain.send(raw, payload):
@@ -661,7 +673,10 @@ class Engine:
             elif not is_matched:
                 self._remember_plain(subject, raw)
         if self.waiting:
-            self._expect_flush()
+            if size > self.most_quick:
+                self._flush()
+            else:
+                self._expect_flush()
         return True
 
     def _remember(self, subject: str) -> None:
@@ -913,7 +928,9 @@ class Engine:
 
     def _measure_pressure(self) -> None:
         self.is_pressed = any(
-            stream.is_full for session in self._sessions.by_id.values() for stream in session.streams.values()
+            stream.is_nearly_full
+            for session in self._sessions.by_id.values()
+            for stream in session.streams.values()
         )
 
     def _pump(self, listener: LinkListener) -> None:

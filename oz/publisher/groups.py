@@ -50,12 +50,12 @@ class Group:
         members: in the order in which they joined.
     """
 
-    __slots__ = ("_owners", "_turn", "members", "name", "policy")
+    __slots__ = ("_owners", "_step", "_turn", "members", "name", "policy")
 
     def __init__(self, name: str, policy: str) -> None:
         self.name, self.policy = name, policy
         self.members: list[Stream] = []
-        self._turn = 0
+        self._turn = self._step = 0
         self._owners: dict[bytes, tuple[Sequence[Stream], Stream]] = {}
 
     def join(self, stream: Stream) -> None:
@@ -81,18 +81,22 @@ class Group:
         Returns:
             The member; None if all members have ended.
         """
+        chosen = self.choose(matching, key, now)
+        if chosen is not None:
+            chosen.load += 1
+            self._turn += self._step
+        return chosen
+
+    def choose(self, matching: Sequence[Stream], key: bytes, now: float) -> Stream | None:
+        """Return the member that `pick` would choose."""
+        self._step = 0
         if self.policy == "sticky":
             chosen = self._owner(matching, key)
         elif self.policy == "failover":
             chosen = next((one for one in matching if one.session.is_up), None)
         else:
             chosen = self._next(matching, now)
-        if chosen is None:
-            chosen = next((one for one in matching if not one.session.has_ended), None)
-            if chosen is None:
-                return None
-        chosen.load += 1
-        return chosen
+        return chosen or next((one for one in matching if not one.session.has_ended), None)
 
     def _next(self, matching: Sequence[Stream], now: float) -> Stream | None:
         count = len(matching)
@@ -100,7 +104,7 @@ class Group:
         for step in range(1, count + 1):
             stream = matching[(turn + step) % count]
             if stream.load < stream.prefetch and stream.session.is_responsive(now):
-                self._turn = turn + step
+                self._step = step
                 return stream
         up = [one for one in matching if one.session.is_up]
         return min(up, key=lambda one: one.load) if up else None

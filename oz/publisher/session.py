@@ -79,7 +79,7 @@ class Settings:
         window: batches without acknowledgement at most.
         window_bytes: bytes without acknowledgement at most, plus one body.
         pending_bytes: bytes of one session (window, backlogs and held messages) at most.
-        total_bytes: bytes of all sessions at most, plus 1 ÷ 64.
+        total_bytes: bytes of all sessions at most, plus 1 ÷ 64. Streams that `publish` waits for do not drop for it.
         high_water_mark: messages in the backlog of a stream without `max_pending`; 0 for no limit.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
         resume_seconds: a session that is DOWN for longer has ended.
@@ -242,9 +242,28 @@ class Stream:
         self._numbered_drops = self._tail_drops = 0
 
     @property
-    def is_full(self) -> bool:
-        """Whether `publish` waits for this stream, with `on_full` "block" or "raise"."""
-        return self.overflow is None and self.pending >= self.limit and self.session.is_up
+    def is_awaited(self) -> bool:
+        """Whether `publish` waits for space in this stream: only with `on_full` "block" or "raise"."""
+        session = self.session
+        return self.overflow is None and session.is_up and session.settings.on_full != "drop"
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether a batch may fill this stream, so that `publish` must ask `is_full`."""
+        session = self.session
+        is_near = self.pending >= self.limit or 2 * session.bytes >= session.settings.pending_bytes
+        return is_near and self.is_awaited
+
+    def is_full(self, size: int) -> bool:
+        """Return whether `publish` waits before a message of a size in bytes.
+
+        A message counts half of `pending_bytes` at most. Otherwise a larger one would wait for an empty session, and
+        subscribers acknowledge the last messages late.
+        """
+        session = self.session
+        counted = min(size, session.settings.pending_bytes // 2)
+        is_over = self.pending >= self.limit or not session.has_bytes_for(counted)
+        return is_over and self.is_awaited
 
     def has_space(self, size: int) -> bool:
         """Return whether a message of a size in bytes is kept, or replaces others as the overflow policy says."""
@@ -269,9 +288,9 @@ class Stream:
             self._conflate(body)
         elif self.overflow == "drop_oldest":
             self._keep_newest(body, flags)
-        elif self.overflow is None and session.settings.on_full != "drop" and session.is_up:
-            # The engine waits in `publish` while `is_full`: only the bytes are bounded here.
-            self._append(body if session.has_bytes_for(body.size) else self._cut(body, 0), flags)
+        elif self.is_awaited:
+            # The engine waits in `publish` while `is_full`.
+            self._append(body, flags)
         else:
             room = self.limit - self.pending if session.has_bytes_for(body.size) else 0
             self._append(body if room >= body.count else self._cut(body, room), flags)

@@ -198,10 +198,20 @@ class Sessions:
         batcher.add(recipients, raw, payload, extras)
         return bool(recipients)
 
-    def is_full(self, subject: str, raw: bytes) -> bool:
-        """Return whether `publish` waits for a plain recipient, with `on_full` "block" or "raise"."""
+    def is_full(self, subject: str, raw: bytes, key: bytes, size: int) -> bool:
+        """Return whether `publish` waits for a recipient, with `on_full` "block" or "raise".
+
+        Args:
+            subject: as text.
+            raw: the subject as bytes.
+            key: for sticky groups.
+            size: bytes of the message, and of the messages before it that wait for a batch.
+        """
         route = self.interest.find(subject, raw)
-        return route is not None and any(stream.is_full for stream in route.plain)
+        if route is None:
+            return False
+        chosen = (group.choose(members, key, self.now) for group, members in route.groups)
+        return any(stream is not None and stream.is_full(size) for stream in (*route.plain, *chosen))
 
     def flush(self) -> None:
         """Offer the waiting messages to their sessions."""
@@ -250,7 +260,7 @@ class Sessions:
         for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total > limit else ():
             streams = sorted(session.streams.values(), key=lambda one: -one.pending)
             for stream in streams:
-                while total > limit and stream.pending:
+                while total > limit and stream.pending and not stream.is_awaited:
                     before = session.bytes
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break

@@ -260,7 +260,7 @@ def test_a_full_direct_stream_refuses(state, monkeypatch):
     stream = session.streams[links.DIRECT]
     assert (session.following, stream.pending, stream.dropped) == (2, 5, 0)
     # `publish` does not wait for it.
-    assert not stream.is_full
+    assert not stream.is_nearly_full
 
 
 def test_ten_thousand_messages_wait_at_most():

@@ -230,3 +230,34 @@ def test_publisher_lists_the_backlog_of_each_subscriber(sockets):
     sockets.subscribe(publisher, subscriber, "a.*")
     (one,) = publisher.subscribers
     assert one.pending == 0
+
+
+@promise('on_full="block" also waits when `pending_bytes` is the limit.', not_for=NO_PREFIX)
+@cases("kind", ["small", "large", "mixed", "headers", "group"])
+def test_block_waits_for_bytes(sockets, api, kind):
+    limit = 1 << 18
+    publisher = sockets.publisher(
+        on_full="block",
+        options=Options(resume_bytes=1 << 16, pending_bytes=limit, high_water_mark=100_000),
+    )
+    subscriber = sockets.subscriber(publisher, options=Options(resume_bytes=1 << 16, high_water_mark=100))
+    sockets.subscribe(publisher, subscriber, ["a.*", "end"], **({"group": "g"} if kind == "group" else {}))
+    sizes = {"small": [100], "large": [100_000], "mixed": [100, 3_000, 100_000, 10]}.get(kind, [3_000])
+    count = {"small": 20_000, "large": 40}.get(kind, 1_000)
+    headers = {"name": "value"} if kind == "headers" else None
+    most = 0
+
+    def publish():
+        nonlocal most
+        for number in range(count):
+            publisher.publish("a.x", b"%012d" % number + bytes(sizes[number % len(sizes)]), headers=headers)
+            if not number % 10:
+                most = max(most, *(one.pending_bytes for one in publisher.subscribers))
+        publisher.publish("end")
+        publisher.flush()
+
+    work = api.start(publish)
+    assert _read(subscriber) == (list(range(count)), 0)
+    work.outcome()
+    assert not any(publisher.stats.dropped.values())
+    assert most <= limit
