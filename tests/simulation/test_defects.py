@@ -16,7 +16,7 @@ from oz.subscriber import link as machine
 from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.wire import links
-from simulation.buses import BusWorld, TwinWorld
+from simulation.buses import BusWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 
