@@ -14,7 +14,7 @@ import click
 import oz
 from oz.escaping import printable
 from oz.options import OVERFLOWS, POLICIES
-from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
+from oz.subjects.advice import foreign_wildcard, foreign_wildcard_text, misspelled_dialect
 from oz.subjects.pattern import compile_with_default
 from oz.subscriber.checks import MAX_GROUP
 
@@ -294,7 +294,7 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
         found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
         if found is not None:
             hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the character"
-            warnings.warn(f"{said_of_foreign(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
+            warnings.warn(f"{foreign_wildcard_text(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
     return patterns
 
 

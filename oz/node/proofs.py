@@ -15,7 +15,7 @@ from oz.wire import links
 from oz.wire.links import Card, Hello
 
 if TYPE_CHECKING:
-    from oz.subscriber.keys import ServerKeys
+    from oz.subscriber.keys import SubscriberKeys
     from oz.subscriber.link import Link
 
 
@@ -50,7 +50,7 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
     return links.OWN_ID if card.node == own.node and not is_own else None
 
 
-def card_of_link(link: Link, keys: ServerKeys | None, endpoint: str) -> Card | None:
+def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
     """Return the card of a WELCOME; None without one, or if its id belongs to another publisher or key.
 
     Args:

@@ -52,7 +52,7 @@ from oz.publisher.direct import DirectStream
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest, Route
 from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.subjects.pattern import Pattern, may_take_long, weight_of
+from oz.subjects.pattern import Pattern, estimate_memory, is_timed
 from oz.subjects.spelling import restore
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
@@ -369,7 +369,7 @@ class Sessions:
             # A link takes a new session id only when it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
-            self._set_route(session, hello, route)
+            self._set_route(session, route)
             # The link declares everything again.
             self._discard_declarations(session)
             session.resume(hello, route, now)
@@ -387,7 +387,7 @@ class Sessions:
             hello.attempt == session.attempt and route != session.route
         )
 
-    def _set_route(self, session: Session, hello: Hello, route: bytes) -> None:
+    def _set_route(self, session: Session, route: bytes) -> None:
         if self._by_route.get(session.route) is session:
             del self._by_route[session.route]
         self._by_route[route] = session
@@ -587,7 +587,7 @@ class Sessions:
         self.flush()
         self.interest.add(pattern, stream)
         session.patterns[sid] = pattern, stream
-        session.weight += weight_of(pattern)
+        session.weight += estimate_memory(pattern)
         session.since[sid] = session.following
         if subjects:
             self._send_last_values(stream, subjects, sid)
@@ -610,7 +610,7 @@ class Sessions:
             and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
-        if session.weight + weight_of(pattern) > settings.pattern_weight:
+        if session.weight + estimate_memory(pattern) > settings.pattern_weight:
             return Refusal(
                 item.sid,
                 f"the patterns of the session take {settings.pattern_weight} bytes of memory, which is the limit",
@@ -651,7 +651,7 @@ class Sessions:
     def _remove(self, session: Session, sid: int) -> Stream:
         pattern, stream = session.patterns.pop(sid)
         del session.since[sid]
-        session.weight -= weight_of(pattern)
+        session.weight -= estimate_memory(pattern)
         self.flush()
         self.interest.discard(pattern, stream)
         if not stream.patterns and not stream.matched:
@@ -747,7 +747,7 @@ class Sessions:
         kept = [
             (pattern, session.since[sid])
             for sid, (pattern, owner) in session.patterns.items()
-            if owner is stream and not may_take_long(pattern)
+            if owner is stream and not is_timed(pattern)
         ]
         self._move(stream, is_final=True, kept=kept)
 

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
 from oz.subjects.pattern import Pattern
-from oz.subjects.relations import counterexample, prefixes_meet, surely_covers
+from oz.subjects.relations import counterexample, covers_by_tokens, prefixes_overlap
 
 Action = Literal["publish", "subscribe", "request", "reply", "group", "history"]
 """Actions that rules allow or deny."""
@@ -249,12 +249,12 @@ def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
 def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action: Action) -> Verdict:
     """Return the grant by a rule that covers the pattern, or a refusal with a subject that no rule covers."""
     # There may be thousands of rules, and most have other prefixes. A pattern without subjects is covered by any rule.
-    near = [rule for rule in rules if prefixes_meet(rule.pattern, asked)] or rules[:1]
+    near = [rule for rule in rules if prefixes_overlap(rule.pattern, asked)] or rules[:1]
     undecided: Verdict | None = None
     beyond: dict[str, None] = {}
     uncovering: list[tuple[Rule, str]] = []
     # Rules that cover the pattern for certain go first, because they need no automaton.
-    for rule in sorted(near, key=lambda one: not surely_covers(one.pattern, asked)):
+    for rule in sorted(near, key=lambda one: not covers_by_tokens(one.pattern, asked)):
         # A subject that one rule does not cover is often outside other rules too: this check needs no automaton.
         found = next((one for one in beyond if not _may_match(rule, one)), None)
         try:

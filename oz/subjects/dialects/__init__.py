@@ -1,4 +1,4 @@
-"""The dialects by name, one file each."""
+"""Dialects by name, one file each."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _ALL: tuple[Dialect, ...] = (
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
 DIALECTS: tuple[str, ...] = tuple(BY_NAME)
-"""The names of all dialects; "nats" comes first and is the default."""
+"""Names of all dialects. The first, "nats", is the default."""
 
 
 def find(name: str) -> Dialect:
-    """Return the dialect of a name.
+    """Return a dialect by name.
 
     Raises:
         ConfigurationError: no dialect has this name.
@@ -42,7 +42,7 @@ def find(name: str) -> Dialect:
     try:
         return BY_NAME[name]
     except (KeyError, TypeError):
-        rule = f"no dialect has this name; there are {', '.join(DIALECTS)}"
+        rule = f"no dialect has this name; the dialects are {', '.join(DIALECTS)}"
         raise ConfigurationError("dialect", name, "argument", rule) from None
 
 

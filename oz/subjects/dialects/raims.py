@@ -1,4 +1,4 @@
-"""Rai MS subjects: subscribing and pattern subscribing are different operators.
+"""Rai MS subjects. Plain subscriptions and two kinds of pattern subscriptions are separate dialects.
 
 Source: Rai MS, "Subject Schema".
 """
@@ -17,7 +17,7 @@ from oz.subjects.expressions import Expression, Text
 
 
 class RaimsSub(Dialect):
-    """Subscribing: any bytes, never a wildcard."""
+    """Dialect of plain subscriptions: any bytes, without wildcards."""
 
     name = "raims.sub"
     form = Form.LITERAL
@@ -29,8 +29,8 @@ class RaimsSub(Dialect):
         return Compiled(regex=None, prefixes=(text,), literal=text)
 
     def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of a literal; see `Dialect.make_regex`."""
-        return regex.compile(literals.literal(compiled.literal or b""))
+        """Return the regex of a literal; see `Dialect.make_regex`."""
+        return regex.compile(literals.literal_regex(compiled.literal or b""))
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
         """Return the literal; see `Dialect.expression`."""
@@ -38,22 +38,22 @@ class RaimsSub(Dialect):
 
 
 class RaimsRv(TokenDialect):
-    """Pattern subscribing in Rendezvous style; a wildcard inside a longer segment is literal."""
+    """Dialect of pattern subscriptions in Rendezvous style. A wildcard inside a longer segment is a literal."""
 
     name = "raims.rv"
 
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Take it literally: a wildcard substitutes for whole segments only (rule 2)."""
+        """Return the text as a literal: a wildcard is a whole segment (rule 2)."""
         return token.encode()
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse empty segments (RV rule 1); a wildcard is sent as a normal subject (rule 3)."""
+        """Refuse empty segments (RV rule 1). A wildcard is allowed (rule 3)."""
         assert isinstance(subject, str)
         self.check_tokens(subject)
 
 
 class RaimsGlob(GlobDialect):
-    """Pattern subscribing in Redis style, but that `?` stands for zero bytes or one."""
+    """Dialect of pattern subscriptions in Redis style, with `?` for zero bytes or one."""
 
     name = "raims.glob"
     question = Glob.MAYBE

@@ -1,4 +1,4 @@
-"""ZeroMQ's own filter: a plain prefix.
+"""Plain prefixes, as in the filter of ZeroMQ.
 
 Source: zmq_setsockopt(3), ZMQ_SUBSCRIBE.
 """
@@ -15,7 +15,7 @@ from oz.subjects.expressions import ANY_BYTE, Expression, Repeat, Seq, Text
 
 
 class Zmq(Dialect):
-    """Any bytes; what begins with them matches."""
+    """Dialect of prefixes: a pattern is any bytes, and matches the subjects that begin with them."""
 
     name = "zmq"
     form = Form.PREFIX
@@ -28,9 +28,9 @@ class Zmq(Dialect):
         return Compiled(regex=None, prefixes=(text,))
 
     def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of a prefix; see `Dialect.make_regex`."""
+        """Return the regex of a prefix; see `Dialect.make_regex`."""
         return globs.compile_prefix(compiled.prefixes[0])
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Return the prefix, and anything; see `Dialect.expression`."""
+        """Return the expression of a prefix; see `Dialect.expression`."""
         return Seq((Text(compiled.prefixes[0]), Repeat(ANY_BYTE, 0, None)))
