@@ -1,4 +1,4 @@
-"""Every error that oz raises, in one tree.
+"""Errors of oz, in one tree.
 
 ::
 
@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import oz.version  # noqa: F401 - first of all it sees whose package this is
+import oz.version  # noqa: F401 - first, because it checks that no other package has replaced this one
 
 KEYS_HINT = (
     "A listener with keys does not answer a program without keys: if it has keys, give security= (nodes and "
     "commands also read OZ_SECURITY)"
 )
-"""Possible cause of a timeout, for the errors of a side without keys."""
+"""Possible cause of a timeout, for errors of a program without keys."""
 
 
 class OzError(Exception):
@@ -173,7 +173,7 @@ class WouldBlock(OzError, BlockingIOError):
 
 
 class OwnershipError(OzError, RuntimeError):
-    """An object is used in another process than the one that created it, or a socket by two threads at once."""
+    """Use of an object in a process that did not create it, or of a socket in two threads at once."""
 
 
 class PermissionDenied(OzError, PermissionError):
