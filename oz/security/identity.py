@@ -1,6 +1,6 @@
 """Identities: public keys, and the uuid of a node that is made from one, so that all can tell whose it is.
 
-docs/decisions/064-keys-of-nodes.md
+docs/decisions/080-keys-on-links.md
 """
 
 from __future__ import annotations
