@@ -207,7 +207,8 @@ class Engine:
             self.most_quick = min(self.most_bytes, ALONE_BYTES, options.pending_bytes // (2 * options.batch))
         self.settings = Settings(
             window=WINDOW,
-            window_bytes=options.resume_bytes,
+            # Subscribers acknowledge each quarter of it: a full publisher does not wait for their timer.
+            window_bytes=min(options.resume_bytes, options.pending_bytes),
             pending_bytes=options.pending_bytes,
             total_bytes=max(_TOTAL_BYTES, options.pending_bytes),
             high_water_mark=options.high_water_mark,

@@ -257,10 +257,12 @@ class Stream:
     def is_full(self, size: int) -> bool:
         """Return whether `publish` waits before a message of a size in bytes.
 
-        A message larger than `pending_bytes` waits until the session is empty.
+        A message counts half of `pending_bytes` at most. Otherwise a larger one would wait for an empty session, and
+        subscribers acknowledge the last messages late.
         """
         session = self.session
-        is_over = self.pending >= self.limit or (session.bytes > 0 and not session.has_bytes_for(size))
+        counted = min(size, session.settings.pending_bytes // 2)
+        is_over = self.pending >= self.limit or not session.has_bytes_for(counted)
         return is_over and self.is_awaited
 
     def has_space(self, size: int) -> bool:

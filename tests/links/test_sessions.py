@@ -433,10 +433,10 @@ def test_total_bytes_bound_all_sessions():
 def test_block_is_full_only_for_sessions_that_are_up():
     publisher, session = up(on_full="block", **SMALL)
     publisher.publish(*["a.1"] * 6)
-    assert publisher.sessions.is_full("a.1", b"a.1")
+    assert publisher.sessions.is_full("a.1", b"a.1", b"a.1", 0)
     assert session.streams[1].drops == [0, 0, 0, 0]
     publisher.sessions.unreachable(session, publisher.now)
-    assert not publisher.sessions.is_full("a.1", b"a.1")
+    assert not publisher.sessions.is_full("a.1", b"a.1", b"a.1", 0)
     publisher.publish("a.1")
     assert session.streams[1].drops == [1, 0, 0, 0]
 
