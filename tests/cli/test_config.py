@@ -106,7 +106,7 @@ def test_a_variable_that_is_nearly_one_is_pointed_out(oz, monkeypatch):
     monkeypatch.setenv("OZ_CONNECTS", "tcp://ns1:5756")
     result = oz("config", "show")
     assert result.exit_code == 0
-    assert result.stderr == ("oz config show: warning: nothing reads OZ_CONNECTS; did you mean OZ_CONNECT?\n")
+    assert result.stderr == ("oz config show: warning: OZ_CONNECTS has no effect; did you mean OZ_CONNECT?\n")
 
 
 def test_it_shows_where_keys_come_from_and_says_when_they_cannot_be_used(oz, work, monkeypatch):

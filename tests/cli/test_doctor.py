@@ -49,7 +49,7 @@ def test_json_says_all_that_is_shown(oz, monkeypatch):
 def test_an_unknown_name_is_wrong_usage(oz):
     result = oz("doctor", "--require", "telepathy")
     assert result.exit_code == 2
-    assert "'telepathy' is none of" in result.stderr
+    assert "no feature has the name 'telepathy'" in result.stderr
 
 
 @pytest.mark.parametrize("columns", [36, 80])

@@ -235,7 +235,7 @@ def test_an_empty_name_of_a_file_is_refused(oz, directory, tmp_path, monkeypatch
     monkeypatch.chdir(here)
     ended = oz(*(one.format(journal=directory) for one in arguments))
     assert ended.exit_code == 2
-    assert "it is empty: is a variable of the shell not set?" in " ".join(ended.stderr.split())
+    assert "the path is empty; is a variable of the shell unset?" in " ".join(ended.stderr.split())
     assert not list(here.iterdir())
 
 

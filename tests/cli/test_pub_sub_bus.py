@@ -107,7 +107,7 @@ def test_a_line_that_is_no_json_is_named(node, oz_run, directory):
     node.subscribe("a", handler=print)
     ended = publish(oz_run, directory, "-", "--payload", "json", stdin=b"a 1\na {\n")
     assert ended.code == 2
-    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is no JSON: ")
+    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is not JSON: ")
 
 
 def test_nobody_is_on_the_bus(oz_run, directory):
@@ -149,7 +149,7 @@ def test_a_signal_ends_the_publisher_with_a_goodbye(node, oz_start, directory):
     [
         (1, "1 message from pricing did not arrive"),
         (12, "12 messages from pricing did not arrive"),
-        (None, "messages of an unknown number from pricing did not arrive"),
+        (None, "an unknown number of messages from pricing did not arrive"),
     ],
 )
 def test_losses_are_reported(capsys, count, said):

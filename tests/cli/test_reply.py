@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from oz.cli.reply import MOST_OUTPUT, CommandFailed, ShellCommand, environment_of
+from oz.cli.reply import MAX_OUTPUT, CommandFailed, ShellCommand, environment_of
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -25,9 +25,9 @@ def test_it_need_not_read_the_payload():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("exit 3", "the command ended with 3"),
-        ("kill -9 $$", "the command was ended by SIGKILL"),
-        ("/no/such/program 2> /dev/null", "the command ended with 127"),
+        ("exit 3", "the command exited with 3"),
+        ("kill -9 $$", "the command was killed by SIGKILL"),
+        ("/no/such/program 2> /dev/null", "the command exited with 127"),
     ],
 )
 def test_its_failure_is_told(text, why):
@@ -62,7 +62,7 @@ def is_gone(pid):
 
 
 def test_one_that_writes_for_ever_is_ended():
-    with pytest.raises(CommandFailed, match=f"wrote more than {MOST_OUTPUT >> 20} MiB"):
+    with pytest.raises(CommandFailed, match=f"wrote more than {MAX_OUTPUT >> 20} MiB"):
         run("yes")
 
 
@@ -74,7 +74,7 @@ def test_ending_it_ends_those_that_run(tmp_path):
     command.end()
     with pytest.raises(CommandFailed, match="SIGKILL"):
         running.outcome()
-    with pytest.raises(CommandFailed, match="this service ends"):
+    with pytest.raises(CommandFailed, match="the responder is closing"):
         command.run(b"", {})
 
 

@@ -63,14 +63,14 @@ def test_nothing_of_a_payload_is_run(service, ask, tmp_path):
 def test_a_command_that_fails_is_reported_and_the_service_goes_on(service, node):
     running = service("a", "--command", 'test "$(cat)" = good && echo fine')
     assert answered(node, "a", "good") == "fine"
-    with pytest.raises(library.ReplyError, match="for 'a' raised CommandFailed: the command ended with 1"):
+    with pytest.raises(library.ReplyError, match="for 'a' raised CommandFailed: the command exited with 1"):
         node.request("a", "bad", timeout=DEADLINE)
     assert answered(node, "a", "good") == "fine"
     running.terminate()
     ended = running.end()
     assert ended.code == 0
     assert ended.stderr.splitlines() == [
-        "oz reply: a: the command ended with 1",
+        "oz reply: a: the command exited with 1",
         "oz reply: 2 requests answered, 1 failed",
     ]
 
