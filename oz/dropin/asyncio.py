@@ -158,7 +158,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         if reading.is_plain:
             reading.end_plain(shadow)
         reading.is_awaited = True
-        reading.settle()
+        reading.update_state()
         if not original:
             self.context._add_socket(self)
             shadow.set(zmq.SNDHWM, shadow.SNDHWM)

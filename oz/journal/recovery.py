@@ -1,7 +1,7 @@
 """Recovery: the repair of the files of a killed writer, by the next writer before it appends.
 
-A kill may leave temporary files, a stream without an end mark, a torn batch, or a stream beside its sealed
-form. Recovery removes the temporary files, cuts the torn batch, writes the end mark, and leaves the sealing
+A kill may leave temporary files, a stream without an end mark, a partial batch, or a stream beside its sealed
+form. Recovery removes the temporary files, cuts the partial batch, writes the end mark, and leaves the sealing
 to the housekeeper. The new writer begins a segment of its own, at the end of the records or at the
 acknowledged end, if that is greater, so that no offset is given twice.
 
@@ -119,7 +119,7 @@ def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]
 def _end_stream(
     directory: Path, file: SegmentFile, mark: Mark | None, findings: list[Finding]
 ) -> tuple[SegmentFile | None, int]:
-    """Cut the torn end of a stream, and write the end mark.
+    """Cut the partial batch at the end of a stream, and write the end mark.
 
     Returns:
         The stream if it waits for sealing, and the offset after its last record.
