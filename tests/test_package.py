@@ -1,6 +1,7 @@
 """The package as a whole: its version, and what a star brings."""
 
 import configparser
+import pickle
 import subprocess
 import sys
 from importlib import metadata
@@ -172,3 +173,15 @@ def test_the_source_distribution_is_told_to_carry_all_that_is_beside_the_package
     assert grafted >= {"tests", "docs", "examples", "benchmarks", "tools"}
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "tox.ini", "setup.cfg"):
         assert name in told
+
+
+def test_a_missing_module_of_an_extra_is_named_with_the_extra():
+    program = "import sys, pickle; sys.modules['pyarrow'] = None; import oz, oz.journal"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1] == (
+        "oz.errors.MissingDependency: oz.journal needs pyarrow, which is not installed; "
+        "in a checkout: pip install '.[journal]'"
+    )
+    error = oz.MissingDependency("pyspark", "spark")
+    assert isinstance(error, ImportError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -279,7 +279,7 @@ def require_spark() -> None:
     """Check for the extra and for Java.
 
     Raises:
-        SparkMissing: the extra `ozmq[spark]` is not installed.
+        MissingDependency: the extra `ozmq[spark]` is not installed.
         JavaMissing: Java is missing or too old.
     """
     from oz.spark.session import require_java
@@ -294,7 +294,7 @@ def count_in_spark(specs: Sequence[str]) -> list[int]:
         specs: the patterns.
 
     Raises:
-        SparkMissing: the extra `ozmq[spark]` is not installed.
+        MissingDependency: the extra `ozmq[spark]` is not installed.
         JavaMissing: Java is missing or too old.
     """
     import pyarrow as pa

@@ -2,7 +2,8 @@
 
 Theory of operation. A journal has one active segment, a file in the format of an Arrow stream, and sealed
 segments, which are Parquet files. The mark, the file `acknowledged`, has 44 bytes: the active segment, its
-acknowledged size in bytes, and the offset behind its last record. Readers read the stream up to the mark and no further.
+acknowledged size in bytes, and the offset behind its last record. Readers read the stream up to the mark and
+no further.
 
 An append takes these steps, under one lock:
 

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oz.errors import SparkMissing
+from oz.errors import MissingDependency
 from oz.escaping import printable
 from oz.journal.format import GAP, MESSAGE
 from oz.spark.archive import is_archive, read_archive
@@ -98,7 +98,7 @@ def report(
 
     Raises:
         ValueError: `top` is below 1, or `start` or `end` is given for an archive or a DataFrame.
-        SparkMissing: jinja2 or matplotlib is not installed.
+        MissingDependency: jinja2 or matplotlib is not installed.
         JournalError, PatternError: as `oz.spark.read`.
     """
     if top < 1:
@@ -307,7 +307,7 @@ def _require(*modules: str) -> None:
         try:
             import_module(module)
         except ImportError:
-            raise SparkMissing(module) from None
+            raise MissingDependency(module, "spark") from None
 
 
 def _page(figures: dict[str, Any]) -> str:

@@ -21,7 +21,10 @@ FOREIGN = [
     ("home/+/temp", "'+' is an ordinary character in nats, and a wildcard in mqtt: give dialect='mqtt'"),
     ("stock.#", "'#' is an ordinary character in nats, and a wildcard in amqp: give dialect='amqp'"),
     ("#", "wildcard in mqtt and in amqp"),
-    ("a*", "'a*' is an ordinary character in nats, and a wildcard in redis and in kubemq: give dialect='redis'"),
+    (
+        "a*",
+        "'a*' is an ordinary character in nats, and a wildcard in redis and in kubemq: give dialect='redis'",
+    ),
     ("md.*x.y", "'*x' is an ordinary character in nats, and a wildcard in redis"),
 ]
 

@@ -46,7 +46,7 @@ def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
     """Start a Spark session for one command, and stop it afterwards.
 
     Raises:
-        SparkMissing: the extra `ozmq[spark]` is not installed.
+        MissingDependency: the extra `ozmq[spark]` is not installed.
         JavaMissing: there is no Java, or it is too old.
     """
     from oz.spark.session import has_engine, session
