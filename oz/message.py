@@ -51,10 +51,6 @@ class Extras(NamedTuple):
     to_all: bool | None = None
 
 
-BARE = Extras()
-"""Extras of a message that has only subject and payload."""
-
-
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Messages that a publisher sent and that do not arrive.

@@ -518,7 +518,7 @@ class SealedFile:
         """Read columns of successive row groups. The column `subject` is a dictionary.
 
         Raises:
-            DamageError: a byte of them is wrong.
+            DamageError: a checksum differs, or the columns cannot be decoded.
         """
         stored = [name for name in columns if name not in self.footer.empty]
         places = sorted(map(COLUMNS.index, stored))

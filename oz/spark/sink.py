@@ -270,7 +270,7 @@ class Delivery:
         """Close the publisher after its subscribers have acknowledged everything.
 
         Raises:
-            SinkError: they have not within `timeout`, or a subscriber left.
+            SinkError: a subscriber has not acknowledged within `timeout`, or has left.
         """
         options, engine = self._options, self._engine
         self._publisher.flush()

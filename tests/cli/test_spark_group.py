@@ -56,7 +56,7 @@ def test_every_command_says_where_it_runs(oz, command):
 def test_a_setting_that_is_none_is_wrong_usage(oz, setting):
     ended = oz("spark", "archive", "journal", "lake", "--conf", setting)
     assert ended.exit_code == 2
-    assert f"{setting!r} is no setting of Spark; write spark.executor.memory=4g" in ended.output
+    assert f"{setting!r} is not a setting of Spark; write spark.executor.memory=4g" in ended.output
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
