@@ -28,7 +28,7 @@ _recv: Any = zmq.Socket.recv
 _get: Any = zmq.Socket.get
 
 
-class Reading:
+class ReceiveState:
     """Frames that were read and not delivered. A frame is bytes or a `zmq.Frame`.
 
     Attributes:
