@@ -280,7 +280,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             if reading.more and copy and not reading.interrupted:
                 frame = _recv(self, flags)
                 reading.is_first = False
-                reading.more = reading.has_more(self)
+                reading.more = bool(reading.has_more(self))
                 reading.is_ready = not (reading.more or reading.held or reading.error)
                 return frame  # type: ignore[no-any-return]
             if reading.is_ready and copy:
@@ -381,7 +381,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Read one frame of libzmq."""
         frame = _recv(self, flags, copy, track)
         reading = self._reading
-        reading.more = reading.has_more(self) if copy else frame.more
+        reading.more = bool(reading.has_more(self)) if copy else frame.more
         return [frame]
 
     def _read_next(self, flags: int, copy: bool, track: bool, *, is_whole: bool) -> list[Any]:
