@@ -45,7 +45,7 @@ class LineRate:
         return dropped
 
 
-class _Escaping(logging.Filter):
+class _EscapeFilter(logging.Filter):
     """Filter that escapes message and traceback of a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -60,7 +60,7 @@ class _Escaping(logging.Filter):
         return True
 
 
-class _Limiting(logging.Filter):
+class _RateFilter(logging.Filter):
     """Filter that drops frequent records. Records of one line of code are of one kind."""
 
     def __init__(self) -> None:
@@ -80,23 +80,23 @@ class _Limiting(logging.Filter):
         self._rates.clear()
 
 
-_escaping, _limiting = _Escaping(), _Limiting()
+_escape_filter, _rate_filter = _EscapeFilter(), _RateFilter()
 
 
 def logger(name: str) -> logging.Logger:
     """Return a logger that escapes its records, for text of files and users."""
     found = logging.getLogger(name)
-    found.addFilter(_escaping)
+    found.addFilter(_escape_filter)
     return found
 
 
 def peer_logger(name: str) -> logging.Logger:
     """Return a logger that also limits the rate of each kind of record, for events that peers can cause."""
     found = logging.getLogger(name)
-    found.addFilter(_limiting)
+    found.addFilter(_rate_filter)
     return logger(name)
 
 
 def forget_rates() -> None:
     """Reset the limits of all loggers, for tests."""
-    _limiting.forget()
+    _rate_filter.forget()

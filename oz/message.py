@@ -21,7 +21,7 @@ class Forwarded(NamedTuple):
     Attributes:
         origin: id of the first publisher, 16 bytes.
         position: of the message at the first publisher.
-        via: ids of the forwarders that the message has passed, 8 bytes each.
+        via: ids of the forwarders that the message has passed, 6 bytes each.
     """
 
     origin: bytes
@@ -41,6 +41,7 @@ class Extras(NamedTuple):
         key: for sticky queue groups, in place of the subject. It stays with the publisher.
         forwarded: source of a message that a forwarder published.
         to_all: True if a request expects the replies of all responders.
+        redelivered: True if another forwarder may have passed the message on before.
     """
 
     headers: Mapping[str, Any] | None = None
@@ -49,6 +50,7 @@ class Extras(NamedTuple):
     key: str | bytes | None = None
     forwarded: Forwarded | None = None
     to_all: bool | None = None
+    redelivered: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
 """Name or IPv4 address, or IPv6 address in brackets."""
 
 
-class _Named:
+class _StrictOptions:
     """Base of the options: a misspelled name gets a suggestion."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
@@ -36,7 +36,7 @@ class _Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits(_Named):
+class Limits(_StrictOptions):
     """Limits of a socket, a node or a service. They bound what a peer can cost.
 
     Attributes:
@@ -127,7 +127,7 @@ class Multicast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(_Named):
+class Options(_StrictOptions):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
@@ -208,7 +208,7 @@ class NodeOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery(_Named):
+class Delivery(_StrictOptions):
     """Delivery options of a subscription.
 
     Attributes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,26 +25,10 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]
 
-try:
-    import termios
-except ImportError:
-    UNREAD: Any = None
-    TO_BE_READ: Any = None
-else:
-    UNREAD = termios.TIOCOUTQ
-    """What `ioctl` is asked for, of a socket: bytes sent and not read by the other side. Source: unix(7)."""
-
-    TO_BE_READ = termios.FIONREAD
-    """The same: bytes that have come and were not read. Source: tcp(7)."""
-
-_FOLDERS = ("/proc/self/fd", "/dev/fd")
-_MOST_LOOKED_THROUGH = 65_536
-
 LOCK_EX, LOCK_NB = 2, 4
 """Operations of `flock`. Source: flock(2)."""
 
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
-_POLLOUT = getattr(select, "POLLOUT", 4)
 
 
 def is_reader_gone(descriptor: int) -> bool:
@@ -96,14 +79,6 @@ def after_fork(work: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=work)
 
 
-def most_descriptors() -> int | None:
-    """Return how many file descriptors this process may have; None where there is no limit."""
-    if resource is None:
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 SERVICE_DESCRIPTORS = 65_536
 """Limit of open files of a service."""
 
@@ -146,16 +121,6 @@ def flock(descriptor: int, operation: int) -> None:
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
     """Call `fcntl.ioctl`. It needs `HAS_FCNTL`."""
     return fcntl.ioctl(descriptor, request, argument)
-
-
-def descriptor_folder() -> str | None:
-    """Return the folder in which the system lists the open descriptors of this process; None without one."""
-    return next((one for one in _FOLDERS if os.path.isdir(one)), None)
-
-
-_TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
-_BYTES_RECEIVED = 128
-"""Where `tcpi_bytes_received` is, of 8 bytes. Source: linux/tcp.h, since 4.1."""
 
 
 @contextmanager

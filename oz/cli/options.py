@@ -252,7 +252,7 @@ def socket_refused() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-class Attached(Protocol):
+class HasEndpoint(Protocol):
     """Socket or service with an endpoint."""
 
     @property
@@ -261,7 +261,7 @@ class Attached(Protocol):
 
 
 def ready_line(
-    socket: Attached, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
+    socket: HasEndpoint, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
 ) -> str:
     """Return the line that reports a ready socket and its endpoints.
 

@@ -70,7 +70,7 @@ def payload_option(note: str = "") -> Callable[[_F], _F]:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedPayload:
     """Encoded payload, which the codec does not change."""
 
     frame: bytes
@@ -80,7 +80,7 @@ class _TolerantCodec(MsgpackCodec):
     """MessagePack codec that returns other payloads as bytes."""
 
     def encode(self, value: Any) -> bytes:
-        return value.frame if isinstance(value, Encoded) else super().encode(value)
+        return value.frame if isinstance(value, EncodedPayload) else super().encode(value)
 
     def decode(self, payload: bytes) -> Any:
         try:

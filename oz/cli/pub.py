@@ -65,7 +65,7 @@ Examples:
 """
 
 
-class Outgoing(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """Message to publish, and the number of its line of stdin; 0 without stdin."""
 
     subject: bytes
@@ -226,39 +226,41 @@ def _publisher(
         close_when_sent(ctx, publisher)
 
 
-def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[Outgoing]:
+def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[OutgoingMessage]:
     if payload is None:
         if count is not None:
             raise click.UsageError("--count needs a PAYLOAD")
         lines = _stdin_lines()
         if subject == _FROM_STDIN:
             return _split(lines)
-        return (Outgoing(_as_bytes(subject), line) for line in lines)
+        return (OutgoingMessage(_as_bytes(subject), line) for line in lines)
     if subject == _FROM_STDIN:
         raise click.UsageError(
             "with - as the SUBJECT, subjects and payloads come from stdin: leave out PAYLOAD"
         )
-    return repeat(Outgoing(_as_bytes(subject), _as_bytes(payload)), count or 1)
+    return repeat(OutgoingMessage(_as_bytes(subject), _as_bytes(payload)), count or 1)
 
 
-def _json_lines(payload: str | None) -> Iterator[Outgoing]:
+def _json_lines(payload: str | None) -> Iterator[OutgoingMessage]:
     if payload is not None:
         raise click.UsageError("with --json, payloads come from stdin: leave out PAYLOAD")
-    return (Outgoing(b"", line, number) for number, line in enumerate(_stdin_lines(), 1) if line.strip())
+    return (
+        OutgoingMessage(b"", line, number) for number, line in enumerate(_stdin_lines(), 1) if line.strip()
+    )
 
 
 def _stdin_lines() -> Iterator[bytes]:
     return (line.removesuffix(b"\n") for line in sys.stdin.buffer)
 
 
-def _split(lines: Iterable[bytes]) -> Iterator[Outgoing]:
+def _split(lines: Iterable[bytes]) -> Iterator[OutgoingMessage]:
     for number, line in enumerate(lines, 1):
         subject, _, payload = line.partition(b" ")
         if line.strip():
-            yield Outgoing(subject, payload, number)
+            yield OutgoingMessage(subject, payload, number)
 
 
-def _paced(messages: Iterator[Outgoing], interval: float) -> Iterator[Outgoing]:
+def _paced(messages: Iterator[OutgoingMessage], interval: float) -> Iterator[OutgoingMessage]:
     # Waits between two messages, not after the last.
     for first in messages:
         yield first

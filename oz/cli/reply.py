@@ -21,7 +21,7 @@ import oz
 from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import quiet_option, say, say_status
-from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
+from oz.cli.payloads import BadPayload, EncodedPayload, PayloadForm, payload_option
 from oz.cli.rights import OwnRights
 from oz.cli.waiting import await_signal
 from oz.escaping import printable
@@ -336,7 +336,7 @@ class _CommandAnswer:
 
 
 def _echo(message: oz.Message) -> Any:
-    return Encoded(message.frames[1])
+    return EncodedPayload(message.frames[1])
 
 
 def _constant(value: Any) -> Answer:

@@ -30,7 +30,7 @@ import zmq
 from oz.compiled import HOT
 from oz.dropin.checks import check_arguments
 from oz.dropin.poller import FilteredSocket, Poller
-from oz.dropin.reading import Reading, convert_frame, read_frames
+from oz.dropin.reading import ReceiveState, convert_frame, read_frames
 from oz.errors import ConfigurationError, PatternError, PatternTimeout
 from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_default
 from oz.transport.libzmq import IS_KNOWN
@@ -92,7 +92,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         check_arguments("SubSocket", context, socket_type, zmq.SUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
         # Not by setattr, which pyzmq takes for an option.
-        self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or Reading(dialect)
+        self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or ReceiveState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
         if getattr(shadowed, "_reading", None) is None:
@@ -103,7 +103,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             made_of._add_socket(self)
             self.set(_SNDHWM, super().get(_SNDHWM))
 
-    _reading: Reading
+    _reading: ReceiveState
 
     @property
     def dialect(self) -> str:
@@ -280,7 +280,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             if reading.more and copy and not reading.interrupted:
                 frame = _recv(self, flags)
                 reading.is_first = False
-                reading.more = reading.has_more(self)
+                reading.more = bool(reading.has_more(self))
                 reading.is_ready = not (reading.more or reading.held or reading.error)
                 return frame  # type: ignore[no-any-return]
             if reading.is_ready and copy:
@@ -315,7 +315,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             wait_for_next=_wait_for_next,
             monotonic=monotonic,
             nothing_read=_NOTHING_READ,
-            reading=Reading,
+            reading=ReceiveState,
         )
 
     @overload
@@ -381,7 +381,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Read one frame of libzmq."""
         frame = _recv(self, flags, copy, track)
         reading = self._reading
-        reading.more = reading.has_more(self) if copy else frame.more
+        reading.more = bool(reading.has_more(self)) if copy else frame.more
         return [frame]
 
     def _read_next(self, flags: int, copy: bool, track: bool, *, is_whole: bool) -> list[Any]:

@@ -35,11 +35,11 @@ from oz.journal.store import LocalStore
 from oz.journal.stream import END, ActiveStream, Scan
 
 
-class Recovered(NamedTuple):
+class RecoveredState(NamedTuple):
     """The state of a journal that a new writer continues.
 
     Attributes:
-        reached: the offset after the last record that is there.
+        reached: the offset after the last existing record.
         end: the next offset, which is greater if acknowledged records are lost.
         journal: the id of the journal.
         previous: the id of the last segment; empty if there is none.
@@ -55,7 +55,7 @@ class Recovered(NamedTuple):
     findings: list[Finding]
 
 
-def recover(directory: Path) -> Recovered:
+def recover(directory: Path) -> RecoveredState:
     """Repair what a killed writer left. The caller holds the lock.
 
     Raises:
@@ -85,7 +85,9 @@ def recover(directory: Path) -> Recovered:
         journal, previous = last
     if mark is not None and mark.end > end and (mark.segment or mark.first != end):
         findings.append(Finding("", "the acknowledged records are lost", end, mark.end))
-    return Recovered(end, max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings)
+    return RecoveredState(
+        end, max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings
+    )
 
 
 def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]) -> list[str]:

@@ -56,6 +56,7 @@ from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
 from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeRules, NodeSubscriber, runners_of
+from oz.node.reading import READING, ReplyReader
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -220,6 +221,7 @@ class Engine:
         # Names of peers that the roster has forgotten, for losses that are reported later.
         self._past_names: dict[bytes, str] = {}
         self._direct = 0
+        self._has_more = False
         self._denials: deque[tuple[str, str]] = deque()
         self._directory: Directory | None = None
         found = find_codec(codec)
@@ -276,6 +278,8 @@ class Engine:
                 has_keys=credentials is not None,
             )
             self.publisher.send_reply = self.exchange.send_reply
+            self.reader = ReplyReader(self.subscriber, self.exchange, self._has_work, lambda: self._wake())
+            self.exchange.on_end = self.reader.ring
             self._start(config)
         except BaseException:
             self._abandon()
@@ -487,7 +491,11 @@ class Engine:
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         found = self.publisher.descriptors()
-        return (*found, self.subscriber.poll.fileno()) if found else found
+        try:
+            return (*found, self.subscriber.poll.fileno()) if found else found
+        except ValueError:
+            # Another thread has closed the node since.
+            return ()
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Attend to both engines and to the roster; return whether there is more to do at once.
@@ -500,12 +508,25 @@ class Engine:
         """
         # Messages and replies first: threads wait for them.
         with self.subscriber.reading:
-            more = self.subscriber.attend()
+            if self.reader.is_reading():
+                self.subscriber.call_back()
+                more = False
+                if self._has_more:
+                    # A frame may wait that the descriptor does not signal.
+                    self._has_more = False
+                    self.reader.ring_any()
+            else:
+                more = self._has_more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
             is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
             more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
+
+    def _has_work(self) -> bool:
+        """Return whether replies, handlers, gaps or events wait for the attending side."""
+        has_events = bool(self._events or self._losses or self._denials)
+        return has_events or self.exchange.has_replies or self.subscriber.has_calls()
 
     def flush_due(self) -> None:
         """Send the waiting messages; see the publisher."""
@@ -542,7 +563,7 @@ class Engine:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
-        seconds = self.subscriber.wait_seconds(None)
+        seconds = READING if self.reader.is_reading() else self.subscriber.wait_seconds(None)
         if seconds is not None:
             deadline = min(deadline, self.clock() + seconds)
         deadline = min(deadline, self.exchange.next_deadline(self.clock()))
@@ -565,6 +586,8 @@ class Engine:
                 return peers.on_live(one.endpoint, card, now)
             if one.kind == "link silent":
                 return peers.on_silent(one.endpoint, now)
+            if one.kind == "link refused":
+                return peers.on_refused(one.endpoint, now)
             if one.kind == "link ended":
                 return peers.on_end(one.endpoint, one.reason, now)
             return ()
@@ -596,6 +619,9 @@ class Engine:
                 # A node that closes still attends to its links. Its publisher refuses both calls then.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
+            elif isinstance(effect, roster.Ping):
+                with suppress(ClosedError):
+                    self.publisher.ping(effect.node)
             elif isinstance(effect, roster.Introduce):
                 with suppress(ClosedError):
                     self._introduce(effect.node, effect.peers)

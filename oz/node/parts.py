@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
+import zmq
+
 from oz.errors import ClosedError, OwnershipError, PermissionDenied
 from oz.message import Gap
+from oz.node.dial_check import DialCheck
 from oz.node.handlers import Runner
 from oz.node.requests import INBOX, inbox_node
 from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
@@ -18,13 +21,13 @@ from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
 from oz.security.identity import is_of
-from oz.security.permissions import Permissions
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import Link, Refused
+from oz.subscriber.link import LIVE, Link, Refused
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Inbox, Queue
+from oz.transport.runtime import REAL
 
 CLOSED_TEXT = "the node is closed"
 FOREIGN_TEXT = (
@@ -77,6 +80,17 @@ class NodePublisher(PublisherEngine):
         """Return the session of a node, None without. The caller has the lock."""
         return self._sessions.of_node(node)
 
+    def ping(self, node: bytes) -> None:
+        """Send a PING to a node at once: if the connection has ended, its session is DOWN afterwards."""
+        self._locked(self._ping, node)
+
+    def _ping(self, node: bytes) -> None:
+        for session in self._sessions.by_node.get(node, ()):
+            session.ping()
+            self._sessions.ready[session] = None
+        if self._listener is not None:
+            self._pump(self._listener)
+
 
 class NodeSubscriber(SubscriberEngine):
     """Subscriber of a node: the attending side alone reads.
@@ -85,7 +99,7 @@ class NodeSubscriber(SubscriberEngine):
         on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
     """
 
-    __slots__ = ("_reported", "on_denied")
+    __slots__ = ("_checks", "_reported", "on_denied")
 
     on_denied: Callable[[str, str], object]
     subscriptions_class = NodeSubscriptions
@@ -93,8 +107,10 @@ class NodeSubscriber(SubscriberEngine):
     def __init__(self, **options: Any) -> None:
         """Create the engine; see `oz.subscriber.engine.Engine`."""
         self._arrived: deque[Queue] = deque()
+        self._checks: dict[Place, DialCheck] = {}
         self._reported: frozenset[tuple[Place, int]] = frozenset()
         super().__init__(**options)
+        self.on_connection = self._on_connection
 
     def check_open(self) -> None:
         """Raise ClosedError or OwnershipError if the node cannot be used."""
@@ -107,6 +123,32 @@ class NodeSubscriber(SubscriberEngine):
     def why_nothing_comes(self, timeout: float | None) -> str:
         """Return nothing: a node need not have peers."""
         return ""
+
+    def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
+        super()._start_link(place, may_fall_back=may_fall_back)
+        self._watch(place)
+
+    def _unwatch(self) -> None:
+        """Keep the monitor: it reports connections that end."""
+
+    def _on_connection(self, place: Place, event: int, where: str) -> None:
+        """Report the link of a process that has ended as refused.
+
+        libzmq reports a retry when a connection has ended, and after each attempt to connect again: after 100 ms,
+        200 ms and so on.
+        """
+        check = self._checks.pop(place, None)
+        is_refused = check is not None and check.is_refused()
+        if check is not None:
+            check.close()
+        is_live = place.link is not None and place.link.state == LIVE and self.runtime is REAL
+        if event != zmq.EVENT_CONNECT_RETRIED or not is_live:
+            return
+        if not is_refused:
+            check = self._checks[place] = DialCheck(where)
+            is_refused = check.is_refused()
+        if is_refused:
+            self.on_link(place, "refused")
 
     def key_of(self, link: Link) -> str | None:
         """Return the key of the publisher at the other end of a link; None if it has ended."""
@@ -139,6 +181,12 @@ class NodeSubscriber(SubscriberEngine):
         self.denials = {key: (inbox, error) for inbox, (key, error) in kept.items()}
         self._reported = frozenset(self.denials)
 
+    def close(self) -> None:
+        """Say BYE on all links and close the sockets."""
+        super().close()
+        while self._checks:
+            self._checks.popitem()[1].close()
+
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
         # A call that takes a message does not attend.
@@ -153,6 +201,14 @@ class NodeSubscriber(SubscriberEngine):
             self._arrived.clear()
             for queue in queues:
                 self._hand_over(queue)
+
+    def has_calls(self) -> bool:
+        """Return whether `attend` has handlers or gaps to report."""
+        return bool(self._arrived or self.dispatcher.inline or self.dispatcher.reports)
+
+    def call_back(self) -> None:
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        self._call_back()
 
     def _hand_over(self, queue: Queue) -> None:
         items = list(queue.items)
@@ -207,17 +263,7 @@ class NodeRules:
         return is_of(origin, key)
 
     @staticmethod
-    def is_special(subject: bytes) -> bool:
-        """Return False: messages between nodes are direct."""
-        return False
-
-    @staticmethod
-    def may_say(key: str, subject: bytes, permissions: Permissions | None) -> bool:
-        """Return True; see `is_special`."""
-        return True
-
-    @staticmethod
-    def may_ask(key: str, reply_to: str, permissions: Permissions | None) -> bool:
+    def may_ask(key: str, reply_to: str) -> bool:
         """Return whether an inbox belongs to a key."""
         node = inbox_node(reply_to)
         return node is not None and is_of(node, key)

@@ -369,7 +369,7 @@ class Sessions:
             # A link takes a new session id only when it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
-            self._set_route(session, hello, route)
+            self._set_route(session, route)
             # The link declares everything again.
             self._discard_declarations(session)
             session.resume(hello, route, now)
@@ -387,7 +387,7 @@ class Sessions:
             hello.attempt == session.attempt and route != session.route
         )
 
-    def _set_route(self, session: Session, hello: Hello, route: bytes) -> None:
+    def _set_route(self, session: Session, route: bytes) -> None:
         if self._by_route.get(session.route) is session:
             del self._by_route[session.route]
         self._by_route[route] = session
@@ -519,6 +519,9 @@ class Sessions:
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
             self._answer(session)
+            if declare.removed and not session.has_unsent:
+                # `drain` waits for a PING with the revision and without pending messages.
+                session.ping()
             self.on_session(session, DECLARED)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:

@@ -183,7 +183,7 @@ def _top(table: DataFrame, column: str, top: int) -> list[dict[str, Any]]:
 
 
 def _prefixes(subjects: DataFrame, separator: str, top: int) -> list[dict[str, Any]]:
-    tokens = F.split("subject", _quoted(separator))
+    tokens = F.split("subject", _escape_separator(separator))
     sums = (
         F.sum("messages").alias("messages"),
         F.sum("bytes").alias("bytes"),
@@ -198,7 +198,7 @@ def _prefixes(subjects: DataFrame, separator: str, top: int) -> list[dict[str, A
     return found
 
 
-def _quoted(separator: str) -> str:
+def _escape_separator(separator: str) -> str:
     return "".join(f"\\x{{{ord(char):x}}}" for char in separator)
 
 

@@ -11,7 +11,7 @@ import regex
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects, relations
 from oz.subjects.dialects.base import (
-    Compiled,
+    CompiledPattern,
     CompiledRegex,
     Dialect,
     Form,
@@ -70,7 +70,7 @@ class Pattern:
     is_literal: bool
 
     def __init__(
-        self, text: str | bytes, dialect: Dialect, compiled: Compiled, variant: object = None
+        self, text: str | bytes, dialect: Dialect, compiled: CompiledPattern, variant: object = None
     ) -> None:
         """Create a pattern, for `compile`. Patterns with the same text and other flags differ by `variant`."""
         self.text = _decode_text(text)

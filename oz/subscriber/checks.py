@@ -11,7 +11,7 @@ from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
 from oz.subjects.advice import foreign_wildcard, foreign_wildcard_text, misspelled_dialect
 from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
-from oz.transport.dropin import callers_level
+from oz.transport.warning_level import callers_level
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255

@@ -39,9 +39,7 @@ from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
-from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
-from oz.subscriber.keys import LINK as LINK_SOCKET
-from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
+from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.lone import Lone
@@ -54,7 +52,8 @@ from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check, check_destination
-from oz.transport.handshakes import Outcome
+from oz.transport.keys import LINK as LINK_SOCKET
+from oz.transport.monitors import HANDSHAKES, Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.transport.runtime import runtime_of
 from oz.wire import links
@@ -126,6 +125,7 @@ class Connections(ABC):
             a refused connection), each with its inbox.
         subscriptions_class: class of the subscriptions; a node has another.
         on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
+        on_connection: called under the lock with a place without fallback, an event of the monitor, and the address.
     """
 
     subscriptions_class = Subscriptions
@@ -159,6 +159,7 @@ class Connections(ABC):
         self._member = runtime.random_bytes(16) if member is None else member
         self._card = links.check_card(card)
         self.on_link: Callable[[Place, str], object] = lambda place, event: None
+        self.on_connection: Callable[[Place, int, str], object] = lambda place, event, where: None
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
@@ -180,9 +181,9 @@ class Connections(ABC):
         self._tick_at = 0.0
         self._drains = 0
         self._past = EndedLinks()
-        self.keys: ServerKeys | None = None
+        self.keys: SubscriberKeys | None = None
         if credentials is not None:
-            self.keys = ServerKeys(
+            self.keys = SubscriberKeys(
                 credentials,
                 self.poll.ring,
                 self._on_key_refusal,
@@ -957,7 +958,7 @@ class Connections(ABC):
             outcomes, plain.outcomes = plain.outcomes, []
             if self.keys is not None and not place.is_bound:
                 for outcome in outcomes:
-                    self._on_handshake(place, outcome, PLAIN_SOCKET, now)
+                    self._on_handshake(place, outcome, self.keys.plain, now)
                 if place.plain is not plain:
                     continue
             if fallback is None:
@@ -987,17 +988,17 @@ class Connections(ABC):
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
-        for event, where in list(dialler.monitor.read()):
-            place_found = self._place_at(where)
+        for event in list(dialler.monitor.read()):
+            place_found = self._place_at(event.endpoint)
             if place_found is None:
                 continue
-            if event & HANDSHAKES:
+            if event.outcome is not None:
                 if self.keys is not None:
-                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, self.clock())
+                    self._on_handshake(place_found, event.outcome, LINK_SOCKET, self.clock())
                 continue
             if place_found.fallback is None:
-                continue
-            if event == zmq.EVENT_CONNECTED:
+                self.on_connection(place_found, event.number, event.endpoint)
+            elif event.number == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
             elif place_found.fallback.refused(now):
                 self._follow(place_found)
@@ -1024,7 +1025,7 @@ class Connections(ABC):
                 if link is None:
                     continue
                 if place.is_given_up:
-                    # `ServerKeys.tend` connects again.
+                    # `SubscriberKeys.tend` connects again.
                     continue
                 before = link.state
                 if before == NEW:

@@ -73,6 +73,7 @@ class Engine(Connections):
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        held_messages: dict behind `in_hand`, for checks whether it is empty.
         gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
@@ -120,6 +121,8 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
+        # A weak dictionary has a method in Python for its length.
+        self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
         self.handlers_running = self.handled = 0
         _engines.add(self)
@@ -276,6 +279,19 @@ class Engine(Connections):
         Returns:
             Whether more can be read at once.
         """
+        has_more = self.read(may_read=may_read)
+        self._call_back()
+        return has_more
+
+    def read(self, *, may_read: bool = True) -> bool:
+        """Do what `attend` does, without the calls of handlers and of `on_gap`.
+
+        Args:
+            may_read: whether to read messages; the queues are full otherwise.
+
+        Returns:
+            Whether more can be read at once.
+        """
         with self.lock:
             lone, self.lone = self.lone, None
             if self.state in (CLOSED, FOREIGN):
@@ -298,7 +314,6 @@ class Engine(Connections):
                 has_more = not self.dispatcher.is_full
             if self._has_descriptor and (has_more or self.dispatcher.shared.items):
                 self.poll.ring()
-        self._call_back()
         return has_more
 
     def _attend(self, may_read: bool) -> bool:

@@ -35,7 +35,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         PermissionDenied: a publisher refuses a subscription or the key; once for each.
         OwnershipError: the subscriber was created before a fork.
     """
-    if engine.in_hand:
+    if engine.held_messages:
         engine.release(owner)
     deadline = None if timeout is None else engine.clock() + timeout
     has_waited = False

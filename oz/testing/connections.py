@@ -1,300 +1,261 @@
-"""Sessions between the pipe of a socket and a connection, as in the I/O thread of libzmq.
+"""Connections between sockets of a test bus.
 
-A `PipeSession` is one end of a connection. It connects, also after faults, moves messages between its pipe and the
-`Wire`, and handles broken connections.
+A connection has two ends. Each end keeps the messages that its socket sends until they arrive, because a message
+that was accepted by a socket is not delivered yet. The end of the socket that dials lives from `connect` to
+`disconnect`: its unsent messages outlive a lost connection, as without IMMEDIATE in libzmq. The end of the socket
+that listens lives as long as one connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections import deque
+from typing import TYPE_CHECKING
 
 import zmq
 
-from oz.testing.clock import Timer
-from oz.testing.network import Listener, Network
-from oz.testing.pipes import End, Message, join
-from oz.testing.wires import Connection, IoThread, Wire
+if TYPE_CHECKING:
+    from oz.testing.network import Network, Port
+    from oz.testing.sockets import Socket
+
+Message = tuple[bytes, ...]
+"""Frames of one message."""
+
+CONNECTED, RETRIED = int(zmq.EVENT_CONNECTED), int(zmq.EVENT_CONNECT_RETRIED)
+SUCCEEDED, DISCONNECTED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED), int(zmq.EVENT_DISCONNECTED)
 
 
-class SessionOwner(Protocol):
-    """Socket, as a session sees it."""
-
-    @property
-    def host(self) -> str:
-        """Return the host of the socket."""
-
-    @property
-    def network(self) -> Network:
-        """Return the network of the socket."""
-
-    @property
-    def identity(self) -> bytes:
-        """Return ROUTING_ID, or nothing."""
-
-    @property
-    def io(self) -> IoThread:
-        """Return the I/O thread of its sessions."""
-
-    def new_end(self) -> End:
-        """Create the end of the socket for a pipe, with its high-water marks."""
-
-    def marks(self) -> tuple[int, int]:
-        """Return the high-water marks for sending and for receiving."""
-
-    def post(self, command: Callable[[], None]) -> None:
-        """Add a command, to be called later."""
-
-    def attach(self, end: End) -> None:
-        """Add a pipe."""
-
-    def session_ended(self, session: PipeSession) -> None:
-        """Remove a session."""
-
-    def report(self, event: int, endpoint: str) -> None:
-        """Send an event of a connection to the monitor of the socket."""
-
-
-class Port(Listener):
-    """Bound endpoint of a socket. It has a session for each connection."""
-
-    def __init__(self, owner: SessionOwner) -> None:
-        """Create the endpoint of a socket."""
-        self.owner = owner
-        self.host = owner.host
-        self.sessions: list[PipeSession] = []
-
-    def close(self, linger: float) -> None:
-        """Close the endpoint and its connections."""
-        self.owner.network.listen_no_more(self)
-        for session in list(self.sessions):
-            session.close(linger)
-
-
-class PipeSession:
-    """One end of a connection, between a pipe and the wires.
+class End:
+    """One end of a connection.
 
     Attributes:
-        owner: socket of the session.
-        is_closing: whether the socket has closed the session, which still sends messages.
-        identity: ROUTING_ID of the socket at the creation of the session, or nothing.
+        socket: of the end.
+        network: of the socket.
+        target: transport and address that the socket dials; None at the socket that listens.
+        endpoint: that the socket dials, or that it is bound to.
+        name: routing id of the peer for a ROUTER.
+        peer: other end of the connection; None without a connection, and if the connection is half-open.
+        hosts: of both sockets.
+        is_local: whether the transport is inproc. Such messages arrive at once, also while no time passes.
+        inbox: messages that have arrived and are not received.
+        outgoing: messages that have not arrived. The first of them are in transit.
+        has_ended: whether the end is of no use any more.
     """
 
+    __slots__ = (
+        "_arrivals",
+        "_capacity",
+        "_interval",
+        "_is_closing",
+        "_last_arrival",
+        "_sent_at",
+        "_was_full",
+        "endpoint",
+        "has_ended",
+        "hosts",
+        "inbox",
+        "is_local",
+        "name",
+        "network",
+        "outgoing",
+        "peer",
+        "socket",
+        "target",
+    )
+
     def __init__(
-        self,
-        owner: SessionOwner,
-        *,
-        port: Port | None = None,
-        target: tuple[str, str] | None = None,
-        is_immediate: bool = False,
-        repeats_itself: bool = False,
-        intervals: tuple[float, float] = (0.1, 0.0),
-        stops_when_refused: bool = False,
+        self, socket: Socket, endpoint: str, target: tuple[str, str] | None = None, name: bytes = b""
     ) -> None:
-        """Create a session without a connection.
+        """Create an end without a connection.
 
         Args:
-            owner: socket of the session.
-            port: bound endpoint that accepted the connection; None for a session that connects.
-            target: transport and address to connect to.
-            is_immediate: whether the pipe ends with the connection.
-            repeats_itself: whether the socket sends its subscriptions again after a fault, as a SUB does.
-            intervals: seconds before the next attempt to connect: at first, and at most (0 for no growth).
-            stops_when_refused: whether a refused connection ends the attempts.
+            socket: of the end.
+            endpoint: that the socket dials, or that it is bound to.
+            target: transport and address to dial; None for a socket that listens.
+            name: routing id of the peer.
         """
-        self.owner = owner
-        self.identity = owner.identity
-        self.is_closing = False
-        self.has_ended = False
-        self._network = owner.network
-        self._port = port
-        self._target = target
-        self._is_immediate = is_immediate
-        self._repeats_itself = repeats_itself
-        self._interval, self._longest = intervals
-        self._current = self._interval
-        self._stops_when_refused = stops_when_refused
-        self._retry: Timer | None = None
-        self._linger: Timer | None = None
-        self._end: End | None = None
-        self._connection: Connection | None = None
-        self._out: Wire | None = None
-        self._in: Wire | None = None
-        self.post = owner.io.post
-        """Adds a command, to be called after a short delay and after all earlier ones."""
-
-    # for the pipe ----------------------------------------------------------------------------------------
-
-    def readable(self, end: End) -> None:
-        """Send messages of the socket."""
-        if end is not self._end or self._connection is None or self._out is None:
-            return
-        # As `pump`, without a call for each message.
-        if end.incoming:
-            self._out.fill(end)
-        if end.is_ending:
-            end.forget_if_read()
-
-    def writable(self, end: End) -> None:
-        """Deliver waiting messages."""
-        if end is self._end and self._connection is not None and self._in is not None:
-            self._in.deliver()
-
-    def hiccuped(self, end: End) -> None:
-        """Do nothing: only sessions replace queues."""
-
-    def terminated(self, end: End) -> None:
-        """Close the connection when all messages of the socket are sent."""
-        if end is self._end:
-            self._end = None
-            self._finish()
+        self.socket, self.endpoint, self.target, self.name = socket, endpoint, target, name
+        self.network: Network = socket.network
+        self.is_local = target is not None and target[0] == "inproc"
+        self.peer: End | None = None
+        self.hosts: frozenset[str] = frozenset()
+        self.inbox: deque[Message] = deque()
+        self.outgoing: deque[Message] = deque()
+        self._arrivals: deque[float] = deque()
+        self._capacity = 0
+        self._interval = socket.number(zmq.RECONNECT_IVL) / 1000
+        self._last_arrival, self._sent_at = 0.0, -1.0
+        self._was_full = self._is_closing = self.has_ended = False
 
     # connecting ------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start to connect."""
-        if not self._is_immediate:
-            self._make_pipe(at_once=True)
-        self._network.call_soon(self._connect)
+    def dial(self) -> None:
+        """Try to connect to the target, and again until it succeeds."""
+        if (found := self._find()) is not None:
+            self.socket.report(CONNECTED, self.endpoint)
+            if self.is_local:
+                self._join(found)
+            else:
+                self.network.call_at(self.network.now + self.network.latency, self._shake_hands)
 
-    def _connect(self) -> None:
-        if self.has_ended or self._target is None:
-            return
-        port = self._network.find(*self._target, self.owner.host)
-        if not isinstance(port, Port):
-            is_refused = self._network.is_refused(*self._target, self.owner.host)
-            if is_refused and self._stops_when_refused:
-                self._give_up()
-                return
-            if is_refused:
-                self._report(zmq.EVENT_CONNECT_RETRIED)
-            self._connect_later()
-            return
-        if self._network.is_stalled(frozenset((self.owner.host, port.host))):
-            self._connect_later()
-            return
-        self._current = self._interval
-        other = PipeSession(port.owner, port=port)
-        port.sessions.append(other)
-        self._report(zmq.EVENT_CONNECTED)
-        connection = Connection(self._network, self, other)
-        self._network.call_at(self._network.now + self._network.latency, connection.shake_hands)
+    def _find(self) -> Port | None:
+        """Return what is bound to the target. If it is not reachable, dial later."""
+        if self.has_ended or self.target is None:
+            return None
+        network, host = self.network, self.socket.host
+        found = network.find(self.target, host)
+        if found is not None and not network.is_stalled(frozenset((host, found.host))):
+            return found
+        if found is None and network.is_refused(self.target):
+            self.socket.report(RETRIED, self.endpoint)
+        self._dial_later()
+        return None
 
-    def _report(self, event: int) -> None:
-        if self._target is not None:
-            self.owner.report(int(event), "://".join(self._target))
+    def _dial_later(self) -> None:
+        wait = self._interval + self.network.random.random() * self.socket.number(zmq.RECONNECT_IVL) / 1000
+        longest = self.socket.number(zmq.RECONNECT_IVL_MAX) / 1000
+        if longest:
+            wait = min(wait, longest)
+            self._interval = min(2 * self._interval, longest)
+        self.network.call_at(self.network.now + wait, self.dial)
 
-    def _connect_later(self) -> None:
-        wait = self._current + self._network.random.random() * self._interval
-        if self._longest:
-            wait = min(wait, self._longest)
-            self._current = min(2 * self._current, self._longest)
-        self._retry = self._network.call_at(self._network.now + wait, self._connect)
+    def _shake_hands(self) -> None:
+        if (found := self._find()) is not None:
+            self._join(found)
 
-    def _give_up(self) -> None:
-        if self._end is not None:
-            self._end.close()
-        self._end = None
-        self._finish()
-
-    def use(self, connection: Connection, identity: bytes) -> None:
-        """Use a connection to a socket with a name."""
-        self._connection = connection
-        self._out, self._in = connection.wire_from(self), connection.wire_to(self)
-        if self._end is None:
-            self._make_pipe(at_once=False, identity=identity)
-        else:
-            self._end.peer.identity = identity
-        self._report(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    def _join(self, found: Port) -> None:
+        network = self.network
+        self._interval = self.socket.number(zmq.RECONNECT_IVL) / 1000
+        other = End(found.socket, found.endpoint, name=self.socket.identity)
+        self.hosts = other.hosts = frozenset((self.socket.host, found.host))
+        other.is_local = self.is_local
+        for one, peer in ((self, other), (other, self)):
+            one.peer, one._capacity = peer, network.capacity
+            one._last_arrival, one._sent_at = network.now, -1.0
+        network.connections[self] = other
+        found.socket.attach(other)
+        if self.is_local:
+            while self.outgoing:
+                found.socket.arrived(other, self.outgoing.popleft())
+        self.socket.report(SUCCEEDED, self.endpoint)
         self.pump()
 
-    def _make_pipe(self, *, at_once: bool, identity: bytes = b"") -> None:
-        mark, peers_mark = self.owner.marks()
-        mine, its = End(self, mark=peers_mark, peers_mark=mark), self.owner.new_end()
-        join(mine, its)
-        its.identity = identity
-        self._end = mine
-        if at_once:
-            self.owner.attach(its)
-        else:
-            self.owner.post(lambda: self.owner.attach(its))
+    # messages --------------------------------------------------------------------------------------------
 
-    # moving messages -------------------------------------------------------------------------------------
+    def has_room(self) -> bool:
+        """Return whether one more message can be written."""
+        mark = self.socket.send_mark
+        if (
+            not mark
+            or (self.is_local and self.peer is not None)
+            or len(self.outgoing) - len(self._arrivals) < mark
+        ):
+            return True
+        self._was_full = True
+        return False
+
+    def write(self, message: Message) -> None:
+        """Send a message. The caller has asked `has_room`."""
+        peer = self.peer
+        if self.is_local and peer is not None:
+            peer.socket.arrived(peer, message)
+            return
+        self.outgoing.append(message)
+        if peer is not None:
+            self.pump()
 
     def pump(self) -> None:
-        """Send messages until the wire is full."""
-        end = self._end
-        if self._connection is None or end is None or self._out is None:
-            return
-        if end.incoming:
-            self._out.fill(end)
-        if end.is_ending:
-            end.forget_if_read()
+        """Put messages into transit until the connection is full.
 
-    def take(self, message: Message) -> bool:
-        """Pass a message to the socket; return whether there was space."""
-        end = self._end
-        # Messages for a closed socket are lost.
-        return end is None or self.is_closing or end.write(message)
+        Messages that are sent together arrive together, because libzmq writes them in one call.
+        """
+        arrivals, network = self._arrivals, self.network
+        free = min(len(self.outgoing), self._capacity) - len(arrivals)
+        if free > 0:
+            now = network.clock.now
+            is_slow = network.is_slow(self.hosts)
+            for _ in range(free):
+                if is_slow or now != self._sent_at or self._last_arrival <= now:
+                    self._sent_at = now
+                    self._last_arrival = network.arrival(self.hosts, self._last_arrival)
+                    network.clock.add(self._last_arrival, self.deliver)
+                arrivals.append(self._last_arrival)
+            if self._was_full:
+                self._was_full = False
+                self.socket.signal()
+        if self._is_closing and not self.outgoing:
+            self.end()
+
+    def deliver(self) -> None:
+        """Pass messages that have arrived to the peer, while the peer has room."""
+        peer, network, arrivals, outgoing = self.peer, self.network, self._arrivals, self.outgoing
+        if peer is None or network.is_stalled(self.hosts):
+            return
+        now, receiver, mark, count = network.clock.now, peer.socket, peer.socket.receive_mark, len(arrivals)
+        while arrivals and arrivals[0] <= now and (not mark or len(peer.inbox) < mark):
+            arrivals.popleft()
+            receiver.arrived(peer, outgoing.popleft())
+        if len(arrivals) < count:
+            self.pump()
+
+    def read(self) -> Message:
+        """Return the first message of the inbox."""
+        inbox = self.inbox
+        message = inbox.popleft()
+        # The sender learns of free space when half of the queue is read, as in libzmq.
+        if self.peer is not None and 2 * len(inbox) == self.socket.receive_mark & ~1:
+            self.network.call_soon(self.peer.deliver)
+        return message
 
     # ending ----------------------------------------------------------------------------------------------
 
-    def lost(self) -> None:
-        """Handle that the connection has broken. A session that connects does so again."""
-        self._connection = None
+    def close(self, linger: int) -> None:
+        """End when all messages have arrived, or after `linger` milliseconds; a negative number waits for ever."""
         if self.has_ended:
             return
-        self._report(zmq.EVENT_DISCONNECTED)
-        if self._target is None:
-            if self._end is not None:
-                self._end.close()
-            self._end = None
-            self._finish()
-            return
-        if self._end is not None:
-            if self._is_immediate:
-                self._end.close()
-                self._end = None
-                if self.is_closing:
-                    self._finish()
-                    return
-            elif self._repeats_itself:
-                self._end.hiccup()
-        if self._interval < 0:
-            self._give_up()
-        else:
-            self._connect_later()
+        if not linger:
+            while len(self.outgoing) > len(self._arrivals):
+                self.outgoing.pop()
+        self._is_closing = True
+        if not self.outgoing or (self.peer is None and self.target is None):
+            self.end()
+        elif linger > 0:
+            self.network.call_at(self.network.now + linger / 1000, self.end)
 
-    def close(self, linger: float) -> None:
-        """End when all messages are sent, or after `linger` seconds; a negative number waits for ever."""
-        if self.has_ended or self.is_closing:
-            return
-        self.is_closing = True
-        if linger == 0 or self._end is None:
-            self._end = None
-            self._finish()
-            return
-        if linger > 0:
-            self._linger = self._network.call_at(self._network.now + linger, self._finish)
-        self.pump()
+    def end(self) -> None:
+        """End at once. The peer loses the connection."""
+        if not self.has_ended:
+            self.has_ended = True
+            peer, self.peer = self.peer, None
+            self._forget()
+            if peer is not None:
+                peer.break_off()
 
-    def die(self) -> None:
-        """End as a killed process does. Unsent messages are lost."""
-        if self._connection is not None:
-            self._connection.reset(but=self)
-        self._connection = None
-        self._finish()
+    def break_off(self) -> None:
+        """Lose the connection and the messages in transit. The socket learns of it a moment later."""
+        self.peer = None
+        for _ in self._arrivals:
+            self.outgoing.popleft()
+        self._arrivals.clear()
+        self._forget()
+        self.network.call_soon(self._lost)
 
-    def _finish(self) -> None:
+    def open_half(self) -> None:
+        """Lose the connection without notice, because only the peer has lost it. `heal` breaks it here too."""
+        self.peer = None
+        self._forget()
+        self.network.half_open_ends[self] = None
+
+    def _forget(self) -> None:
+        self.network.connections.pop(self, None)
+        self.network.half_open_ends.pop(self, None)
+
+    def _lost(self) -> None:
         if self.has_ended:
             return
-        self.has_ended = True
-        for timer in (self._retry, self._linger):
-            if timer is not None:
-                timer.cancel()
-        if self._connection is not None:
-            self._connection.finish(self)
-            self._connection = None
-        if self._port is not None:
-            self._port.sessions.remove(self)
-        self.owner.session_ended(self)
+        if self.target is None or (self._is_closing and not self.outgoing):
+            self.has_ended = True
+            self.socket.detach(self)
+            return
+        self.socket.report(DISCONNECTED, self.endpoint)
+        self.socket.hiccup(self)
+        self._dial_later()

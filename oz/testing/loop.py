@@ -156,9 +156,12 @@ class VirtualSelector(selectors.BaseSelector):
         return self._real.select(0)
 
     def _let_happen(self, ends: float) -> bool:
-        """Run events until one wakes the loop, or until a time; return whether one has."""
+        """Run events until one wakes the loop, or until a time; return whether one has.
+
+        All events of one time run before the loop, so that one turn of an engine reads messages that arrive together.
+        """
         clock = self.clock
-        while not self.is_woken and clock.advance(ends):
+        while clock.advance(clock.now if self.is_woken else ends):
             pass
         return self.is_woken
 

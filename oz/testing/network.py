@@ -1,44 +1,48 @@
-"""Virtual network: listeners, connections and faults.
+"""Virtual network of a test bus: bound endpoints, connections and faults.
 
-The network does not wait. Callers advance its clock. The seed determines what ZeroMQ and a real network leave open,
-such as the number of messages in transit.
+The network does not wait. The loop of the bus advances its clock. The seed determines what a real network leaves
+open, such as the time that a message takes and the number of messages in transit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from math import ceil
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from oz.testing.clock import Timer, VirtualClock
 
+if TYPE_CHECKING:
+    from oz.testing.connections import End
+    from oz.testing.sockets import Socket
 
-class NetworkLink(Protocol):
-    """Connection, as the network sees it."""
+CAPACITY = (1, 64)
+"""Limits of the number of messages in transit, for one direction of a connection."""
 
-    hosts: frozenset[str]
-
-    def reset(self) -> None:
-        """Break the connection for both ends. Messages in transit are lost."""
-
-    def half_open(self, host: str) -> None:
-        """Break the connection for one host only."""
-
-    def resume(self) -> None:
-        """Deliver waiting messages, if a fault has ended or there is space."""
+GRID = 0.001
+"""Seconds between two times of arrival."""
 
 
-class Listener(Protocol):
-    """Bound endpoint."""
+class Port(NamedTuple):
+    """Bound endpoint.
 
+    Attributes:
+        socket: that is bound.
+        host: of the socket.
+        endpoint: as text.
+    """
+
+    socket: Socket
     host: str
+    endpoint: str
 
 
 class Network:
     """Network with a virtual clock and a seed.
 
-    Hosts are names, which contexts have. Connections between two hosts can be cut, stalled or throttled. A host
+    Hosts are names. Connections between two hosts can be reset, cut, stalled, throttled or half-open. A host
     can be killed.
 
     Attributes:
@@ -46,39 +50,31 @@ class Network:
         random: source of all random choices.
         latency: seconds of transit of a message at least.
         jitter: seconds of additional transit at most.
+        grid: seconds. Messages arrive at multiples of it, so that one turn of an engine reads several; 0 for any time.
+        connections: both ends of each connection.
+        half_open_ends: ends whose peer has lost the connection.
     """
 
-    def __init__(
-        self,
-        seed: int = 0,
-        *,
-        latency: float = 0.0005,
-        jitter: float = 0.0005,
-        capacity: tuple[int, int] = (1, 64),
-        clock: VirtualClock | None = None,
-    ) -> None:
+    def __init__(self, seed: int = 0, *, latency: float = 0.0005, jitter: float = 0.0005) -> None:
         """Create a network without hosts.
 
         Args:
             seed: determines all random choices.
             latency: seconds of transit of a message at least; 0 or more.
             jitter: seconds of additional transit at most; 0 or more.
-            capacity: limits between which each connection draws its number of messages in transit for one
-                direction; at least 1.
-            clock: virtual clock; by default a new one, which begins at 0.
         """
-        self.clock = VirtualClock() if clock is None else clock
+        self.clock = VirtualClock()
         self.random = Random(seed)
         self._draw = self.random.random
-        self.latency = latency
-        self.jitter = jitter
-        self._capacity = capacity
-        self._listeners: dict[tuple[str, str], Listener] = {}
-        self._links: dict[NetworkLink, None] = {}
+        self.latency, self.jitter = latency, jitter
+        self.grid = GRID
+        self.connections: dict[End, End] = {}
+        self.half_open_ends: dict[End, None] = {}
+        self._ports: dict[tuple[str, str], Port] = {}
+        self._numbers = count(49152)
         self._cut: set[frozenset[str]] = set()
         self._stalled: set[frozenset[str]] = set()
         self._rates: dict[frozenset[str], float] = {}
-        self._ports = count(49152)
         self._processes: dict[str, list[Callable[[], None]]] = {}
 
     # time ------------------------------------------------------------------------------------------------
@@ -93,68 +89,56 @@ class Network:
         return self.clock.call_at(when, action)
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Call a function after a short random delay, as an I/O thread does."""
+        """Call a function after a short random delay."""
         clock = self.clock
         clock.add(clock.now + self._draw() * self.jitter, action)
 
-    def run_until(self, when: float) -> None:
-        """Run all events until a time, and set the clock to it."""
-        self.clock.run_until(when)
+    def arrival(self, hosts: frozenset[str], last: float) -> float:
+        """Return the time of arrival of a message that is sent now, not before `last`."""
+        arrives = self.clock.now + self.latency + self._draw() * self.jitter
+        if self.grid:
+            arrives = ceil(arrives / self.grid) * self.grid
+        rate = self._rates.get(hosts) if self._rates else None
+        if rate:
+            last += 1 / rate
+        return arrives if arrives > last else last
 
-    def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Advance the virtual time until a condition holds; see `VirtualClock.wait`."""
-        return self.clock.wait(condition, deadline)
-
-    # listeners and connections ---------------------------------------------------------------------------------------
+    # endpoints -------------------------------------------------------------------------------------------
 
     def free_port(self) -> int:
         """Return an unused port."""
-        return next(self._ports)
+        return next(self._numbers)
 
-    def listen(self, transport: str, address: str, listener: Listener) -> bool:
-        """Register a listener at an address; return whether the address was free."""
-        if any(_overlap(transport, address, one) for one in self._listeners):
+    def listen(self, transport: str, address: str, socket: Socket) -> bool:
+        """Bind a socket to an address; return whether the address was free."""
+        if any(_overlap(transport, address, one) for one in self._ports):
             return False
-        self._listeners[transport, address] = listener
+        self._ports[transport, address] = Port(socket, socket.host, f"{transport}://{address}")
         return True
 
-    def listen_no_more(self, listener: Listener) -> None:
-        """Free the address of a listener."""
-        for key in [key for key, one in self._listeners.items() if one is listener]:
-            del self._listeners[key]
+    def release(self, transport: str, address: str) -> None:
+        """Free an address."""
+        self._ports.pop((transport, address), None)
 
-    def find(self, transport: str, address: str, host: str) -> Listener | None:
-        """Return the listener at an address, if a host can reach it."""
-        found = self._listeners.get((transport, address))
-        if found is None and transport == "tcp":
-            found = self._listeners.get((transport, f"0.0.0.0:{address.rpartition(':')[2]}"))
-        return None if found is None or self.is_cut(host, found.host) else found
+    def find(self, target: tuple[str, str], host: str) -> Port | None:
+        """Return what is bound to an address, if a host can reach it."""
+        found = self._ports.get(target)
+        if found is None and target[0] == "tcp":
+            found = self._ports.get(("tcp", f"0.0.0.0:{target[1].rpartition(':')[2]}"))
+        return None if found is None or frozenset((host, found.host)) in self._cut else found
 
-    def is_cut(self, one: str, other: str) -> bool:
-        """Return whether two hosts are cut."""
-        return frozenset((one, other)) in self._cut
+    def is_refused(self, target: tuple[str, str]) -> bool:
+        """Return whether nothing is bound to an address. A cut connection is not refused, but times out."""
+        return self.find(target, "") is None
 
-    def is_refused(self, transport: str, address: str, host: str) -> bool:
-        """Return whether a connection is refused at once. Between hosts that are cut it times out instead."""
-        return (transport, address) not in self._listeners and self.find(transport, address, host) is None
-
-    def listening(self, transport: str, begins: str) -> list[str]:
+    def bound(self, transport: str, prefix: str) -> list[str]:
         """Return the bound addresses with a prefix, also unreachable ones."""
-        return [
-            address for one, address in self._listeners if one == transport and address.startswith(begins)
-        ]
+        return [address for one, address in self._ports if one == transport and address.startswith(prefix)]
 
-    def add_link(self, link: NetworkLink) -> None:
-        """Register a connection for faults."""
-        self._links[link] = None
-
-    def remove_link(self, link: NetworkLink) -> None:
-        """Remove a connection."""
-        self._links.pop(link, None)
-
-    def choose_capacity(self) -> int:
-        """Return the number of messages in transit at most, for one direction of a new connection."""
-        return self.random.randint(*self._capacity)
+    @property
+    def capacity(self) -> int:
+        """Number of messages in transit at most, for one direction of a new connection."""
+        return self.random.randint(*CAPACITY)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:
         """Register a function that ends a context when its host is killed."""
@@ -164,8 +148,9 @@ class Network:
 
     def reset(self, one: str, other: str) -> None:
         """Break all connections between two hosts. They may connect again at once."""
-        for link in self._between(one, other):
-            link.reset()
+        for ends in self._between(one, other):
+            for end in ends:
+                end.break_off()
 
     def cut(self, one: str, other: str) -> None:
         """Break all connections between two hosts, and allow no new ones until `heal`."""
@@ -174,8 +159,12 @@ class Network:
 
     def half_open(self, host: str, other: str) -> None:
         """Break connections for one host only. The other host does not notice until `heal`."""
-        for link in self._between(host, other):
-            link.half_open(host)
+        for ends in self._between(host, other):
+            for end in ends:
+                if end.socket.host == host:
+                    end.break_off()
+                else:
+                    end.open_half()
 
     def stall(self, one: str, other: str) -> None:
         """Hold back all messages between two hosts until `heal`. No message is lost."""
@@ -192,14 +181,17 @@ class Network:
             between: two hosts; without them all faults end.
         """
         hosts = frozenset(between)
-        for one in list(self._cut | self._stalled | self._rates.keys()):
+        for one in [*self._cut, *self._stalled, *self._rates]:
             if not hosts or one == hosts:
                 self._cut.discard(one)
                 self._stalled.discard(one)
                 self._rates.pop(one, None)
-        for link in list(self._links):
-            if not hosts or link.hosts == hosts:
-                link.resume()
+        for end in [one for one in self.half_open_ends if not hosts or one.hosts == hosts]:
+            end.break_off()
+        for ends in [*self.connections.items()]:
+            for end in ends:
+                if not hosts or end.hosts == hosts:
+                    self.call_soon(end.deliver)
 
     def kill(self, host: str) -> None:
         """End all contexts of a host, as `kill -9` does. Unsent messages are lost."""
@@ -210,25 +202,17 @@ class Network:
         """Return whether two hosts are stalled."""
         return bool(self._stalled) and hosts in self._stalled
 
-    def is_throttled(self, hosts: frozenset[str]) -> bool:
+    def is_slow(self, hosts: frozenset[str]) -> bool:
         """Return whether two hosts are throttled."""
         return bool(self._rates) and hosts in self._rates
 
-    def delay(self, hosts: frozenset[str], last: float) -> float:
-        """Return the time of arrival of a message, not before `last`."""
-        arrives = self.clock.now + self.latency + self._draw() * self.jitter
-        rate = self._rates.get(hosts) if self._rates else None
-        if rate:
-            last += 1 / rate
-        return arrives if arrives > last else last
-
-    def _between(self, one: str, other: str) -> list[NetworkLink]:
+    def _between(self, one: str, other: str) -> list[tuple[End, End]]:
         hosts = frozenset((one, other))
-        return [link for link in self._links if link.hosts == hosts]
+        return [ends for ends in self.connections.items() if ends[0].hosts == hosts]
 
 
 def _overlap(transport: str, address: str, taken: tuple[str, str]) -> bool:
-    """Return whether two listeners would have the same address."""
+    """Return whether two bound endpoints would have the same address."""
     if transport != taken[0]:
         return False
     if transport != "tcp":

@@ -13,6 +13,7 @@ from oz.node.engine import Engine
 from oz.options import Limits
 from oz.testing.context import Context
 from oz.testing.network import Network
+from oz.wire.links import NAMESERVER
 
 
 class VirtualDirectory(Directory):
@@ -35,7 +36,7 @@ class VirtualDirectory(Directory):
 
     def others(self) -> set[str]:
         """Return the endpoints of the other nodes."""
-        found = {f"ipc://{address}" for address in self._network.listening("ipc", self._begins)}
+        found = {f"ipc://{address}" for address in self._network.bound("ipc", self._begins)}
         return found - {self.endpoint}
 
     def remove_dead(self, endpoint: str) -> bool:
@@ -54,6 +55,8 @@ class VirtualEngine(Engine):
         return Configuration(tuple(_setting(one, given.get(one.name)) for one in DEFINITIONS), Limits())
 
     def _bind(self, config: Configuration) -> tuple[str, ...]:
+        if self.kind == NAMESERVER:
+            return tuple(map(self.publisher.bind_links, config.bind))
         context: Any = self._context
         path = str(self.options.directory or "/oz")
         self._directory = VirtualDirectory(context.network, path, self.bus, self.id)

@@ -1,74 +1,75 @@
-"""Model sockets: the part of pyzmq's `Socket` that oz calls, on a virtual network.
+"""Sockets of a test bus: the part of ROUTER, XPUB, SUB and PAIR that the engines of oz use.
 
-A call that waits lets virtual time pass. As in libzmq, connections, subscriptions and free space of a pipe reach a
-socket as commands. A socket processes its commands when EVENTS is read, in `poll`, in `recv` without a message, and in
-some calls of `send`.
+A socket has the methods of `zmq.Socket` that the engines call. No method waits: time passes in the loop of the bus
+only. As in libzmq, a descriptor signals once for several messages, and reading EVENTS, or some sends, end the signal.
 """
 
 from __future__ import annotations
 
 import errno
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import Counter, deque
 from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
-from oz.testing.connections import PipeSession
+from oz.testing.connections import End, Message
 from oz.testing.descriptors import Descriptor
-from oz.testing.endpoints import ModelEndpoints, Process, Undoing
-from oz.testing.pipes import Again, End, Message
 
-_NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
-_POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+if TYPE_CHECKING:
+    from oz.testing.context import Context
 
-_EVENTS = int(zmq.EVENTS)
-_MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
-_FD = int(zmq.FD)
+_EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (
+    int(one) for one in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
+)
 _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
+DEFAULTS = {int(zmq.SNDHWM): 1000, int(zmq.RCVHWM): 1000, int(zmq.LINGER): -1, int(zmq.RECONNECT_IVL): 100}
+"""Options that are not 0. Sockets accept all other options of libzmq and ignore most of them."""
+
+
+class Again(zmq.Again):
+    """`zmq.Again` without a call of libzmq for its text."""
+
+    errno = errno.EAGAIN
+    strerror = "Resource temporarily unavailable"
+
+    def __init__(self) -> None:
+        """Create the error."""
+
 
 class Socket:
-    """Socket on a virtual network, with the methods of `zmq.Socket` that oz calls.
+    """Socket without a type.
 
     Attributes:
         context: of the socket.
+        network, host: of the context.
         type: as a number.
         closed: whether it is closed.
-        notify: called when a first command arrives, as a descriptor of libzmq becomes readable.
-        io: thread of its sessions.
-        endpoints: bound and connected endpoints.
+        is_signalled: whether the descriptor is readable.
+        send_mark, receive_mark: high-water marks of each connection; 0 is no limit.
+        ends: of its connections.
+        ready: ends with messages that are not received, in turn.
     """
 
-    def __init__(self, context: Process, socket_type: int) -> None:
+    def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket; `Context.socket` calls this."""
-        if socket_type not in BEHAVIOURS:
-            raise zmq.ZMQError(zmq.EINVAL)
         self.context = context
-        self.network = context.network
-        self.host, self.io = context.host, context.io
+        self.network, self.host = context.network, context.host
         self.type = socket_type
-        self.closed = False
-        self.notify: Callable[[], None] | None = None
+        self.closed = self.is_signalled = False
+        self.send_mark = self.receive_mark = 1000
+        self.ends: dict[End, None] = {}
+        self.ready: deque[End] = deque()
         self._draw = self.network.random.random
-        self._behaviour = behaviour = BEHAVIOURS[socket_type]()
-        # Called by its pipes: there is a message, there is space again, the peer has lost all subscriptions.
-        self.readable, self.writable = behaviour.readable, behaviour.writable
-        self.hiccuped = behaviour.hiccuped
-        self._has_in, self._take_message = behaviour.has_in, behaviour.receive
-        self._options = dict(DEFAULTS)
-        if socket_type in (zmq.SUB, zmq.XSUB):
-            self._options[int(zmq.LINGER)] = 0
-        self._commands: deque[Callable[[], None]] = deque()
-        self.endpoints = ModelEndpoints(self)
-        self._ends = self.endpoints.ends
-        self._parts: list[bytes] = []
+        self._options: dict[int, int | bytes] = dict(DEFAULTS)
+        self._bound: dict[str, tuple[str, str]] = {}
+        self._last_endpoint = b""
+        self._parts: Message = ()
         self._left: deque[bytes] = deque()
         self._descriptor: Descriptor | None = None
-        self._monitor: Socket | None = None
+        self._monitor: Pair | None = None
         self._monitored = 0
 
     @property
@@ -79,342 +80,429 @@ class Socket:
     # options ---------------------------------------------------------------------------------------------
 
     def set(self, option: int, value: int | bytes | str) -> None:
-        """Set an option.
-
-        Raises:
-            zmq.ZMQError: the model does not know the option.
-        """
+        """Set an option."""
         self._check_open()
         option = int(option)
-        value = value.encode() if isinstance(value, str) else value
-        if option in self._options:
-            self._options[option] = value
-            if option in _MARKS:
-                for end in self._ends:
-                    end.set_marks(*self.marks())
-        elif not self._behaviour.set_option(option, value):
-            raise zmq.ZMQError(zmq.EINVAL)
+        self._options[option] = value.encode() if isinstance(value, str) else value
+        if option == zmq.SNDHWM:
+            self.send_mark = self.number(option)
+        elif option == zmq.RCVHWM:
+            self.receive_mark = self.number(option)
+
+    setsockopt = set
 
     def get(self, option: int) -> int | bytes:
-        """Return an option. EVENTS processes all commands first.
-
-        Raises:
-            zmq.ZMQError: the model does not know the option.
-        """
+        """Return an option. EVENTS has POLLIN only, and ends the signal of the descriptor."""
+        if option == _RCVMORE:
+            return bool(self._left)
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if option == _EVENTS:
-            return self._events()
-        if option == _FD:
-            return self._open_descriptor().number
-        if option == zmq.RCVMORE:
-            return int(bool(self._left))
+            if self.is_signalled:
+                self._process()
+            return _POLLIN if self._left or self._has_input() else 0
+        if option == zmq.FD:
+            if self._descriptor is None:
+                self._descriptor = Descriptor(lambda: self.is_signalled)
+            return self._descriptor.number
         if option == zmq.LAST_ENDPOINT:
-            return self.endpoints.last_endpoint + b"\0"
-        if option == zmq.TYPE:
-            return self.type
-        if option == zmq.TOPICS_COUNT:
-            self.process_commands()
-            return self._behaviour.topics_count()
-        try:
-            return self._options[int(option)]
-        except KeyError:
-            raise zmq.ZMQError(zmq.EINVAL) from None
+            return self._last_endpoint + b"\0"
+        return self.type if option == zmq.TYPE else self._options.get(int(option), 0)
 
-    def setsockopt(self, option: int, value: int | bytes | str) -> None:
-        """Set an option."""
-        self.set(option, value)
-
-    def getsockopt(self, option: int) -> int | bytes:
-        """Return an option."""
-        return self.get(option)
-
-    def getsockopt_string(self, option: int) -> str:
-        """Return a text option."""
-        value = self.get(option)
-        return value.rstrip(b"\0").decode() if isinstance(value, bytes) else str(value)
-
-    def subscribe(self, topic: bytes | str) -> None:
-        """Subscribe to a prefix."""
-        self.set(zmq.SUBSCRIBE, topic)
-
-    def unsubscribe(self, topic: bytes | str) -> None:
-        """End one subscription to a prefix."""
-        self.set(zmq.UNSUBSCRIBE, topic)
+    getsockopt = get
 
     def number(self, option: int) -> int:
         """Return an option as a number; 0 if it is not a number."""
-        value = self._options[int(option)]
+        value = self._options.get(int(option), 0)
         return value if isinstance(value, int) else 0
+
+    @property
+    def identity(self) -> bytes:
+        """ROUTING_ID, or nothing."""
+        value = self._options.get(int(zmq.ROUTING_ID), b"")
+        return value if isinstance(value, bytes) else b""
 
     # endpoints -------------------------------------------------------------------------------------------
 
-    def bind(self, addr: str) -> Undoing:
-        """Listen at an endpoint: `tcp://host:port`, with `*` for any port, `ipc://name` or `inproc://name`.
+    def bind(self, addr: str) -> None:
+        """Listen at an endpoint.
 
         Raises:
             zmq.ZMQError: the address is in use, or the endpoint is malformed.
         """
         self._check_open()
-        endpoint = self.endpoints.bind(addr)
-        return Undoing(self, lambda: self.unbind(endpoint))
+        transport, address = self._parse(addr)
+        if address.endswith((":*", ":0")):
+            address = f"{address[: address.rindex(':')]}:{self.network.free_port()}"
+        if not self.network.listen(transport, address, self):
+            raise zmq.ZMQError(zmq.EADDRINUSE)
+        endpoint = f"{transport}://{address}"
+        self._bound[endpoint] = transport, address
+        self._last_endpoint = endpoint.encode()
 
-    def connect(self, addr: str) -> Undoing:
+    def connect(self, addr: str) -> None:
         """Connect to an endpoint, and again after each fault.
 
         Raises:
             zmq.ZMQError: the endpoint is malformed.
         """
         self._check_open()
-        self.endpoints.connect(addr)
-        return Undoing(self, lambda: self.disconnect(addr))
+        target = self._parse(addr)
+        endpoint = "://".join(target)
+        self._last_endpoint = endpoint.encode()
+        end = End(self, endpoint, target)
+        self.attach(end)
+        if end.is_local:
+            end.dial()
+        else:
+            self.network.call_soon(end.dial)
 
     def disconnect(self, addr: str) -> None:
-        """End a connection. Unread messages of the connection are lost.
+        """End all connections to an endpoint, or from an endpoint that was bound. Unread messages are lost.
 
         Raises:
-            zmq.ZMQError: the endpoint is not connected.
-            RuntimeError: libzmq would end the process, or join the frames of two messages.
+            zmq.ZMQError: there is none.
         """
         self._check_open()
-        self.endpoints.disconnect(addr, self._behaviour.has_begun)
+        endpoint = "://".join(self._parse(addr))
+        bound = self._bound.pop(endpoint, None)
+        found = [one for one in self.ends if one.endpoint == endpoint]
+        if bound is not None:
+            self.network.release(*bound)
+        elif not found:
+            raise zmq.ZMQError(errno.ENOENT)
+        for end in found:
+            self._drop(end)
+            end.close(self.number(zmq.LINGER))
 
-    def unbind(self, addr: str) -> None:
-        """Unbind an endpoint, and end its connections.
+    unbind = disconnect
 
-        Raises:
-            zmq.ZMQError: nothing is bound there.
-        """
-        self._check_open()
-        self.endpoints.unbind(addr)
+    def _parse(self, endpoint: str) -> tuple[str, str]:
+        """Return transport and address, with names of this host as numbers."""
+        transport, separator, address = endpoint.partition("://")
+        if not separator or not address:
+            raise zmq.ZMQError(zmq.EINVAL)
+        if transport == "tcp":
+            host, separator, port = address.rpartition(":")
+            if not separator or not (port == "*" or port.isdigit()):
+                raise zmq.ZMQError(zmq.EINVAL)
+            host = {"*": "0.0.0.0", "localhost": "127.0.0.1"}.get(host, host)
+            return transport, f"{host}:{port}"
+        if transport == "inproc":
+            return transport, f"{self.host}/{address}"
+        if transport != "ipc":
+            raise zmq.ZMQError(zmq.EPROTONOSUPPORT)
+        return transport, address
 
-    # for sessions and pipes ------------------------------------------------------------------------------
-
-    @property
-    def identity(self) -> bytes:
-        """Return ROUTING_ID, or nothing."""
-        value = self._options[int(zmq.ROUTING_ID)]
-        return value if isinstance(value, bytes) else b""
-
-    def marks(self) -> tuple[int, int]:
-        """Return the high-water marks for sending and for receiving."""
-        return self.number(zmq.SNDHWM), self.number(zmq.RCVHWM)
-
-    def new_end(self) -> End:
-        """Create the end of the socket for a pipe to a session."""
-        mark, peers_mark = self.marks()
-        return End(self, mark=mark, peers_mark=peers_mark)
-
-    def post(self, command: Callable[[], None]) -> None:
-        """Add a command, to be called when commands are processed."""
-        if self.closed:
-            return
-        self._commands.append(command)
-        if self.notify is not None and len(self._commands) == 1:
-            self.notify()
+    # for connections -------------------------------------------------------------------------------------
 
     def attach(self, end: End) -> None:
-        """Add a pipe."""
-        if self.closed or end.is_closed:
-            end.close()
+        """Add an end of a connection."""
+        self.ends[end] = None
+        self.signal()
+
+    def detach(self, end: End) -> None:
+        """Remove an end whose connection is lost. Its messages can still be received."""
+        self.ends.pop(end, None)
+        self.signal()
+
+    def hiccup(self, end: End) -> None:
+        """Handle that a connection is lost and will be made again."""
+
+    def arrived(self, end: End, message: Message) -> None:
+        """Handle a message of a connection."""
+        if end.has_ended or self.closed:
             return
-        self._ends.setdefault(end, "")
-        self._behaviour.attach(end)
+        if not end.inbox:
+            self.ready.append(end)
+            self.signal()
+        end.inbox.append(message)
 
-    def terminated(self, end: End) -> None:
-        """Remove a pipe."""
-        if self._ends.pop(end, None) is not None:
-            self._behaviour.terminated(end)
+    def signal(self) -> None:
+        """Make the descriptor readable."""
+        if not self.is_signalled:
+            self.is_signalled = True
+            if self._descriptor is not None:
+                self._descriptor.signal()
 
-    def session_ended(self, session: PipeSession) -> None:
-        """Remove a session."""
-        self.endpoints.lingering.pop(session, None)
+    def _process(self) -> None:
+        self.is_signalled = False
 
-    def process_commands(self) -> None:
-        """Process all commands."""
-        commands = self._commands
-        while commands:
-            commands.popleft()()
-
-    def _open_descriptor(self) -> Descriptor:
-        if self._descriptor is None:
-            self._descriptor = Descriptor(lambda: bool(self._commands))
-            self.notify = self._descriptor.signal
-        return self._descriptor
-
-    # monitors --------------------------------------------------------------------------------------------
-
-    def monitor(self, addr: str | None, events: int = int(zmq.EVENT_ALL)) -> None:
-        """Send events of connections that this socket makes to an `inproc` endpoint; None ends that."""
-        monitor, self._monitor = self._monitor, None
-        if monitor is not None:
-            monitor.close(0)
-        if addr is not None:
-            self._monitored = int(events)
-            self._monitor = monitor = Socket(self.context, int(zmq.PAIR))
-            monitor.set(zmq.SNDHWM, 0)
-            monitor.bind(addr)
-
-    def report(self, event: int, endpoint: str) -> None:
-        """Send an event of a connection to the monitor, if it wants the event."""
-        if self._monitor is not None and event & self._monitored:
-            self._monitor.process_commands()
-            with suppress(zmq.Again):
-                self._monitor.send_multipart([_EVENT.pack(event, 0), endpoint.encode()], _NOBLOCK)
+    def _drop(self, end: End) -> None:
+        """Remove an end and its messages."""
+        self.detach(end)
+        if end.inbox:
+            self.ready.remove(end)
+            end.inbox.clear()
 
     # messages --------------------------------------------------------------------------------------------
 
-    def send(self, data: bytes, flags: int = 0, copy: bool = True, track: bool = False) -> None:
+    def send(self, data: Any, flags: int = 0, copy: bool = True, track: bool = False) -> None:
         """Send a frame. The message is sent with its last frame.
 
         Raises:
-            zmq.Again: there is no space within SNDTIMEO, or NOBLOCK is given.
+            zmq.Again: there is no space.
+            zmq.ZMQError: a ROUTER does not know the receiver.
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
-        # libzmq processes commands here once in a millisecond at most, so that it may know of free space or not.
-        if self._draw() < 0.5 and self._commands:
-            self.process_commands()
+        # libzmq processes commands here once in a millisecond at most, so that a signal may end or not.
+        if self.is_signalled and self._draw() < 0.5:
+            self._process()
         frame = data if type(data) is bytes else bytes(data)
         parts = self._parts
-        if not parts and not self._behaviour.begin(frame):
-            timeout = 0 if flags & _NOBLOCK else self.number(zmq.SNDTIMEO)
-            if not timeout or not self._let_pass(lambda: self._behaviour.begin(frame), timeout):
-                raise Again
+        if not parts and not self._begin(frame):
+            raise Again
         if flags & _SNDMORE:
-            parts.append(frame)
-        elif parts:
-            self._parts = []
-            self._behaviour.send((*parts, frame))
+            self._parts = (*parts, frame)
         else:
-            self._behaviour.send((frame,))
-
-    def send_multipart(
-        self, msg_parts: Sequence[bytes], flags: int = 0, copy: bool = True, track: bool = False
-    ) -> None:
-        """Send all frames of one message, or none.
-
-        Raises:
-            zmq.Again: there is no space within SNDTIMEO, or NOBLOCK is given.
-        """
-        for frame in msg_parts[:-1]:
-            self.send(frame, flags | _SNDMORE)
-        self.send(msg_parts[-1], flags)
+            self._parts = ()
+            self._send((*parts, frame))
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes:
         """Receive a frame.
 
         Raises:
-            zmq.Again: there is no message within RCVTIMEO, or NOBLOCK is given.
+            zmq.Again: there is no message.
         """
+        if self._left:
+            return self._left.popleft()
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
-        if not self._left:
-            self._left.extend(self._receive(int(flags)))
-        return self._left.popleft()
-
-    def _receive(self, flags: int) -> Message:
-        if (message := self._take_message()) is not None:
-            return message
-        found: list[Message] = []
-
-        def has_found() -> bool:
-            message = self._behaviour.receive()
-            if message is not None:
-                found.append(message)
-            return message is not None
-
-        timeout = 0 if flags & _NOBLOCK else self.number(zmq.RCVTIMEO)
-        if not self._let_pass(has_found, timeout):
+        if not self._has_input():
+            self.is_signalled and self._process()
             raise Again
-        return found[0]
+        message = self._receive()
+        if len(message) > 1:
+            self._left.extend(message[1:])
+        return message[0]
 
-    def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> list[bytes]:
-        """Receive all frames of a message.
+    def _read(self) -> tuple[End, Message]:
+        """Return the next message, of each connection in turn."""
+        ready = self.ready
+        end = ready.popleft()
+        message = end.read()
+        if end.inbox:
+            ready.append(end)
+        return end, message
 
-        Raises:
-            zmq.Again: there is no message within RCVTIMEO, or NOBLOCK is given.
-        """
-        if self.closed:
-            raise zmq.ZMQError(zmq.ENOTSOCK)
-        if not self._left:
-            message = self._take_message()
-            return list(self._receive(int(flags)) if message is None else message)
-        frames = list(self._left)
-        self._left.clear()
-        return frames
+    def _has_input(self) -> bool:
+        return bool(self.ready)
 
-    def poll(self, timeout: float | None = None, flags: int = _POLLIN) -> int:
-        """Wait until the socket can receive or send.
+    def _receive(self) -> Message:
+        return self._read()[1]
 
-        Args:
-            timeout: milliseconds of virtual time; None or a negative number waits for ever.
-            flags: POLLIN, POLLOUT or both.
-        """
-        self._let_pass(lambda: bool(self._events() & flags), -1 if timeout is None else timeout)
-        return self._events() & flags
+    def _begin(self, first: bytes) -> bool:
+        """Choose the receivers of a message by its first frame; return whether it may be sent."""
+        raise zmq.ZMQError(errno.ENOTSUP)
 
-    def _events(self) -> int:
-        events = _POLLIN if self.has_in() else 0
-        return events | _POLLOUT if self._behaviour.has_out() else events
+    def _send(self, message: Message) -> None:
+        """Send a message to the receivers."""
 
-    def has_in(self) -> bool:
-        """Process all commands; return whether there is a message. It costs less than EVENTS."""
-        commands = self._commands
-        while commands:
-            # As `process_commands`, without a call.
-            commands.popleft()()
-        return bool(self._left) or self._has_in()
+    # monitors --------------------------------------------------------------------------------------------
 
-    def _let_pass(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Advance the virtual time until a condition holds, for `timeout` milliseconds at most.
+    def monitor(self, addr: str | None, events: int = 0) -> None:
+        """Send events of connections that this socket makes to a PAIR that connects to an address; None ends that."""
+        self._monitor, self._monitored = None, int(events)
+        if addr is not None:
+            self.context.monitored[addr] = self
 
-        Raises:
-            zmq.ZMQError: with EDEADLK, no event is left.
-        """
+    def report(self, event: int, endpoint: str) -> None:
+        """Send an event of a connection to the monitor."""
+        if self._monitor is not None and event & self._monitored:
+            self._monitor.put((_EVENT.pack(event, 0), endpoint.encode()))
 
-        def is_so() -> bool:
-            self.process_commands()
-            return condition()
-
-        if timeout == 0:
-            return is_so()
-        found = self.network.wait(is_so, None if timeout < 0 else self.network.now + timeout / 1000)
-        if not found and timeout < 0:
-            raise zmq.ZMQError(errno.EDEADLK)
-        return found
+    # the end ---------------------------------------------------------------------------------------------
 
     def close(self, linger: int | None = None) -> None:
         """Close. Unsent messages are sent for LINGER milliseconds."""
         if self.closed:
             return
-        if linger is not None:
-            self._options[int(zmq.LINGER)] = linger
-        self.monitor(None)
-        self.endpoints.end()
         self.closed = True
-        self.endpoints.close_ends(list(self._ends))
-        # Pipes that wait to be attached are closed.
-        self.process_commands()
+        for bound in self._bound.values():
+            self.network.release(*bound)
+        for end in [*self.ends]:
+            end.close(self.number(zmq.LINGER) if linger is None else linger)
 
     def die(self) -> None:
         """End as a killed process does. Unsent messages are lost."""
-        self.monitor(None)
-        self.closed = True
-        self.endpoints.die()
-
-    def is_busy(self) -> bool:
-        """Return whether the socket delays the end of its context."""
-        return not self.closed or bool(self.endpoints.lingering)
+        ends = [*self.ends]
+        self.close(0)
+        for end in ends:
+            end.end()
 
     def _check_open(self) -> None:
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
 
-    def __enter__(self) -> Socket:
-        """Return the socket."""
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
+class Pair(Socket):
+    """PAIR, which receives the events of a monitored socket."""
+
+    def __init__(self, context: Context, socket_type: int) -> None:
+        """Create a socket."""
+        super().__init__(context, socket_type)
+        self._events: deque[Message] = deque()
+
+    def connect(self, addr: str) -> None:
+        """Receive the events of the socket that is monitored at an address."""
+        self.context.monitored.pop(addr)._monitor = self
+
+    def put(self, event: Message) -> None:
+        """Add an event."""
+        self._events.append(event)
+        self.signal()
+
+    def _has_input(self) -> bool:
+        return bool(self._events)
+
+    def _receive(self) -> Message:
+        return self._events.popleft()
+
+
+class Router(Socket):
+    """ROUTER with ROUTER_MANDATORY and ROUTER_HANDOVER. The first frame of a message is the name of the peer."""
+
+    def __init__(self, context: Context, socket_type: int) -> None:
+        """Create a socket."""
+        super().__init__(context, socket_type)
+        self._names: dict[bytes, End] = {}
+        self._to: End | None = None
+
+    def attach(self, end: End) -> None:
+        """Add an end. It replaces an end of the same name."""
+        if end.target is not None:
+            end.name = bytes(self._options[int(zmq.CONNECT_ROUTING_ID)])
+            if end.name in self._names:
+                raise RuntimeError(f"CONNECT_ROUTING_ID {end.name!r} is in use: libzmq ends the process")
+        other = self._names.get(end.name)
+        if other is not None:
+            self._drop(other)
+        self._names[end.name] = end
+        super().attach(end)
+        if self.number(zmq.PROBE_ROUTER):
+            end.write((b"",))
+
+    def detach(self, end: End) -> None:
+        """Remove an end and its name."""
+        if self._names.get(end.name) is end:
+            del self._names[end.name]
+        super().detach(end)
+
+    def _receive(self) -> Message:
+        end, message = self._read()
+        return end.name, *message
+
+    def _begin(self, first: bytes) -> bool:
+        self._to = end = self._names.get(first)
+        if end is None:
+            raise zmq.ZMQError(zmq.EHOSTUNREACH)
+        return end.has_room()
+
+    def _send(self, message: Message) -> None:
+        if self._to is not None:
+            self._to.write(message[1:])
+
+
+class Xpub(Socket):
+    """XPUB with XPUB_VERBOSER: each subscription and each end of one can be received."""
+
+    def __init__(self, context: Context, socket_type: int) -> None:
+        """Create a socket."""
+        super().__init__(context, socket_type)
+        self._topics: dict[End, set[bytes]] = {}
+        self._reports: deque[Message] = deque()
+        self._to: list[End] = []
+
+    def arrived(self, end: End, message: Message) -> None:
+        """Handle a subscription, or the end of one."""
+        frame, topics = message[0], self._topics.setdefault(end, set())
+        (topics.add if frame[0] else topics.discard)(frame[1:])
+        self._report(frame)
+
+    def detach(self, end: End) -> None:
+        """Remove an end, and report the ends of its subscriptions."""
+        for topic in sorted(self._topics.pop(end, ())):
+            self._report(b"\0" + topic)
+        super().detach(end)
+
+    def _report(self, frame: bytes) -> None:
+        self._reports.append((frame,))
+        self.signal()
+
+    def _has_input(self) -> bool:
+        return bool(self._reports)
+
+    def _receive(self) -> Message:
+        return self._reports.popleft()
+
+    def _begin(self, first: bytes) -> bool:
+        found = [end for end, topics in self._topics.items() if any(map(first.startswith, topics))]
+        self._to = [end for end in found if end.has_room()]
+        # With XPUB_NODROP one full connection refuses the message.
+        return len(self._to) == len(found) or not self.number(zmq.XPUB_NODROP)
+
+    def _send(self, message: Message) -> None:
+        for end in self._to:
+            end.write(message)
+
+
+class Sub(Socket):
+    """SUB. It subscribes again after a lost connection, when its owner attends to the socket."""
+
+    def __init__(self, context: Context, socket_type: int) -> None:
+        """Create a socket."""
+        super().__init__(context, socket_type)
+        self._topics: Counter[bytes] = Counter()
+        self._hiccups: dict[End, None] = {}
+
+    def set(self, option: int, value: int | bytes | str) -> None:
+        """Set an option, or subscribe or unsubscribe."""
+        if option not in (zmq.SUBSCRIBE, zmq.UNSUBSCRIBE):
+            super().set(option, value)
+            return
+        topic = value if isinstance(value, bytes) else str(value).encode()
+        before = self._topics[topic]
+        self._topics[topic] = after = max(0, before + (1 if option == zmq.SUBSCRIBE else -1))
+        if not after:
+            del self._topics[topic]
+        if bool(before) != bool(after):
+            for end in self.ends:
+                end.write((bytes((not before,)) + topic,))
+
+    setsockopt = set
+
+    def attach(self, end: End) -> None:
+        """Add an end, and subscribe."""
+        super().attach(end)
+        self._subscribe(end)
+
+    def hiccup(self, end: End) -> None:
+        """Forget the subscriptions that are not sent. They are sent again."""
+        end.outgoing.clear()
+        self._hiccups[end] = None
+        self.signal()
+
+    def arrived(self, end: End, message: Message) -> None:
+        """Keep a message that a subscription wants."""
+        if any(map(message[0].startswith, self._topics)):
+            super().arrived(end, message)
+
+    def _process(self) -> None:
+        super()._process()
+        hiccups, self._hiccups = self._hiccups, {}
+        for end in hiccups:
+            self._subscribe(end)
+
+    def _subscribe(self, end: End) -> None:
+        for topic in sorted(self._topics):
+            end.write((b"\1" + topic,))
+
+
+TYPES: dict[int, type[Socket]] = {
+    int(zmq.ROUTER): Router,
+    int(zmq.XPUB): Xpub,
+    int(zmq.SUB): Sub,
+    int(zmq.PAIR): Pair,
+}
+"""Class of each type of socket."""

@@ -68,8 +68,3 @@ def test_a_wrong_line_ends_the_command_with_its_number(oz_run, tmp_path):
     ended = oz_run("pub", "-", "--json", *options, stdin=b'{"subject": "a", "payload": "x"}\n{}\n')
     assert ended.code == 2
     assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: subject is text")
-
-
-@pytest.mark.parametrize("words", [("a", "--json"), ("-", "x", "--json"), ("-", "--json", "--bus", "b")])
-def test_json_needs_lines_of_subjects(oz_run, words):
-    assert oz_run("pub", *words).code == 2

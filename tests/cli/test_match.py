@@ -18,15 +18,6 @@ def test_reads_subjects_from_stdin(oz, subjects):
     assert result.stdout == "a.b\na.c\n"
 
 
-def test_nothing_on_stdin_is_no_match(oz):
-    assert oz("match", "a").exit_code == 1
-
-
-@pytest.mark.parametrize("arguments", [("a..b", "a.b"), (), ("--dialect", "none", "a", "a")])
-def test_a_bad_pattern_or_usage_exits_2(oz, arguments):
-    assert oz("match", *arguments).exit_code == 2
-
-
 def test_a_byte_dialect_matches_bytes_and_a_text_dialect_does_not(oz):
     assert oz("match", "redis:a*", stdin=b"a\xff\nab\n").stdout_bytes == b"a\xff\nab\n"
     assert oz("match", "a*", stdin=b"a\xff\n").exit_code == 1

@@ -81,7 +81,7 @@ def test_a_directory_that_lets_others_in_is_not_trusted(wrong, tmp_path):
         f"environment variable OZ_DIRECTORY: directory = {str(path)!r}: its mode is {wrong:04o}, "
         f"which lets other users in: chmod 700 {path}, or give another path"
     )
-    assert mode(path) == wrong  # it may be somebody's on purpose
+    assert mode(path) == wrong  # oz does not change the mode, which may be intended
     path.chmod(0o700)
     assert private_directory(path) == path
 
@@ -132,7 +132,7 @@ def test_a_place_where_this_user_may_not_write_is_named(tmp_path):
 def test_a_directory_for_all_users_is_refused_with_one_to_give(tmp_path):
     path = tmp_path / "shared"
     path.mkdir()
-    path.chmod(0o1777)  # as /tmp is, of which nobody must change the mode
+    path.chmod(0o1777)  # as /tmp, whose mode must not change
     with pytest.raises(oz.ConfigurationError) as refused:
         private_directory(path)
     assert f"give {path / f'oz-{os.getuid()}'}" in str(refused.value)

@@ -1,4 +1,4 @@
-"""The file of permissions: what is wrong with it has a line, and what has no effect is said."""
+"""The file of permissions. Each fault has its line, and rules without effect are warnings."""
 
 import os
 import sys
@@ -167,7 +167,7 @@ def test_what_has_no_effect_is_said(written):
     ],
 )
 def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_idle):
-    """As NATS has it, it allows the rest."""
+    """In NATS, such a list allows all other subjects."""
     text = f"[users.desk]\nkey = '{KEY}'\n{lines}\n"
     assert any("nothing is allowed" in one for one in survey_permissions(written(text)).warnings) is is_idle
     assert not survey_permissions(written(f"default = 'allow'\n{text}")).warnings

@@ -1,4 +1,4 @@
-"""Names, subjects and payloads of strangers, with what a terminal obeys and what a reader does not see."""
+"""Names, subjects and payloads of peers that hold control characters and invisible characters."""
 
 import io
 import json
@@ -85,7 +85,7 @@ def test_oz_sub_writes_nothing_unseen(options):
 
 @pytest.fixture
 def lines():
-    """What is written to a log as `logging` writes it without being set up."""
+    """Logger of peers, and the lines that it has written."""
     log, out = peer_logger("oz.tests-of-shown-text"), io.StringIO()
     handler = logging.StreamHandler(out)
     log.addHandler(handler)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oz.journal import Journal, JournalError, JournalFull, Writer
+from oz.journal import Journal, Writer
 from support import scripts
 from support.journals import content, rows_of
 from support.waiting import until
@@ -78,40 +78,6 @@ def small_disk(directory):
         yield directory
     finally:
         subprocess.run(["umount", "-l", str(directory)], check=True)
-
-
-def test_a_full_file_system_is_an_error_until_a_file_is_removed(tmp_path):
-    with small_disk(tmp_path / "disk") as disk:
-        ballast = disk / "ballast"
-        ballast.write_bytes(os.urandom(1 << 20))
-        lines = []
-        with Writer(disk / "journal", segment_bytes=200_000) as writer:
-            group = 0
-            try:
-                while True:
-                    end = writer.append([content(group, at) for at in range(5)])
-                    lines.append(f"{end - 5} {group}")
-                    group += 1
-            except JournalFull:
-                pass
-            with pytest.raises(JournalFull):
-                writer.append([("a", os.urandom(1 << 20))])
-            check(disk / "journal", lines)
-            ballast.unlink()
-            for group in range(10_000, 10_200):
-                end = writer.append([content(group, at) for at in range(5)])
-                lines.append(f"{end - 5} {group}")
-        check(disk / "journal", lines)
-
-
-def test_a_journal_is_not_created_on_a_full_file_system_and_nothing_is_left_locked(tmp_path):
-    with small_disk(tmp_path / "disk") as disk:
-        (disk / "ballast").write_bytes(os.urandom((1 << 21) - 8192))
-        with pytest.raises(JournalError), Writer(disk / "journal") as writer:
-            writer.append([("a", os.urandom(100_000))])
-        (disk / "ballast").unlink()
-        with Writer(disk / "journal") as writer:
-            assert writer.append([("a", b"b")]) == 1
 
 
 def test_retention_makes_room_on_a_full_file_system(tmp_path):

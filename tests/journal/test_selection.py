@@ -170,24 +170,3 @@ def test_gap_records_are_read_where_their_pattern_overlaps(tmp_path):
             assert Journal(tmp_path).table(gaps=True).num_rows == 4
             writer.roll()
             writer.wait_sealed()
-
-
-def test_all_fields_come_back(tmp_path):
-    row = {
-        "subject": "a",
-        "payload": b"\x00\xff",
-        "time_ns": 1_700_000_000_123_456_000,
-        "origin": b"o" * 16,
-        "sequence": 7,
-        "position": 2**63 - 1,
-        "reply_to": "me",
-    }
-    with Writer(tmp_path) as writer:
-        writer.append([row])
-        for _ in range(2):
-            [one] = Journal(tmp_path).read()
-            assert {name: getattr(one, name) for name in row} == row
-            assert one.offset == 0
-            assert one.frames == [b"a", b"\x00\xff"]
-            writer.roll()
-            writer.wait_sealed()

@@ -110,7 +110,7 @@ def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
     found = credentials_of(ring.security("feed"))
     before = dict(found.trusted)
     ring.trusted.rename(ring.trusted.with_name("elsewhere"))
-    found._trusted._looked_at = 0.0
+    found._trusted._checked_at = 0.0
     assert dict(found.trusted) == before
 
 
@@ -119,9 +119,9 @@ def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
     """An editor's lock is such a link."""
     found = credentials_of(ring.security("feed"))
     (ring.trusted / ".#desk").symlink_to("somebody@host:1234")
-    found._trusted.look(0.0)
+    found._trusted.refresh(0.0)
     ring.distrust("desk")
-    found._trusted.look(0.0)
+    found._trusted.refresh(0.0)
     assert found._trusted.value == {ring.public("feed"): "feed"}
 
 
@@ -141,7 +141,7 @@ def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog)
 
 def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
     """Half of a file of permissions may be one that allows everything."""
-    for pause in ("_LOOK_EVERY", "_LOOK_SOON"):
+    for pause in ("_CHECK_INTERVAL", "_SHORT_INTERVAL"):
         monkeypatch.setattr(credentials, pause, 0.0)
     path = tmp_path / "permissions.toml"
     path.write_text("first")
@@ -154,7 +154,7 @@ def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
 
 
 def test_whatever_is_wrong_with_a_file_what_it_said_before_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
 
     def read(path):
         if path.read_text() == "wrong":

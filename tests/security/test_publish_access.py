@@ -37,9 +37,7 @@ def test_a_name_belongs_to_the_key_that_uses_it_first(access):
     assert access.owns(b"name")
     access.key = OTHER
     assert not access.owns(b"name")
-    assert access.has_denied
     assert access.owns(b"another")
-    assert not access.has_denied
 
 
 def test_nobody_makes_a_subscriber_forget_whose_a_name_is(access):

@@ -15,18 +15,25 @@ from simulation.failing import unfailing
 from simulation.ledger import check, matches
 from support.inside import engine_of
 
-LASTS = 6.0
-"""Virtual seconds of traffic and faults."""
 RETURNS = 5.0
 """Virtual seconds within which connections are made again after the last fault."""
-READY = 45.0
-"""Virtual seconds within which all subscriptions are served then: a link without publisher ends after 32 s."""
+READY = 5.0
+"""Virtual seconds within which all subscriptions are served then."""
+READY_PLAIN = 45.0
+"""The same for a subscriber of a publisher that has no links any more: a link without publisher ends after 32 s."""
 SETTLES = 10.0
 """Virtual seconds within which all messages are delivered then."""
-MESSAGES, JOBS, FAULTS = 200, 30, 8
+DRAINS = 3.0
+"""Virtual seconds within which slow subscribers and workers have handled their queues."""
+MESSAGES, JOBS = 30, 5
+"""Of each virtual second."""
+FAULTS = 8
+"""Faults of a run at most."""
 BURST, RATE = 100, 50.0
 """Messages of a burst, and messages a second of a slow network."""
 SMALL_BYTES, SMALL_MARK = 500, 20
+FEW_BYTES = 3_000
+"""Pending bytes of a publisher that has few."""
 KINDS = {
     "cut": 4, "stall": 3, "reset": 3, "half_open": 2, "throttle": 2, "kill_publisher": 2, "kill_subscriber": 2,
     "close_publisher": 1, "close_subscriber": 1, "jump_publisher": 1, "jump_subscriber": 1, "burst_publisher": 2,
@@ -89,37 +96,45 @@ class LinkWorld:
     """One run.
 
     Attributes:
-        faults: what goes wrong.
+        faults: of the run.
+        actors: names of the publishers and subscribers.
         mechanisms: how often each mechanism fired.
     """
 
-    def __init__(self, seed, faults=None, mechanisms=None):
-        self.mechanisms = {} if mechanisms is None else mechanisms
-        self.random = Random(seed)
+    def __init__(self, seed, mechanisms=None, faults=None, actors=None):
+        self.mechanisms = Counter() if mechanisms is None else mechanisms
+        self.random = random = Random(seed)
         self.bus = oz.testing.Bus(seed, longest=100_000)
         self.network = self.bus.network
-        every = sorted(self._fault() for _ in range(FAULTS))
-        self.faults = every if faults is None else faults
+        self.network.grid = random.choice((0.0, 0.001, 0.001))
+        publishers = random.choice((("p1",), ("p2", "p3"), ("p1", "p2"), tuple(ENDPOINTS)))
+        subscribers = [one for one in SUBSCRIBERS if one != "any" or SOMETIMES_PLAIN in publishers]
+        subscribers = sorted(random.sample(subscribers, random.randint(2, len(subscribers))))
+        self.lasts = random.uniform(1.0, 6.0)
+        found = sorted(self._fault(publishers, subscribers) for _ in range(random.randint(1, FAULTS)))
+        self.faults = found if faults is None else faults
+        self.actors = (*publishers, *subscribers) if actors is None else tuple(actors)
+        self.publishers = [one for one in publishers if one in self.actors]
+        self.subscribers = [one for one in subscribers if one in self.actors]
         self.members, self.lives, self.tasks, self.down = {}, [], [], set()
         # Of each publisher's life, by its origin: numbers and subjects, and whether it was killed.
         self.published, self.killed, self.plain = defaultdict(dict), set(), set()
+        # Lives of publishers and subscribers that had a fault, or whose publisher may drop.
+        self.touched = set()
         self.numbers, self.handled, self.missing = 0, defaultdict(list), defaultdict(int)
 
-    def _fault(self):
+    def _fault(self, publishers, subscribers):
         random = self.random
         kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
-        publisher, subscriber = random.choice(tuple(ENDPOINTS)), random.choice(SUBSCRIBERS[:-1])
-        if publisher == SOMETIMES_PLAIN:
-            subscriber = "any"
+        subscriber = random.choice(subscribers)
+        served = [one for one in publishers if (one == SOMETIMES_PLAIN) == (subscriber == "any")]
+        publisher = random.choice(served or publishers)
         ends = {"publisher": (publisher,), "subscriber": (subscriber,)}
         who = ends.get(kind.partition("_")[2], (publisher, subscriber))
         # A session ends after 30 seconds.
         long = 4.0 if kind in ("stall", "half_open") else 40.0
         lasts = random.choice((0.1, 0.5, 0.5, 2.0, 2.0, 5.0, 5.0, long))
-        return LinkFault(random.uniform(0.5, LASTS), kind, who, lasts)
-
-    def _count(self, name, number=1):
-        self.mechanisms[name] = self.mechanisms.get(name, 0) + number
+        return LinkFault(random.uniform(0.3, self.lasts), kind, who, lasts)
 
     def run(self):
         """Let everything happen, and check the result."""
@@ -128,24 +143,32 @@ class LinkWorld:
         return self
 
     async def _main(self):
-        for name in ENDPOINTS:
+        for name in self.publishers:
             self._start_publisher(name)
-        for name in SUBSCRIBERS:
+        for name in self.subscribers:
             self._start_subscriber(name)
         await self._be_ready()
-        uniform = self.random.uniform
-        jobs = [self._later(uniform(0, LASTS), self._publish) for _ in range(MESSAGES)]
-        jobs += [self._later(uniform(0, LASTS), partial(self._publish, "job")) for _ in range(JOBS)]
-        jobs += [self._later(one.at, partial(self._harm, one)) for one in self.faults]
-        await asyncio.gather(*jobs)
+
+        def some(each_second, work):
+            count = round(each_second * self.lasts)
+            return [self._later(self.random.uniform(0, self.lasts), work) for _ in range(count)]
+
+        work = some(MESSAGES, self._publish) + some(JOBS, partial(self._publish, "job"))
+        await asyncio.gather(*work, *[self._later(one.at, partial(self._harm, one)) for one in self.faults])
         self.bus.heal()
         # A subscriber notices a new publisher when its connection is made again.
         await asyncio.sleep(RETURNS)
         await self._be_ready()
         # Plain subscriptions have no answer.
         await asyncio.sleep(1.0)
-        last = [await self._publish(subject, name) for name in ENDPOINTS for subject in (*SUBJECTS, "job")]
-        await asyncio.sleep(SETTLES)
+        last = [
+            await self._publish(subject, name) for name in self.publishers for subject in (*SUBJECTS, "job")
+        ]
+        ends = self.network.now + SETTLES
+        # The slow subscriber has some messages in its queue.
+        await asyncio.sleep(DRAINS)
+        while self._late(last) and self.network.now < ends:
+            await asyncio.sleep(0.25)
         self._check(last)
 
     @staticmethod
@@ -154,17 +177,24 @@ class LinkWorld:
         await work()
 
     async def _be_ready(self):
-        for name in SUBSCRIBERS:
-            await self.members[name].wait_ready(timeout=READY)
+        ends = self.network.now + READY
+        for name in self.subscribers:
+            timeout = READY_PLAIN if name == "any" else max(0.0, ends - self.network.now)
+            await self.members[name].wait_ready(timeout=timeout)
 
     # members
 
     def _start_publisher(self, name):
         links = self.random.choice((None, False)) if name == SOMETIMES_PLAIN else None
         # A small window is full after some messages, and a publisher drops what does not fit.
-        small = oz.Options(resume_bytes=SMALL_BYTES, high_water_mark=SMALL_MARK)
-        options = small if self.random.random() < 0.3 else oz.Options()
+        options = self.random.choice((
+            oz.Options(resume_bytes=SMALL_BYTES, high_water_mark=SMALL_MARK),
+            oz.Options(pending_bytes=FEW_BYTES),
+            *3 * [oz.Options()],
+        ))  # fmt: skip
         self.members[name] = self.bus.publisher(bind=ENDPOINTS[name], links=links, options=options)
+        if options != oz.Options():
+            self.touched.add(engine_of(self.members[name]).origin)
 
     def _start_subscriber(self, name):
         # Plain connections have no policies and no groups.
@@ -172,7 +202,7 @@ class LinkWorld:
         filtering = self.random.choice(("publisher", "auto")) if is_simple else "publisher"
         life = Life(name, "auto" if name == "any" else filtering)
         self.lives.append(life)
-        endpoints = [ENDPOINTS[one] for one in ENDPOINTS if (one == SOMETIMES_PLAIN) == (name == "any")]
+        endpoints = [ENDPOINTS[one] for one in self.publishers if (one == SOMETIMES_PLAIN) == (name == "any")]
         subscriber = self.bus.subscriber(connect=endpoints, filtering=life.filtering, on_gap=life.note_gap)
         self.members[name] = subscriber
         if name in WORKERS:
@@ -190,9 +220,9 @@ class LinkWorld:
                 message = await subscription.receive()
                 if life.name in WORKERS:
                     self.handled[int(message.payload)].append((life, message.redelivered))
-                    self._count("redelivered", message.redelivered)
+                    self.mechanisms["redelivered"] += message.redelivered
                 else:
-                    self._count("plain message", message.origin is None)
+                    self.mechanisms["plain message"] += message.origin is None
                     life.note(message, self._origin_of(int(message.payload)))
                 if pause := PAUSES.get(life.name):
                     await asyncio.sleep(pause)
@@ -202,8 +232,10 @@ class LinkWorld:
 
     async def _publish(self, subject=None, name=None):
         if name is None:
-            names = [one for one in ENDPOINTS if subject != "job" or one != SOMETIMES_PLAIN]
-            name = self.random.choice(names)
+            name = self.random.choice(self.publishers)
+        if name == SOMETIMES_PLAIN and subject == "job":
+            # Plain connections have no groups.
+            return 0
         subject = self.random.choice(SUBJECTS) if subject is None else subject
         if name in self.down:
             return 0
@@ -218,9 +250,11 @@ class LinkWorld:
 
     async def _harm(self, fault):
         _, kind, who, lasts = fault
-        if self.down.intersection(who):
+        if self.down.intersection(who) or not set(who) <= set(self.actors):
             return
-        self._count(f"fault of links: {kind}")
+        self.mechanisms[f"fault of links: {kind}"] += 1
+        if not kind.startswith("close"):
+            self.touched.update(map(self._life_of, who))
         hosts = [self.members[one].place.host for one in who]
         if kind.startswith(("kill", "close")):
             await self._end(who[0], lasts, is_orderly=kind.startswith("close"))
@@ -235,6 +269,12 @@ class LinkWorld:
         getattr(self.network, kind)(*hosts, *([RATE] if kind == "throttle" else []))
         await asyncio.sleep(lasts)
         self.network.heal(*hosts)
+
+    def _life_of(self, name):
+        """Return the origin of a publisher, or the current life of a subscriber."""
+        if name in ENDPOINTS:
+            return engine_of(self.members[name]).origin
+        return next(one for one in reversed(self.lives) if one.name == name)
 
     async def _end(self, name, lasts, *, is_orderly):
         self.down.add(name)
@@ -253,22 +293,32 @@ class LinkWorld:
     # checks
 
     def _check(self, last):
+        late = self._late(last)
+        check(not late, "at the end messages are missing: {}", late)
         for life in self.lives:
-            if life.name in WORKERS:
-                continue
-            for origin, published in self.published.items():
-                self._check_life(life, origin, published)
-            heard = {number for numbers in life.heard.values() for number in numbers}
-            for number in () if life.is_over else last:
-                subject = next((one[number] for one in self.published.values() if number in one), "")
-                is_plain = number in self.plain
-                if (
-                    is_plain == (life.name == "any")
-                    and any(matches(text, subject) for text in PATTERNS[life.name])
-                    and life.name not in OVERFLOWS
-                ):
-                    check(number in heard, "{} did not receive {} at the end", life.name, number)
+            if life.name not in WORKERS:
+                for origin, published in self.published.items():
+                    self._check_life(life, origin, published)
         self._check_jobs()
+
+    def _late(self, last):
+        """Return the subscribers that have not received the last messages, each with those that are missing."""
+        subjects = {number: subject for one in self.published.values() for number, subject in one.items()}
+        found = []
+        for life in self.lives:
+            if life.is_over or life.name in WORKERS or life.name in OVERFLOWS:
+                continue
+            heard = {number for numbers in life.heard.values() for number in numbers}
+            missing = [
+                number
+                for number in last
+                if (number in self.plain) == (life.name == "any")
+                and any(matches(text, subjects.get(number, "")) for text in PATTERNS[life.name])
+                and number not in heard
+            ]
+            if missing:
+                found.append((life.name, missing))
+        return found
 
     def _check_life(self, life, origin, published):
         """Messages arrive once and in order, and missing ones are counted by gaps."""
@@ -283,10 +333,17 @@ class LinkWorld:
             if any(matches(text, subject) for text in PATTERNS[life.name])
         ]
         check(set(heard) <= set(wanted), "{} received a message that it does not want", life.name)
-        self._count("gap with a count", sum(one is not None for one in gaps))
-        self._count("gap without a count", sum(one is None for one in gaps))
+        self.mechanisms["gap with a count"] += sum(one is not None for one in gaps)
+        self.mechanisms["gap without a count"] += sum(one is None for one in gaps)
         # A plain connection reports no losses.
         counts = self._counts(life) if life.name in OVERFLOWS else gaps
+        is_calm = not self.touched.intersection((life, origin)) and life.name not in OVERFLOWS
+        if is_calm and life.filtering != "auto" and not life.is_over:
+            self.mechanisms["stream without a fault"] += 1
+            missing = [number for number in wanted if heard and number >= min(heard) and number not in heard]
+            is_closed = origin in self.killed and gaps == [None]
+            check(not missing, "{} misses {} without a fault", life.name, missing)
+            check(is_closed or not gaps, "{} reports gaps {} without a fault", life.name, gaps)
         if not heard or life.is_over or None in counts or life.filtering == "auto":
             return
         missing = [number for number in wanted if number >= min(heard) and number not in heard]
@@ -308,12 +365,12 @@ class LinkWorld:
     def _check_jobs(self):
         """Each job of a living publisher is handled, and again only if it is marked as redelivered."""
         dropped = Counter()
-        for name in ENDPOINTS:
+        for name in self.publishers:
             engine = engine_of(self.members[name])
             counts = self.members[name].stats.dropped
             dropped[engine.origin] = sum(counts.values()) + self.members[name].stats.given_up
             for reason, count in counts.items():
-                self._count(f"dropped: {reason}", count)
+                self.mechanisms[f"dropped: {reason}"] += count
         for origin, published in self.published.items():
             for number, subject in published.items():
                 if subject != "job":

@@ -1,4 +1,4 @@
-"""Cutting the faults of a failing run down to those that it needs: delta debugging."""
+"""Cutting the faults and actors of a failing run down to those that it needs: delta debugging."""
 
 from __future__ import annotations
 

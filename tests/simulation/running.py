@@ -9,12 +9,15 @@ from oz.transport import descriptors
 from simulation.ledger import Violation
 
 
-def run(seed, faults=None, mechanisms=None, kind=None):
+def run(seed, kind, mechanisms=None, faults=None, actors=None):
     """Run one seed of a kind of world; return the violation, or None."""
     try:
         # No socket of a run needs a file descriptor, and counting the free ones takes a thread.
-        with patch.object(descriptors, "need", lambda count, purpose: None):
-            kind(seed, faults, mechanisms).run()
+        with (
+            patch.object(descriptors, "need", lambda count, purpose: None),
+            patch.object(descriptors, "need_for_node", lambda: None),
+        ):
+            kind(seed, mechanisms, faults, actors).run()
     except Violation as violation:
         return violation
     except Exception as error:

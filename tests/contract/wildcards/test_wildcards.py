@@ -204,3 +204,15 @@ def test_unsubscribe_ends_delivery(sockets):
     with suppress(errors.Timeout):
         subscriber.receive(timeout=0.01)
     until(lambda: not publisher.has_subscribers("a.own"))
+
+
+@promise("A pattern that takes too long for a subject costs no other message.")
+def test_slow_pattern_costs_no_other_message(sockets):
+    publisher = sockets.publisher(dialect="regex")
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "ok.*")
+    sockets.subscribe(publisher, subscriber, "(a|aa)+$", dialect="regex")
+    subjects = ["a" * 50 + "b" if number == 100 else f"ok.{number}" for number in range(300)]
+    publisher.publish_many((subject, b"") for subject in subjects)
+    expected = [subject for subject in subjects if subject.startswith("ok")]
+    assert [subscriber.receive().subject for _ in expected] == expected

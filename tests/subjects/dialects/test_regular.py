@@ -1,4 +1,4 @@
-"""`$` is the very end of a subject, in every place where the engine takes it for an anchor."""
+"""`$` matches only at the end of a subject, wherever it is an anchor."""
 
 import itertools
 import random
@@ -152,7 +152,7 @@ def test_brute_force():
         after = regex.compile(for_engine(text))
         tried += 1
         for subject in SUBJECTS:
-            # The two differ at most where a last newline is there to be skipped.
+            # The two may differ only for a subject that ends with a newline.
             if not subject.endswith("\n"):
                 assert bool(before.fullmatch(subject)) == bool(after.fullmatch(subject)), (text, subject)
             elif after.fullmatch(subject):

@@ -1,0 +1,526 @@
+"""Runs of whole buses: nodes, name servers and forwarders, with faults, kills and restarts.
+
+A seed decides how many nodes there are, how they find each other (by the directory of a host, by an endpoint of a
+node, or by a name server), and whether forwarders join two buses. Nodes publish news, jobs of a group and requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+import oz
+import oz.testing
+from simulation.failing import unfailing
+from simulation.ledger import check
+from simulation.services import start_forwarder, start_name_server
+
+NAMES = ("slow", "desk", "lab", "risk")
+"""Nodes of a bus."""
+LAN, WAN = "lan", "wan"
+SLOW = "slow"
+"""Node whose program takes long for each news, so that its queue drops some."""
+SERVER, FORWARDERS = "server", ("bridge-1", "bridge-2")
+CONVERGES = 10.0
+"""Virtual seconds after the last fault within which all nodes are ready."""
+REPORTS = 35.0
+"""Virtual seconds within which a link whose publisher has ended without BYE reports a loss: 30 + 2, and a turn."""
+SETTLES = 10.0
+"""Virtual seconds within which the last messages arrive."""
+DRAINS = 1.5
+"""Virtual seconds within which the slow node has handled its queue."""
+NEWS, JOBS, REQUESTS = 8, 3, 4
+"""Of each virtual second."""
+SMALL_BYTES, SMALL_MARK = 500, 20
+"""Options of nodes whose streams are full after some messages."""
+BURST, RATE = 60, 20.0
+"""News of a burst, and messages a second of a slow network."""
+KINDS = {
+    "cut": 4, "stall": 3, "half_open": 2, "reset": 2, "throttle": 2, "burst": 2, "kill": 3, "close": 2, "jump": 2,
+}  # fmt: skip
+BETWEEN = ("cut", "stall", "half_open", "reset", "throttle")
+"""Faults between two processes."""
+SECONDS = (0.1, 0.5, 2.0, 4.0, 7.0)
+CALM = 1.5
+"""Seconds of faults between two nodes, all together, after which a link still resumes. A node is silent after 2 s."""
+PATTERN = "news.*"
+SUBJECTS = ("news.x", "news.y", "news.z")
+LATE = 0.25
+"""Virtual seconds that a request may last longer than its timeout."""
+
+
+class BusFault(NamedTuple):
+    """A fault of one process or between two processes."""
+
+    at: float
+    kind: str
+    who: tuple[str, ...]
+    lasts: float
+
+
+class Life:
+    """One life of a node.
+
+    Attributes:
+        name, bus: of the node.
+        node: as the program has it.
+        origin: id of the node.
+        heard: numbers of its news by the origin of the publisher.
+        gaps: counts of `Gap` by origin; None is an unknown count.
+        before: sum of `Message.gap` by origin.
+        is_over: whether the node was killed or closed.
+        is_small: whether its streams are full after some messages.
+    """
+
+    def __init__(self, name, node):
+        self.name, self.node, self.origin, self.bus = name, node, node._node.id, node.bus
+        self.heard, self.gaps, self.before = defaultdict(list), defaultdict(list), Counter()
+        self.is_over = self.is_small = False
+        node._node.subscriber.gap_listeners.append(lambda gap: self.gaps[gap.origin].append(gap.count))
+
+
+class BusWorld:
+    """One run.
+
+    Attributes:
+        faults: of the run.
+        actors: names of the processes.
+        mechanisms: how often each mechanism fired.
+    """
+
+    def __init__(self, seed, mechanisms=None, faults=None, actors=None):
+        self.mechanisms = Counter() if mechanisms is None else mechanisms
+        self.random = random = Random(seed)
+        self.bus = oz.testing.Bus(seed, longest=100_000)
+        self.network = self.bus.network
+        self.network.grid = random.choice((0.0, 0.001, 0.001))
+        self.is_bridged = random.random() < 0.25
+        names = NAMES[: random.choice((2, 3, 3, 4))]
+        self.is_apart = random.random() < 0.5
+        has_server = self.is_apart and (self.is_bridged or random.random() < 0.5)
+        forwarders = FORWARDERS[: random.choice((1, 2, 2))] if self.is_bridged else ()
+        every = names + (SERVER,) * has_server + forwarders
+        self.actors = every if actors is None else tuple(actors)
+        self.buses = {name: WAN if self.is_bridged and at % 2 else LAN for at, name in enumerate(NAMES)}
+        self.lasts = random.uniform(1.5, 5.0)
+        found = sorted(self._fault(every) for _ in range(random.randint(1, 6)))
+        self.faults = found if faults is None else faults
+        self.names = [one for one in names if one in self.actors]
+        self.lives, self.nodes, self.services, self.down, self.tasks = [], {}, {}, set(), []
+        # By the origin of a publisher: numbers of its news, each with its subject.
+        self.news = defaultdict(dict)
+        self.jobs, self.handled = {}, defaultdict(list)
+        self.served, self.plain_requests = defaultdict(list), defaultdict(list)
+        self.trouble = Counter()
+        self.numbers = 0
+
+    def _fault(self, actors):
+        random = self.random
+        kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+        if kind in BETWEEN:
+            who = tuple(random.sample(actors, 2))
+        else:
+            who = (random.choice([one for one in actors if kind != "burst" or one in NAMES]),)
+        return BusFault(random.uniform(0.3, self.lasts), kind, who, random.choice(SECONDS))
+
+    def run(self):
+        """Run everything, and check the result."""
+        with self.bus:
+            self.bus.run(unfailing(self._main()))
+        return self
+
+    async def _main(self):
+        for name in self.actors:
+            self._start(name)
+        await self._converge()
+        await asyncio.gather(*self._work())
+        self.bus.heal()
+        await self._converge()
+        last = await self._finish()
+        self._check(last)
+        for service in self.services.values():
+            service.kill()
+
+    def _work(self):
+        def some(each_second, work):
+            count = round(each_second * self.lasts)
+            return [self._later(self.random.uniform(0, self.lasts), work) for _ in range(count)]
+
+        jobs = some(NEWS, self._publish_news) + some(JOBS, self._publish_job) + some(REQUESTS, self._ask)
+        return jobs + [self._later(fault.at, partial(self._harm, fault)) for fault in self.faults]
+
+    @staticmethod
+    async def _later(seconds, work):
+        await asyncio.sleep(seconds)
+        await work()
+
+    # processes
+
+    def _settings(self, name, bus):
+        """Return how a process finds others: by a directory, or with endpoints on hosts that are apart."""
+        if not self.is_apart:
+            return {"directory": "/host"}
+        actors = (*NAMES, *FORWARDERS)
+        endpoints = [f"tcp://10.0.{bus == WAN:d}.{number}:7000" for number in range(len(actors))]
+        known = "tcp://10.0.9.1:5756" if SERVER in self.actors else endpoints[0]
+        place = actors.index(name)
+        return {"bind": endpoints[place], "connect": [known], "directory": f"/{name}"}
+
+    def _start(self, name):
+        if name == SERVER:
+            self.services[name] = start_name_server(self.bus, name, "tcp://10.0.9.1:5756")
+        elif name in FORWARDERS:
+            legs = [{"bus": one, **self._settings(name, one)} for one in (LAN, WAN)]
+            self.services[name] = start_forwarder(self.bus, name, legs)
+        else:
+            self._start_node(name)
+
+    def _start_node(self, name):
+        settings = self._settings(name, self.buses[name])
+        options = {"directory": settings.pop("directory")}
+        is_small = self.random.random() < 0.2
+        if is_small:
+            options |= {"resume_bytes": SMALL_BYTES, "high_water_mark": SMALL_MARK}
+        options = oz.NodeOptions(**options)
+        node = self.nodes[name] = self.bus.node(name, bus=self.buses[name], options=options, **settings)
+        life = Life(name, node)
+        life.is_small = is_small
+        self.lives.append(life)
+        if name == SLOW:
+            news = node.subscribe(PATTERN, overflow="drop_oldest", delivery=oz.Delivery(max_pending=8))
+        else:
+            news = node.subscribe(PATTERN)
+        self.tasks.append(asyncio.create_task(self._receive(life, news)))
+        delivery = oz.Delivery(redeliver=True)
+        work = partial(self._do_job, life)
+        node.subscribe("job", handler=work, group="workers", ack="handled", delivery=delivery)
+        for subject, group in ((f"svc.{name}", None), ("svc.any", "any"), ("svc.all", None)):
+            node.subscribe(subject, handler=partial(self._serve, life), group=group)
+
+    async def _receive(self, life, news):
+        with suppress(oz.ClosedError):
+            while True:
+                message = await news.receive()
+                life.heard[message.origin].append(int(message.payload))
+                life.before[message.origin] += message.gap
+                if life.name == SLOW:
+                    await asyncio.sleep(0.1)
+
+    async def _do_job(self, life, message):
+        self.handled[message.payload].append((life, message.redelivered))
+        self.mechanisms["job redelivered"] += message.redelivered
+        self.mechanisms["job from another bus"] += self._crosses(
+            life, self.jobs.get(message.payload, life.origin)
+        )
+        await asyncio.sleep(0.02)
+
+    async def _serve(self, life, message):
+        self.served[message.payload].append(life)
+        await asyncio.sleep(self.random.random() * 0.05)
+        return f"{message.payload} by {life.name}"
+
+    @property
+    def is_doubled(self):
+        """Whether two forwarders may both have passed a message, because one did not know of the other."""
+        both = [one for one in self.actors if one in FORWARDERS]
+        return len(both) > 1 and self.has_hurt_forwarder
+
+    @property
+    def has_hurt_forwarder(self):
+        """Whether a forwarder had a fault."""
+        return any(one.kind != "throttle" and set(one.who) & set(FORWARDERS) for one in self.faults)
+
+    def _crosses(self, life, origin):
+        """Return whether a forwarder passes messages of an origin to a node."""
+        return next(one for one in self.lives if one.origin == origin).bus != life.bus
+
+    # traffic
+
+    async def _publish_news(self, name=None, subject=None):
+        node = self.nodes[self.random.choice(self.names) if name is None else name]
+        subject = self.random.choice(SUBJECTS) if subject is None else subject
+        self.numbers += 1
+        number = self.numbers
+        with suppress(oz.ClosedError):
+            await node.publish(subject, number)
+            self.news[node._node.id][number] = subject
+        return number
+
+    async def _publish_job(self):
+        node = self.nodes[self.random.choice(self.names)]
+        self.numbers += 1
+        number = self.numbers
+        with suppress(oz.ClosedError):
+            if node.has_subscribers("job"):
+                self.jobs[number] = node._node.id
+            await node.publish("job", number)
+
+    async def _ask(self):
+        name = self.random.choice(self.names)
+        subject = self.random.choice([f"svc.{one}" for one in self.names] + ["svc.any"] * 3 + ["svc.all"])
+        if subject == "svc.all":
+            await self._request_many(self.nodes[name], subject)
+        else:
+            await self._request(self.nodes[name], subject)
+
+    async def _request(self, node, subject, *, must_succeed=False):
+        self.numbers += 1
+        token, timeout = f"request {self.numbers}", self.random.choice((0.3, 1.0, 3.0))
+        retries = self.random.choice((0, 0, 1))
+        began, reply, failure = self.network.now, None, None
+        if subject != "svc.any":
+            self.plain_requests[node._node.id, subject].append(token)
+        try:
+            reply = await node.request(subject, token, timeout=timeout, retries=retries)
+        except oz.OzError as error:
+            failure = error
+        name = "reply" if failure is None else type(failure).__name__
+        self.mechanisms[f"request: {name}"] += 1
+        took = self.network.now - began
+        check(took <= timeout + LATE, "a request with {} s took {} s", timeout, took)
+        is_allowed = isinstance(
+            failure, (oz.Timeout, oz.NoResponders, oz.PeerLost, oz.WouldBlock, oz.ClosedError)
+        ) or (self.is_bridged and isinstance(failure, oz.ReplyError))
+        check(failure is None or is_allowed, "a request ended by {!r}", failure)
+        check(not must_succeed or failure is None, "{} on {} failed: {!r}", token, subject, failure)
+        served = self.served[token]
+        is_allowed = len(served) <= 1 + retries or self.is_doubled
+        check(is_allowed, "{} was handled {} times", token, len(served))
+        if len(served) > 1:
+            self.mechanisms["request retried"] += 1
+        if reply is not None:
+            text, _, by = reply.payload.rpartition(" by ")
+            check(text == token, "{!r} is no reply to {}", reply.payload, token)
+            check(by in {life.name for life in served}, "{} replied and handled nothing", by)
+            check(subject in (f"svc.{by}", "svc.any"), "{} replied on {}", by, subject)
+
+    async def _request_many(self, node, subject, *, wanted=None):
+        self.numbers += 1
+        token, began, names = f"request {self.numbers}", self.network.now, []
+        self.plain_requests[node._node.id, subject].append(token)
+        try:
+            async for reply in node.request_many(subject, token, timeout=0.5):
+                text, _, by = reply.payload.rpartition(" by ")
+                check(text == token, "{!r} is no reply to {}", reply.payload, token)
+                names.append(by)
+        except oz.OzError as error:
+            self.mechanisms[f"request_many: {type(error).__name__}"] += 1
+        self.mechanisms["replies of request_many"] += len(names)
+        check(len(names) == len(set(names)), "{} replied twice to {}", names, token)
+        took = self.network.now - began
+        check(took <= 0.5 + LATE, "a request to many with 0.5 s took {} s", took)
+        check(wanted is None or sorted(names) == sorted(wanted), "{} replied, and not {}", names, wanted)
+
+    # faults
+
+    async def _harm(self, fault):
+        _, kind, who, lasts = fault
+        if self.down.intersection(who) or not set(who) <= set(self.actors):
+            return
+        self.mechanisms[f"fault of a bus: {kind}"] += 1
+        if kind in BETWEEN:
+            self.trouble[frozenset(who)] += 0.1 if kind in ("reset", "throttle") else lasts
+            getattr(self.network, kind)(*who, *([RATE] if kind == "throttle" else []))
+            await asyncio.sleep(lasts)
+            self.network.heal(*who)
+        elif kind == "burst":
+            for _ in range(BURST):
+                await self._publish_news(who[0])
+        elif kind == "jump":
+            place = (self.nodes.get(who[0]) or self.services[who[0]]).place
+            place.ahead += lasts
+            for name in self.actors:
+                self.trouble[frozenset((who[0], name))] += lasts
+        else:
+            await self._end(who[0], lasts, is_orderly=kind == "close")
+
+    async def _end(self, name, lasts, *, is_orderly):
+        self.down.add(name)
+        self.trouble[name] += 1
+        if name in self.services:
+            self.mechanisms["end of a forwarder" if name in FORWARDERS else "end of a name server"] += 1
+            service = self.services[name]
+            if is_orderly:
+                await service.close()
+            else:
+                service.kill()
+        else:
+            next(one for one in reversed(self.lives) if one.name == name).is_over = True
+            if is_orderly:
+                await self.nodes[name].close(timeout=1.0)
+            else:
+                self.bus.kill(self.nodes[name])
+        await asyncio.sleep(lasts)
+        self._start(name)
+        self.down.discard(name)
+
+    # the end
+
+    async def _converge(self):
+        """Wait until all nodes know each other and their subscriptions."""
+        ends = self.network.now + CONVERGES
+        forwarders = [one for one in self.actors if one in FORWARDERS]
+        for name, node in self.nodes.items():
+            others = [one for one in self.names if one != name and self.buses[one] == self.buses[name]]
+            far = [one for one in self.names if forwarders and self.buses[one] != self.buses[name]]
+            try:
+                await node.wait_ready(*others, timeout=max(0.0, ends - self.network.now))
+                for one in far:
+                    left = max(0.0, ends - self.network.now)
+                    await node.wait_ready(subscriber=f"svc.{one}", timeout=left)
+            except oz.Timeout as error:
+                check(False, "{} is not ready after {} s: {}", name, CONVERGES, error)
+            # A killed node is a peer beside its successor until it is lost.
+            while sorted(found := [peer.name for peer in node.peers]) != sorted(others + forwarders):
+                check(self.network.now < ends, "{} has the peers {}", name, found)
+                await asyncio.sleep(0.1)
+
+    async def _finish(self):
+        """Send messages that must arrive; return the news."""
+        everywhere = [one for one in self.names if self._reaches(one)]
+        for node in self.nodes.values():
+            for other in self.names:
+                if self.is_reachable(node.name, other):
+                    await self._request(node, f"svc.{other}", must_succeed=True)
+        for name in everywhere:
+            await self._request_many(self.nodes[name], "svc.all", wanted=self.names)
+        last = [await self._publish_news(name, subject) for name in self.names for subject in SUBJECTS]
+        await self._until(lambda: not self._late(last), SETTLES, 0.25)
+        # The slow node has some news in its queue.
+        await asyncio.sleep(DRAINS)
+        await self._until(lambda: not self._has_unreported(), REPORTS, 1.0)
+        return last
+
+    def is_reachable(self, name, other):
+        """Return whether messages of a node reach another node."""
+        return self.buses[name] == self.buses[other] or any(one in FORWARDERS for one in self.actors)
+
+    def _reaches(self, name):
+        return all(self.is_reachable(name, other) for other in self.names)
+
+    async def _until(self, condition, seconds, each):
+        ends = self.network.now + seconds
+        while not condition() and self.network.now < ends:
+            await asyncio.sleep(each)
+
+    def _late(self, last):
+        """Return the lives that have not received the last news, each with those that are missing."""
+        found = []
+        for life in self.lives:
+            if not life.is_over and life.name != SLOW:
+                heard = {number for numbers in life.heard.values() for number in numbers}
+                reached = {
+                    number
+                    for one in self.lives
+                    for number in self.news[one.origin]
+                    if self.is_reachable(one.name, life.name)
+                }
+                missing = [number for number in last if number in reached and number not in heard]
+                if missing:
+                    found.append((life.name, missing))
+        return found
+
+    def _has_unreported(self):
+        """Return whether the loss of the last messages of a process that has ended may not be reported yet."""
+        has_restarted = any(self.trouble[one] for one in FORWARDERS)
+        over = {life.origin for life in self.lives if life.is_over}
+        return any(
+            self._missing(life, origin) and not self._is_counted(life, origin)
+            for life in self.lives
+            for origin in self.news
+            if not life.is_over and (origin in over or (has_restarted and self._crosses(life, origin)))
+        )
+
+    def _is_counted(self, life, origin):
+        """Return whether gaps count the missing news of a publisher."""
+        # While no forwarder is up, nothing crosses, and the loss is that of the forwarder.
+        gaps = life.gaps.values() if self._crosses(life, origin) else [life.gaps[origin]]
+        every = [one for counts in gaps for one in counts]
+        return None in every or sum(every) >= len(self._missing(life, origin))
+
+    def _missing(self, life, origin):
+        """Return the news of a publisher after the first that has arrived which have not."""
+        heard = life.heard[origin]
+        end = heard[-1] if heard and life.is_over else self.numbers
+        got = set(heard)
+        return [one for one in self.news[origin] if heard and heard[0] <= one <= end and one not in got]
+
+    # checks
+
+    def _check(self, last):
+        late = self._late(last)
+        check(not late, "at the end news are missing: {}", late)
+        for life in self.lives:
+            for origin, published in self.news.items():
+                self._check_life(life, origin, published)
+        self._check_jobs()
+
+    def _check_life(self, life, origin, published):
+        """News arrive once and in order, and missing ones are counted by gaps."""
+        heard, gaps = life.heard[origin], life.gaps[origin]
+        # After a fault a forwarder passes messages on that are older than those of the other forwarder.
+        is_in_order = heard == sorted(heard) or (self._crosses(life, origin) and self.is_doubled)
+        check(is_in_order, "{} received {} out of order", life.name, heard)
+        check(len(heard) == len(set(heard)), "{} received {} twice", life.name, heard)
+        check(set(heard) <= published.keys(), "{} received news of another publisher", life.name)
+        self.mechanisms["gap with a count"] += sum(one is not None for one in gaps)
+        self.mechanisms["gap without a count"] += sum(one is None for one in gaps)
+        if not heard:
+            return
+        missing = self._missing(life, origin)
+        self.mechanisms["news missing"] += len(missing)
+        publisher = next(one for one in self.lives if one.origin == origin)
+        is_calm = not (
+            self.trouble[frozenset((life.name, publisher.name))] or life.is_over or publisher.is_over
+        )
+        if is_calm and life.bus == publisher.bus and life.name != SLOW and not publisher.is_small:
+            self.mechanisms["news without a fault"] += 1
+            check(not missing, "{} misses {} of {} without a fault", life.name, missing, publisher.name)
+            check(not gaps or self.is_bridged, "{} reports gaps {} without a fault", life.name, gaps)
+        every = [one for counts in life.gaps.values() for one in counts]
+        total = sum(one for one in every if one is not None)
+        if self._crosses(life, origin):
+            self.mechanisms["news from another bus"] += len(heard)
+            is_counted = life.is_over or self.has_hurt_forwarder or self._is_counted(life, origin)
+            check(is_counted, "{} misses {} of another bus, gaps are {}", life.name, missing, every)
+            return
+        if life.name == SLOW:
+            # A gap of its own queue names no publisher if messages of several were dropped.
+            is_counted = None in every or total >= len(missing)
+            check(is_counted, "{} misses {}, gaps are {}", life.name, missing, gaps)
+            return
+        if None in gaps:
+            seconds = self.trouble[frozenset((life.name, publisher.name))]
+            is_excused = publisher.is_over or seconds > CALM
+            check(is_excused, "{} reports an unknown loss of {} without cause", life.name, publisher.name)
+            return
+        counted = sum(gaps)
+        subjects = (f"svc.{life.name}", "svc.all")
+        tokens = [one for subject in subjects for one in self.plain_requests[origin, subject]]
+        lost = sum(life not in self.served[one] for one in tokens)
+        check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
+        # A node that has ended may have been told of losses behind the last news that it received.
+        is_exact = life.is_over or self.is_bridged or counted <= len(missing) + lost
+        check(is_exact, "{} misses {}, and gaps count {}", life.name, missing, gaps)
+        check(life.before[origin] <= counted, "{} counts {} before messages", life.name, life.before[origin])
+
+    def _check_jobs(self):
+        """Each job is handled if its publisher lives, and again only if it is marked as redelivered."""
+        over = {life.origin for life in self.lives if life.is_over}
+        dropped = {}
+        for life in self.lives:
+            counts = life.node.stats.dropped
+            dropped[life.origin] = sum(counts.values()) + life.node.stats.given_up
+            for reason, count in counts.items():
+                self.mechanisms[f"dropped: {reason}"] += count
+        for number, origin in self.jobs.items():
+            handled = self.handled[number]
+            dropped[origin] -= not handled
+            check(dropped[origin] >= 0 or origin in over, "job {} is lost", number)
+            again = [is_again for _, is_again in handled[1:]]
+            is_marked = all(again) or (self.is_bridged and self.has_hurt_forwarder)
+            check(is_marked, "job {} was handled again without a mark", number)
