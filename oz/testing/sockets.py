@@ -270,7 +270,8 @@ class Socket:
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if not self._has_input():
-            self.is_signalled and self._process()
+            if self.is_signalled:
+                self._process()
             raise Again
         message = self._receive()
         if len(message) > 1:
