@@ -105,7 +105,7 @@ def user() -> int:
 
 
 def flock(descriptor: int, operation: int) -> None:
-    """Lock a file, as `fcntl.flock`.
+    """Lock a file as `fcntl.flock` does.
 
     Raises:
         JournalError: the system has no such locks.

@@ -123,8 +123,8 @@ class Engine:
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
-        most_quick: the same for the hot path. If `publish` may wait, a batch of such payloads has at most half of
-            `pending_bytes`, and a larger one is sent at once.
+        most_quick: bytes of a payload of the hot path at most. If `publish` may wait, a batch of such payloads has at
+            most half of `pending_bytes`, and a larger one is sent at once.
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
@@ -1082,7 +1082,7 @@ class Engine:
         """Return the number of links with subscriptions, plus the number of subscriptions of plain subscribers.
 
         Args:
-            subject: count only those that receive this subject; None counts all.
+            subject: count only subscribers that receive this subject; None for all subscribers.
             only_up: whether to count only links with a connection.
 
         Raises:

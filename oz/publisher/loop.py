@@ -50,8 +50,8 @@ class LoopAttendance:
     Messages that wait for a batch are sent at the end of the loop's turn. So the engine rests whenever no
     round is scheduled, and the first message that waits schedules one.
 
-    A peer that floods the publisher has half of the loop's time at most: after a long round that left more to
-    do, the next one waits for as long as the round took. Messages of the program are sent meanwhile.
+    A peer that floods the publisher has half of the loop's time at most: after a long round with more to do, the
+    next round waits for the same time. Messages of the program are sent meanwhile.
 
     Attributes:
         turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
@@ -197,7 +197,7 @@ class LoopAttendance:
             self._timer.cancel()
         self._timer, self._timer_at = None, float("inf")
         if loop is not None and loop.is_closed():
-            # What was scheduled there never runs.
+            # A closed loop never runs its scheduled calls.
             self._is_scheduled, self._descriptors = False, ()
         elif loop is not None:
             self._remove_readers(loop)

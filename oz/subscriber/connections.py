@@ -4,8 +4,8 @@ Everything here runs under the lock of the engine (`oz.subscriber.engine`), whic
 endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
 `filtering="auto"`.
 
-`connect` sends at once. What a full socket refuses is sent at the next call: `_touched` holds the places that may
-have frames to send.
+`connect` sends at once. Frames that a full socket refuses are sent at the next call: `_touched` holds the places
+that may have frames to send.
 
 An exception of a signal handler may interrupt the delivery of a frame. `_take_back` undoes the delivery, and the
 `Dialler` returns the same frame again.
@@ -112,7 +112,7 @@ class Connections(ABC):
         clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
-        lone: what the next frame with one message needs; None after any change. See `find_lone`.
+        lone: state to read the next frame with one message; None after any change. See `find_lone`.
         version: changes with each event that a wait may be waiting for.
         tell: wakes the waits after a change of `version`; set by the waits.
         dispatcher: queues.
@@ -160,7 +160,7 @@ class Connections(ABC):
         self._card = links.check_card(card)
         self.on_link: Callable[[Place, str], object] = lambda place, event: None
         self.on_connection: Callable[[Place, int, str], object] = lambda place, event, where: None
-        # A batch of small messages has up to 1 MiB, so that a link must accept as much.
+        # A link must accept 1 MiB at least, because a batch of small messages may have this size.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
         self.listening = ListeningClock()
@@ -621,7 +621,7 @@ class Connections(ABC):
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
-        """Return whether all that may arrive now are batches of one link; see `read_alone`."""
+        """Return whether only batches of one link may arrive now; see `read_alone`."""
         if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
             return False
         dialler = self._dialler

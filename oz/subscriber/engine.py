@@ -9,7 +9,7 @@ its poll to the end of its callbacks, so that inline handlers and gaps are calle
 for `version` to change.
 
 `connect` and `subscribe` send at once, so that publishers know the subscriptions while the program does
-something else. What a full socket refuses is sent at the next call.
+something else. Frames that a full socket refuses are sent at the next call.
 
 Waits are steps (`oz.subscriber.waits`). A step checks the queues and the state; between steps the waits of
 `oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
@@ -255,7 +255,7 @@ class Engine(Connections):
                     place.plain.unsubscribe(self._patterns.prefixes_of(inbox))
 
     def _finish(self) -> None:
-        """End the subscriptions that have received as many messages as they want."""
+        """End the subscriptions that have received `max_messages` messages."""
         finished = self.dispatcher.finished
         while finished:
             inbox = finished.pop()
@@ -650,7 +650,7 @@ class Engine(Connections):
                 self.state = DRAINED
             self._changed()
 
-    # what the program sees
+    # state for the program
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when there may be a message."""

@@ -1,4 +1,4 @@
-"""Keys of a subscriber: session ids that belong to the own key, and what the key of a publisher may publish."""
+"""Keys of a subscriber: session ids that belong to the own key, and checks of messages by the key of a publisher."""
 
 from __future__ import annotations
 

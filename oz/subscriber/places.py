@@ -1,4 +1,4 @@
-"""Endpoints of a subscriber: what each one has, and whether it is ready."""
+"""Endpoints of a subscriber: connections, state and readiness of each endpoint."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Peers of a connection: the key of each frame, and the endpoint of an event of a monitor.
 
-The authenticator names the key of a peer that has connected here. At a connection that this side has made, the peer
-has the key that the endpoint was connected with: libzmq names the connection of a frame, and the system names the
-address at its other end (`docs/decisions/063-whose-key-a-connection-has.md`).
+The authenticator names the key of a peer that has connected here. If this side has
+connected, the peer has the key of the endpoint: libzmq names the connection of a frame, and the system names the
+address of the peer (`docs/decisions/063-whose-key-a-connection-has.md`).
 """
 
 from __future__ import annotations
