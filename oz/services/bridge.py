@@ -42,6 +42,8 @@ from oz.wire.links import StreamOptions
 
 REQUEST_TIMEOUT = 60.0
 """Seconds that a forwarder waits for the replies to a request."""
+STANDBY_TIMEOUT = 5.0
+"""The same while it stands by: responders reply to the copy of the other forwarder, as a rule."""
 PREFETCH = 4_096
 """Messages of a group that a forwarder accepts before their members on the other bus acknowledge."""
 RETRY_INTERVAL = 0.1
@@ -434,7 +436,7 @@ class _Crossing:
                 else:
                     extras = None if reply.extras is None else encode_extras(Extras(reply.extras.headers))
                     self._send(reply.payload, extras)
-            if request.error is not None and not isinstance(request.error, Timeout):
+            if request.error is not None and not isinstance(request.error, (Timeout, ClosedError)):
                 self.failure = request.error
         has_ended = all(one.has_ended for one in self.requests)
         if has_ended and self.failure is not None and not self._is_answered:
@@ -678,15 +680,14 @@ class BridgeEngine:
         content = Outgoing(message.subject, message.subject_bytes, message.payload, extras, None)
         is_many = bool(message.extras is not None and message.extras.to_all)
         crossing = _Crossing(self.stats, leg, message)
+        timeout = STANDBY_TIMEOUT if leg.is_standby else REQUEST_TIMEOUT
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         first = source.position % len(targets)
         for other in targets[first:] + targets[:first]:
             other.publisher.asked = group, excluded
             try:
                 crossing.requests.append(
-                    other.engine.exchange.begin(
-                        content, crossing.notify, timeout=REQUEST_TIMEOUT, is_many=is_many
-                    )
+                    other.engine.exchange.begin(content, crossing.notify, timeout=timeout, is_many=is_many)
                 )
             except OzError as failure:
                 crossing.failure = None if is_many else failure

@@ -12,8 +12,8 @@
 
         assert bus.run(main()).payload == 42
 
-Below the bus is a model of the part of ZeroMQ that oz uses. `network` has the listeners and the faults, `context` the
-processes, and `sockets` the sockets. The model uses no real socket, thread or time.
+Below the bus are sockets on a virtual network. `network` has the bound endpoints and the faults, `connections` the
+messages in transit, `sockets` the sockets, and `context` the processes. They use no real socket, thread or time.
 """
 
 from oz.testing.bus import Bus

@@ -36,7 +36,7 @@ class Bus:
     The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:
-        network: model of ZeroMQ.
+        network: of the members, with more faults.
     """
 
     def __init__(self, seed: int = 0, *, longest: float = LONGEST) -> None:
@@ -344,7 +344,7 @@ async def _adopt(members: list[Publisher | Node]) -> None:
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Refuse the arguments of a member for which the model of ZeroMQ has no sockets.
+    """Refuse the arguments of a member that the sockets of a test bus do not have.
 
     Raises:
         ConfigurationError, ValueError: there is one.

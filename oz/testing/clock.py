@@ -7,9 +7,6 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-LONGEST_WAIT = 3600.0
-"""Virtual seconds of a wait without deadline at most."""
-
 
 class Timer:
     """Event that can be cancelled."""
@@ -71,40 +68,13 @@ class VirtualClock:
         when = self.next_event()
         if when is None or when > ends:
             return False
-        self._happen()
-        return True
-
-    def _happen(self) -> None:
         when, _, action = heappop(self._events)
-        # An event may let time pass itself.
-        if when > self.now:
-            self.now = when
+        self.now = max(self.now, when)
         action()
+        return True
 
     def run_until(self, when: float) -> None:
         """Run all events until a time, and set the clock to it."""
-        events = self._events
-        while events and events[0][0] <= when:
-            # As `_happen` does, without a call for each.
-            at, _, action = heappop(events)
-            if at > self.now:
-                self.now = at
-            action()
+        while self.advance(when):
+            pass
         self.now = max(self.now, when)
-
-    def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Advance the virtual time until a condition holds; return whether it does.
-
-        Args:
-            condition: checked before the first event, and after each.
-            deadline: end of the wait; by default `LONGEST_WAIT` from now, or the last event.
-        """
-        ends = self.now + LONGEST_WAIT if deadline is None else deadline
-        while not condition():
-            when = self.next_event()
-            if when is None or when > ends:
-                if deadline is not None:
-                    self.now = max(self.now, deadline)
-                return condition()
-            self._happen()
-        return True

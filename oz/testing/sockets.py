@@ -94,7 +94,7 @@ class Socket:
     def get(self, option: int) -> int | bytes:
         """Return an option. EVENTS has POLLIN only, and ends the signal of the descriptor."""
         if option == _RCVMORE:
-            return bool(self._left)
+            return int(bool(self._left))
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if option == _EVENTS:

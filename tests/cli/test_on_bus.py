@@ -9,9 +9,13 @@ import subprocess
 import tempfile
 import time
 
+import click
 import pytest
 
 import oz as library
+from oz.cli.on_bus import say_loss
+from oz.cli.peers import _ago
+from support.cases import each
 from support.node_commands import DEADLINE, Lines, on_bus
 from support.waiting import Thread, until
 
@@ -183,14 +187,36 @@ def test_peers_finds_all_nodes_through_one_endpoint(oz_run, directory):
         assert [one["name"] for one in json.loads(ended.stdout)] == ["one", "two"]
 
 
-def test_watch_prints_nodes_that_join_and_leave(oz_start, directory):
-    watching = oz_start("peers", *on_bus(directory, "--watch", "--json"))
+@each("as_json", [False, True])
+def test_watch_prints_nodes_that_join_and_leave(oz_start, directory, as_json):
+    watching = oz_start("peers", *on_bus(directory, "--watch", *(["--json"] if as_json else [])))
     watching.ready_line()
     lines = Lines(watching.process.stdout)
     with library.Node("ann"):
         until(lambda: len(lines.seen) == 1, DEADLINE)
     until(lambda: len(lines.seen) == 2, DEADLINE)
-    shown = [json.loads(line) for line in lines.seen]
-    assert [(one["event"], one["name"]) for one in shown] == [("up", "ann"), ("left", "ann")]
+    shown = [json.loads(line) for line in lines.seen] if as_json else []
+    found = [(one["event"], one["name"]) for one in shown] or [tuple(line.split()[:2]) for line in lines.seen]
+    assert found == [("up", "ann"), ("left", "ann")]
     watching.interrupt()
     assert watching.process.wait(DEADLINE) == 130
+
+
+@each("seconds, text", [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")])
+def test_duration_has_one_unit(seconds, text):
+    assert _ago(seconds) == text
+
+
+@each(
+    "count, text",
+    [
+        (1, "1 message from pricing did not arrive"),
+        (12, "12 messages from pricing did not arrive"),
+        (None, "messages of an unknown number from pricing did not arrive"),
+    ],
+)
+def test_loss_on_a_bus_is_reported(capsys, count, text):
+    with click.Context(click.Command("sub"), info_name="sub") as ctx:
+        say_loss(ctx, library.Event("loss", "pricing", "", count=count))
+        say_loss(ctx, library.Event("slow_handler", "pricing", ""))
+    assert capsys.readouterr().err == f"sub: {text}\n"

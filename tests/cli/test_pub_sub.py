@@ -10,11 +10,14 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
+from oz.cli.sub import _say_gap
+from support.cases import each
 from support.node_commands import Lines
 from support.waiting import DEADLINE, Thread, until
 
@@ -415,3 +418,17 @@ def test_unwise_subject_is_a_warning_of_one_line(receive, pub):
     [_, line] = ended.stderr.splitlines()
     assert line.startswith("oz pub: warning: ")
     assert subjects_and_payloads(received) == [("a.*", b"b")]
+
+
+@each(
+    "count, text",
+    [
+        (1, "1 message of publisher 00000000… was lost (lost)"),
+        (12, "12 messages of publisher 00000000… were lost (lost)"),
+        (None, "messages of publisher 00000000… may be lost, their number is unknown (lost)"),
+    ],
+)
+def test_gap_is_reported(capsys, count, text):
+    with click.Context(click.Command("sub"), info_name="sub") as ctx:
+        _say_gap(ctx, library.Gap(bytes(16), count, 0, "lost"))
+    assert capsys.readouterr().err == f"sub: {text}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oz.journal import Journal, Writer
+from oz.journal import Journal, JournalError, JournalFull, Writer
 from support import scripts
 from support.journals import content, rows_of
 from support.waiting import until
@@ -78,6 +78,36 @@ def small_disk(directory):
         yield directory
     finally:
         subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def test_appends_succeed_again_after_a_file_was_removed(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        ballast = disk / "ballast"
+        ballast.write_bytes(os.urandom(1 << 20))
+        expected = []
+        with Writer(disk / "journal", segment_bytes=200_000) as writer:
+
+            def append(count):
+                for _ in range(count):
+                    payload = os.urandom(20_000)
+                    writer.append([("a", payload)])
+                    expected.append(payload)
+
+            with pytest.raises(JournalFull):
+                append(1_000)
+            ballast.unlink()
+            append(20)
+        assert [one.payload for one in Journal(disk / "journal").read()] == expected
+
+
+def test_failed_creation_leaves_no_lock(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        (disk / "ballast").write_bytes(os.urandom((1 << 21) - 8192))
+        with pytest.raises(JournalError), Writer(disk / "journal") as writer:
+            writer.append([("a", os.urandom(100_000))])
+        (disk / "ballast").unlink()
+        with Writer(disk / "journal") as writer:
+            assert writer.append([("a", b"b")]) == 1
 
 
 def test_retention_makes_room_on_a_full_file_system(tmp_path):

@@ -80,7 +80,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_records_that_do_not_fit_are_refused(form):
-    with pytest.raises((TypeError, ValueError), match="reply_to" if form == "an unknown column" else "."):
+    with pytest.raises((TypeError, ValueError), match="reply_to" if form == "an unknown column" else None):
         rows(REFUSED[form])
 
 

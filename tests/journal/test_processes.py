@@ -1,5 +1,6 @@
 """One writer, many processes: locks, forks, forgotten writers, directories that cannot be written."""
 
+import gc
 import shutil
 import subprocess
 import sys
@@ -175,3 +176,16 @@ def test_files_that_somebody_removes_are_an_error_of_the_next_append(tmp_path):
         writer.close()
     with Writer(tmp_path / "journal") as writer:
         assert writer.append([("a", b"1")]) == 1
+
+
+def test_writer_that_was_not_closed_warns_and_unlocks_the_journal(tmp_path):
+    def forget():
+        Writer(tmp_path).append([("a", b"1")])
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        forget()
+    (tmp_path / "left.parquet.tmp").write_bytes(b"x")
+    with Writer(tmp_path) as writer:
+        assert writer.append([("a", b"2")]) == 2
+    assert not list(tmp_path.glob("*.tmp"))

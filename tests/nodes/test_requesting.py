@@ -391,6 +391,19 @@ def test_an_error_reply_counts_if_no_other_responder_is_left(make):
         ask(client, "job")
 
 
+def test_a_refused_request_does_not_count_at_its_member(pair):
+    server, client = pair
+    serve(server, client, "job", lambda message: message.payload, group="workers")
+    publisher = bare(client)._node.publisher
+    with publisher.lock:
+        [(group, members)] = publisher.responders("job", b"job").groups
+        member = group.pick(members, b"job", 0.0)
+        counted = member.load
+        publisher.end_session(member.session.member)
+        assert not publisher.send_in(member, b"job", b"", None)
+        assert member.load == counted - 1
+
+
 def test_a_sticky_group_keeps_the_responder_of_a_key(make):
     servers, client = [make(name) for name in ("one", "two", "three")], make("client")
     for server in servers:

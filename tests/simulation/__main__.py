@@ -13,14 +13,14 @@ from collections import Counter
 from functools import partial
 
 from simulation.buses import KINDS as BUS_KINDS
-from simulation.buses import BusWorld
+from simulation.buses import BusWorld, TwinWorld
 from simulation.links import KINDS as LINK_KINDS
 from simulation.links import LinkWorld
 from simulation.mechanisms import EXPECTED, counting
 from simulation.minimising import minimise
 from simulation.running import run
 
-WORLDS = {"links": LinkWorld, "buses": BusWorld}
+WORLDS = {"links": LinkWorld, "buses": BusWorld, "twins": TwinWorld}
 FAULTS = [f"fault of links: {one}" for one in LINK_KINDS] + [f"fault of a bus: {one}" for one in BUS_KINDS]
 PART = 20
 ENOUGH = 300

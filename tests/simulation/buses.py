@@ -37,6 +37,8 @@ NEWS, JOBS, REQUESTS = 8, 3, 4
 """Of each virtual second."""
 SMALL_BYTES, SMALL_MARK = 500, 20
 """Options of nodes whose streams are full after some messages."""
+JUMP_NEWS, JUMP_PAUSE = 30, 0.001
+"""News of a node whose clock has jumped, and virtual seconds between them: while it loses its peers."""
 BURST, RATE = 60, 20.0
 """News of a burst, and messages a second of a slow network."""
 KINDS = {
@@ -44,6 +46,8 @@ KINDS = {
 }  # fmt: skip
 BETWEEN = ("cut", "stall", "half_open", "reset", "throttle")
 """Faults between two processes."""
+CLOSING = (0.5, 1.0, 8.0)
+"""Virtual seconds that a node may take to close."""
 SECONDS = (0.1, 0.5, 2.0, 4.0, 7.0)
 CALM = 1.5
 """Seconds of faults between two nodes, all together, after which a link still resumes. A node is silent after 2 s."""
@@ -90,7 +94,10 @@ class BusWorld:
         faults: of the run.
         actors: names of the processes.
         mechanisms: how often each mechanism fired.
+        has_two_endpoints: whether two endpoints reach each node, in its directory and over TCP.
     """
+
+    has_two_endpoints = False
 
     def __init__(self, seed, mechanisms=None, faults=None, actors=None):
         self.mechanisms = Counter() if mechanisms is None else mechanisms
@@ -162,13 +169,14 @@ class BusWorld:
 
     def _settings(self, name, bus):
         """Return how a process finds others: by a directory, or with endpoints on hosts that are apart."""
-        if not self.is_apart:
+        if not self.is_apart and not self.has_two_endpoints:
             return {"directory": "/host"}
         actors = (*NAMES, *FORWARDERS)
         endpoints = [f"tcp://10.0.{bus == WAN:d}.{number}:7000" for number in range(len(actors))]
-        known = "tcp://10.0.9.1:5756" if SERVER in self.actors else endpoints[0]
+        known = "tcp://10.0.9.1:5756" if SERVER in self.actors else endpoints[bus == WAN]
         place = actors.index(name)
-        return {"bind": endpoints[place], "connect": [known], "directory": f"/{name}"}
+        directory = f"/{name}" if self.is_apart else "/host"
+        return {"bind": endpoints[place], "connect": [known], "directory": directory}
 
     def _start(self, name):
         if name == SERVER:
@@ -323,7 +331,7 @@ class BusWorld:
             return
         self.mechanisms[f"fault of a bus: {kind}"] += 1
         if kind in BETWEEN:
-            self.trouble[frozenset(who)] += 0.1 if kind in ("reset", "throttle") else lasts
+            self.trouble[frozenset(who)] += 0.1 if kind == "reset" else lasts
             getattr(self.network, kind)(*who, *([RATE] if kind == "throttle" else []))
             await asyncio.sleep(lasts)
             self.network.heal(*who)
@@ -335,6 +343,9 @@ class BusWorld:
             place.ahead += lasts
             for name in self.actors:
                 self.trouble[frozenset((who[0], name))] += lasts
+            for _ in range(JUMP_NEWS if who[0] in self.nodes else 0):
+                await self._publish_news(who[0])
+                await asyncio.sleep(JUMP_PAUSE)
         else:
             await self._end(who[0], lasts, is_orderly=kind == "close")
 
@@ -351,7 +362,7 @@ class BusWorld:
         else:
             next(one for one in reversed(self.lives) if one.name == name).is_over = True
             if is_orderly:
-                await self.nodes[name].close(timeout=1.0)
+                await self.nodes[name].close(timeout=self.random.choice(CLOSING))
             else:
                 self.bus.kill(self.nodes[name])
         await asyncio.sleep(lasts)
@@ -524,3 +535,9 @@ class BusWorld:
             again = [is_again for _, is_again in handled[1:]]
             is_marked = all(again) or (self.is_bridged and self.has_hurt_forwarder)
             check(is_marked, "job {} was handled again without a mark", number)
+
+
+class TwinWorld(BusWorld):
+    """Runs in which two endpoints reach each node. They are not among the seeds of the suite."""
+
+    has_two_endpoints = True

@@ -1,4 +1,5 @@
 import oz
+from oz.subjects import dialects
 from oz.subjects.advice import MAX_TOKENS, advice
 from support.cases import each
 
@@ -44,3 +45,12 @@ def test_several_at_once():
 def test_a_wildcard_of_another_dialect(text, owner):
     [warning] = advice(oz.compile(text))
     assert f"and a wildcard in {owner}" in warning
+
+
+@each(
+    "subject, is_unusual", [("RUN.*", True), ("RUN.>", True), ("RUN", False), ("a*b", False), ("a>", False)]
+)
+def test_wildcard_in_a_subject_of_rv(subject, is_unusual):
+    found = dialects.find("rv").subject_advice(subject)
+    assert found is None or "contains a wildcard" in found
+    assert (found is not None) == is_unusual

@@ -170,8 +170,7 @@ def test_a_leader_that_ends_in_order_costs_no_job(pair):
         jobs.publish()
         jobs.end(signal.SIGTERM, is_leader=True)
     jobs.wait_for_all()
-    times, marks = jobs.jobs()
+    times, _ = jobs.jobs()
     assert times == dict.fromkeys(range(jobs.published), 1)
-    # No publisher has seen a time without a member, and nothing was sent again.
-    assert jobs.near.stats.unmatched == jobs.near.stats.redelivered == 0
-    assert not marks
+    # The group had a member at each time.
+    assert jobs.near.stats.unmatched == 0

@@ -167,3 +167,15 @@ def test_an_index_forgets_no_more_than_it_remembers(monkeypatch):
     uncached.add(oz.compile("a.*"))
     assert uncached.match("a.1")
     assert len(caches[1]) == 0
+
+
+def test_an_index_keeps_an_equal_pair_once():
+    index = oz.PatternIndex()
+    for _ in range(2):
+        index.add(oz.compile("a.*"), "value")
+        index.add(oz.compile("a.*"), "another")
+        index.add(oz.compile("a*", "redis"), "value")
+    assert len(index) == 3
+    assert sorted(index.match("a.b")) == ["another", "value", "value"]
+    index.discard(oz.compile("a.*"), "value")
+    assert sorted(index.match("a.b")) == ["another", "value"]
