@@ -53,10 +53,6 @@ class Extras(NamedTuple):
     redelivered: bool | None = None
 
 
-BARE = Extras()
-"""Extras of a message that has only subject and payload."""
-
-
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Messages that a publisher sent and that do not arrive.
@@ -65,9 +61,11 @@ class Gap:
         origin: id of the publisher's process, 16 bytes; None if unknown.
         count: messages; None if the number is unknown.
         recovered: messages that arrived later after all.
-        reason: "lost" (over the resume limits), "dropped" (by the publisher), "full" (by the queue of the
-            subscription), "malformed", "restarted" (another process of the publisher), "closed" (the
-            publisher ended the session), "moved" (from a plain connection to a link).
+        reason: one of the words below.
+
+    Reasons are "lost" (over the resume limits), "dropped" (by the publisher) and "full" (by the queue of the
+    subscription). The others are "malformed", "restarted" (another process of the publisher), "closed" (the
+    publisher ended the session) and "moved" (from a plain connection to a link).
     """
 
     origin: bytes | None
@@ -153,7 +151,7 @@ class Message:
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:
-        """Subscriptions that the message matches, without those that `unsubscribe` has ended."""
+        """Active subscriptions that the message matches."""
         return ()
 
     def ack(self) -> None:

@@ -1,4 +1,4 @@
-"""Features that some operating systems lack, so that oz can be imported on all of them."""
+"""Features that some operating systems lack. oz can be imported without them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
 
 
 def is_reader_gone(descriptor: int) -> bool:
-    """Return whether the reader of a pipe or socket has closed it, without a write.
+    """Return whether the reader of a pipe or socket has closed its end, without writing to it.
 
     Args:
-        descriptor: of any file.
+        descriptor: writable end of a pipe or socket, or any other descriptor.
 
     Returns:
-        False on Windows, which has no `poll`: there only a write can show it.
+        False also on Windows, which has no `poll`.
     """
     if not hasattr(select, "poll"):
         return False
@@ -48,22 +48,21 @@ def is_reader_gone(descriptor: int) -> bool:
 
 
 class Poll:
-    """`select.poll` for systems that have only `select.select`: the methods that oz uses."""
+    """Subset of `select.poll` for systems with only `select.select`."""
 
     def __init__(self) -> None:
-        """Start without descriptors."""
         self._descriptors: list[int] = []
 
     def register(self, descriptor: object, events: int = POLLIN) -> None:
-        """Poll a descriptor, or an object with `fileno`, for input."""
+        """Register a file descriptor, or an object with `fileno`, for reading."""
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()  # type: ignore[attr-defined]
         self._descriptors.append(number)
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Wait for input, for `timeout` milliseconds at most; return the readable descriptors."""
+        """Wait `timeout` milliseconds, or for ever, and return the readable descriptors."""
         seconds = None if timeout is None or timeout < 0 else timeout / 1000
         if not self._descriptors:
-            # On Windows `select` needs a descriptor.
+            # `select` of Windows refuses an empty list.
             time.sleep(seconds or 0)
             return []
         readable, _, _ = select.select(self._descriptors, [], [], seconds)
@@ -71,24 +70,24 @@ class Poll:
 
 
 make_poll: Callable[[], Poll] = getattr(select, "poll", Poll)
-"""Class of poll objects: that of Python if it exists."""
+"""Return a new poll object, of Python if it has one."""
 
 
 def after_fork(work: Callable[[], object]) -> None:
-    """Call a function in the child of every fork, if the system has forks."""
+    """Register a function that runs in the child after each fork, on systems with forks."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=work)
 
 
 SERVICE_DESCRIPTORS = 65_536
-"""File descriptors that a service requests."""
+"""Limit of open files of a service."""
 
 
 def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
-    """Raise the limit of file descriptors of this process, if the system allows it. Only commands call this.
+    """Raise the limit of open files of this process, if the system allows it. Only commands call it.
 
     Args:
-        wanted: new limit. A higher limit stays.
+        wanted: the limit. A higher limit stays.
     """
     if resource is None:
         return
@@ -96,12 +95,12 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with suppress(OSError, ValueError):  # macOS has a bound of its own
+    with suppress(OSError, ValueError):  # macOS has another bound.
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def user() -> int:
-    """Return the effective user id; 0 on a system without users."""
+    """Return the effective user id; 0 on systems without."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
@@ -110,7 +109,7 @@ def flock(descriptor: int, operation: int) -> None:
 
     Raises:
         JournalError: the system has no such locks.
-        BlockingIOError: with `LOCK_NB`: another process has it.
+        BlockingIOError: another process has the lock, with `LOCK_NB`.
     """
     if not HAS_FCNTL:
         raise JournalError(
@@ -126,7 +125,7 @@ def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
 
 @contextmanager
 def sigint_blocked() -> Iterator[None]:
-    """Block SIGINT in the context, also in programs that are started there, if threads have a signal mask."""
+    """Block SIGINT for a `with` block, also for programs that it starts, on systems with signal masks."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 from oz.configuration.directory import default_directory
 
 MAX_BOUND = 16
-"""Endpoints of one node in an announcement to a name server."""
+"""Endpoints that one node binds. The card of a node has at most 64 endpoints, and a node adds its own."""
 
 MAX_TEXT = 255
-"""Bytes of a name or an endpoint. An announcement to a name server has one byte for their length."""
+"""Bytes of a name or an endpoint. The card of a node has at most 512 characters for each."""
 
 _SOCKET_PATH = 107 if sys.platform == "linux" else 103
 MAX_DIRECTORY = _SOCKET_PATH - len("/01234567-89ab-cdef-0123-456789abcdef")

@@ -27,7 +27,7 @@ _recv: Any = zmq.Socket.recv
 _get: Any = zmq.Socket.get
 
 
-class Reading:
+class ReceiveState:
     """Frames that were read and not delivered. A frame is bytes or a `zmq.Frame`.
 
     Attributes:
@@ -80,7 +80,7 @@ class Reading:
         self.read_message = frame_reader(socket)
         self.has_more = option_reader(socket, _RCVMORE)
 
-    def settle(self) -> None:
+    def update_state(self) -> None:
         """Update `is_ready` and `is_plain`."""
         self.is_ready = not (self.rest or self.more or self.held or self.interrupted or self.error)
         self.is_plain = self.is_ready and not (self.filter.is_active or self.is_awaited)
@@ -111,7 +111,7 @@ class Reading:
             self.held.appendleft(list(self.rest))
             self.rest.clear()
             self.more = False
-        self.settle()
+        self.update_state()
 
 
 def read_frames(socket: zmq.Socket[Any], flags: int, track: bool) -> list[Any]:
@@ -122,7 +122,7 @@ def read_frames(socket: zmq.Socket[Any], flags: int, track: bool) -> list[Any]:
     return frames
 
 
-def as_wanted(frame: Any, copy: bool, track: bool, more: bool) -> Any:
+def convert_frame(frame: Any, copy: bool, track: bool, more: bool) -> Any:
     """Return a frame in the form that a receive asks for.
 
     Args:

@@ -1,6 +1,6 @@
 """Identities: public keys, and ids of nodes that are made from keys.
 
-docs/decisions/064-keys-of-nodes.md
+docs/decisions/080-keys-on-links.md
 """
 
 from __future__ import annotations

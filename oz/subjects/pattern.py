@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects, relations
 from oz.subjects.dialects.base import (
-    Compiled,
+    CompiledPattern,
     CompiledRegex,
     Dialect,
     Form,
@@ -22,6 +22,9 @@ from oz.subjects.dialects.base import (
 )
 from oz.subjects.dialects.regular import MAX_WEIGHT, Regular, flags_of
 from oz.subjects.expressions import Expression, Text
+
+if TYPE_CHECKING:
+    from oz.subjects.translate import Translation
 
 DEFAULT_DIALECT = "nats"
 
@@ -67,7 +70,7 @@ class Pattern:
     is_literal: bool
 
     def __init__(
-        self, text: str | bytes, dialect: Dialect, compiled: Compiled, variant: object = None
+        self, text: str | bytes, dialect: Dialect, compiled: CompiledPattern, variant: object = None
     ) -> None:
         """Create a pattern, for `compile`. Patterns with the same text and other flags differ by `variant`."""
         self.text = _decode_text(text)
@@ -204,6 +207,21 @@ class Pattern:
             Undecidable: the relation cannot be decided.
         """
         return relations.witness(self, other)
+
+    def translate(self, dialect: str, *, exchange: bool = False) -> Translation:
+        """Return the nearest pattern of another dialect, with its relation to this pattern.
+
+        Args:
+            dialect: one of `oz.DIALECTS`.
+            exchange: whether `.` and `/` are exchanged in subjects.
+
+        Raises:
+            PatternError: the dialect has no similar pattern.
+            ConfigurationError: no dialect has this name.
+        """
+        from oz.subjects.translate import translate  # It imports this module.
+
+        return translate(self, dialect, exchange=exchange)
 
     def __eq__(self, other: object) -> bool:
         """Compare dialect, text and flags."""

@@ -100,7 +100,7 @@ def test_misspelled_variable_is_a_warning(oz, monkeypatch):
     monkeypatch.setenv("OZ_CONNECTS", "tcp://ns1:5756")
     result = oz("config", "show")
     assert result.exit_code == 0
-    assert result.stderr == ("oz config show: warning: nothing reads OZ_CONNECTS; did you mean OZ_CONNECT?\n")
+    assert result.stderr == ("oz config show: warning: OZ_CONNECTS has no effect; did you mean OZ_CONNECT?\n")
 
 
 def test_sources_of_keys_and_their_faults_are_shown(oz, work, monkeypatch):

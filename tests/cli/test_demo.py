@@ -139,8 +139,8 @@ def test_a_publisher_that_is_killed_is_noticed():
 
 @pytest.mark.parametrize("end", in_suite(["import time; time.sleep(60)"], ["sys.exit(0)"]))
 def test_a_publisher_that_falls_silent_is_given_up(monkeypatch, end):
-    monkeypatch.setattr(demo, "SILENCE", 0.5)
-    with pytest.raises(DemoFailed, match=re.escape("nothing came from the publisher for 0.5 s")):
+    monkeypatch.setattr(demo, "SILENCE_TIMEOUT", 0.5)
+    with pytest.raises(DemoFailed, match=re.escape("no message from the publisher for 0.5 s")):
         demo.run(command=program(ANNOUNCE + HALF + end))
 
 
@@ -148,4 +148,4 @@ def test_a_failure_is_one_line_and_exit_1(oz, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     result = oz("demo")
     assert result.exit_code == 1
-    assert result.stderr == "oz demo: the publisher process ended with status 1: it said nothing\n"
+    assert result.stderr == "oz demo: the publisher process ended with status 1: it wrote no error\n"

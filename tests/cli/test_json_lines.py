@@ -46,13 +46,13 @@ def test_headers_of_a_line_replace_those_of_the_command(oz_start, tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"{", "no JSON"),
-        (b"[1]", "no object"),
+        (b"{", "not JSON"),
+        (b"[1]", "not an object"),
         (b'{"payload": "x"}', "subject is text, or subject_base64"),
         (b'{"subject": "a"}', "payload is text, or payload_base64"),
         (b'{"subject": "a", "payload": 1}', "payload is text"),
-        (b'{"subject": "a", "payload_base64": "?"}', "payload_base64 is no base64"),
-        (b'{"subject": "a", "payload": "x", "headers": 1}', "headers is no object"),
+        (b'{"subject": "a", "payload_base64": "?"}', "payload_base64 is not base64"),
+        (b'{"subject": "a", "payload": "x", "headers": 1}', "headers is not an object"),
         (b'{"subject": "a", "payload": "x", "more": []}', "several payload frames"),
         (b'{"subject": "a", "payload": "x", "topic": "y"}', "unknown field 'topic'"),
     ],

@@ -14,7 +14,7 @@ def test_a_new_key_is_shown_and_can_be_trusted_elsewhere(oz, keys, tmp_path):
     made = oz("keys", "new", "desk", "--directory", str(keys))
     assert made.exit_code == 0
     public = read_public(keys / "desk.key")
-    assert f"public key      {public}" in made.stdout
+    assert f"public key   {public}" in made.stdout
 
     shown = oz("keys", "show", "--directory", str(keys))
     assert [line.split() for line in shown.stdout.splitlines()[1:]] == [[public, "yes", "desk"]]

@@ -12,7 +12,7 @@ def test_it_prints_the_line_to_paste_first(oz):
     options = eval(result.stdout.splitlines()[0], {"oz": library})
     assert isinstance(options, library.Multicast)
     assert options.stale_after >= 2 + 5
-    for name in ("packets", "on the wire", "rate_kbps", "recovery", "memory", "longer ones"):
+    for name in ("packets", "on the wire", "rate_kbps", "recovery", "memory", "longer"):
         assert re.search(rf"^{name} ", result.stdout, re.MULTILINE)
     assert "IGMP snooping" in result.stdout
 

@@ -119,7 +119,7 @@ def test_wrong_lines_and_reserved_subjects_are_refused(node, oz_run, directory):
     node.subscribe("a", handler=print)
     ended = pub(oz_run, directory, "-", "--payload", "json", stdin=b"a 1\na {\n")
     assert ended.code == 2
-    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is no JSON: ")
+    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is not JSON: ")
     assert pub(oz_run, directory, "_OZ.a", "b").code == 2
 
 

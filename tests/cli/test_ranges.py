@@ -64,7 +64,7 @@ def test_a_time_without_a_zone_is_local_time(monkeypatch):
 
 
 def test_a_time_before_the_calendar_is_none():
-    with pytest.raises(ValueError, match="is no time such as"):
+    with pytest.raises(ValueError, match="is not a time"):
         read_moment("-9999999w")
     assert read_moment("0001-01-01").year == 1
     assert datetime.now(UTC) - read_moment("-2w") < timedelta(weeks=2, minutes=5)

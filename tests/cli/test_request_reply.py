@@ -65,9 +65,9 @@ def test_nothing_of_a_payload_is_run(service, ask, tmp_path):
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("exit 3", "the command ended with 3"),
-        ("kill -9 $$", "the command was ended by SIGKILL"),
-        ("/no/such/program 2> /dev/null", "the command ended with 127"),
+        ("exit 3", "the command exited with 3"),
+        ("kill -9 $$", "the command was killed by SIGKILL"),
+        ("/no/such/program 2> /dev/null", "the command exited with 127"),
         ("sleep 600 & exit", "took longer than 0.5 s, and was killed"),
         ("exec >&-; sleep 600", "took longer than 0.5 s, and was killed"),
         ("yes > /dev/null", "took longer than 0.5 s, and was killed"),

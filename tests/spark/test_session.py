@@ -44,7 +44,7 @@ def test_oz_alone_loads_no_pyspark():
 def test_without_the_extra_the_import_names_it(module):
     ended = run(f"import sys; sys.modules['{module}'] = None; import oz.spark")
     message = f"oz.spark needs {module}, which is not installed; in a checkout: pip install '.[spark]'"
-    assert ended.stderr.splitlines()[-1] == f"oz.errors.SparkMissing: {message}"
+    assert ended.stderr.splitlines()[-1] == f"oz.errors.MissingDependency: {message}"
 
 
 def test_new_sessions_are_quiet_and_shuffle_into_few_partitions_on_a_local_master():

@@ -190,3 +190,10 @@ def check(pattern, dialect, exchange):
         and not exchange
     ):
         assert found.exact
+
+
+def test_a_pattern_translates_itself():
+    assert oz.compile("md.>").translate("amqp") == translate(oz.compile("md.>"), "amqp")
+    assert oz.compile("a/+", "mqtt").translate("nats", exchange=True).pattern == oz.compile("a.*")
+    with pytest.raises(oz.ConfigurationError, match="no dialect has this name"):
+        oz.compile("md.>").translate("nat")

@@ -7,7 +7,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.message import BARE, Extras, Forwarded
+from oz.message import Extras, Forwarded
 from oz.wire.extras import (
     FIELDS,
     check_extras,
@@ -50,7 +50,7 @@ def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
     assert sent == {"headers": {"h": 1}, "reply_to": "r", "id": [b"s", 7]}
     assert decode_extras(sent) == FULL._replace(key=None)
     assert encode_extras(FULL) == check_extras(FULL)
-    assert encode_extras(BARE) == check_extras(BARE) == {}
+    assert encode_extras(Extras()) == check_extras(Extras()) == {}
 
 
 def test_what_goes_out_is_not_what_its_publisher_may_still_change():

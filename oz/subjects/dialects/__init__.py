@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oz.errors import ConfigurationError
 from oz.subjects.dialects.amqp import Amqp
-from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Stem, Token, Wild
 from oz.subjects.dialects.kubemq import Kubemq
 from oz.subjects.dialects.mqtt import Mqtt
 from oz.subjects.dialects.nats import Nats
@@ -46,4 +46,4 @@ def find(name: str) -> Dialect:
         raise ConfigurationError("dialect", name, "argument", rule) from None
 
 
-__all__ = ["BY_NAME", "DIALECTS", "Compiled", "Dialect", "Stem", "Token", "Wild", "find"]
+__all__ = ["BY_NAME", "DIALECTS", "CompiledPattern", "Dialect", "Stem", "Token", "Wild", "find"]

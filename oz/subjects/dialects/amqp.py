@@ -15,7 +15,7 @@ import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encode_word
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Splitting, Token, Wild, encode_word
 from oz.subjects.dialects.literals import check_length
 from oz.subjects.expressions import (
     ANY_CHAR,
@@ -57,21 +57,21 @@ class Amqp(Dialect):
     spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: "*.#", Wild.ANY: "#"})
     has_inner_any = True
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Parse the words and join the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         check_length(self.name, text, MAX_BYTES, PatternError)
         parsed = parse(text)
         literal = text.encode() if all(isinstance(word, bytes) for word in parsed) else None
         start = literal if literal is not None else prefix(parsed)
-        return Compiled(regex=None, prefixes=(start,), literal=literal, words=parsed)
+        return CompiledPattern(regex=None, prefixes=(start,), literal=literal, words=parsed)
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of a binding key; see `Dialect.make_regex`."""
         assert compiled.words is not None
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expression of a binding key. The empty subject has no words; see `Dialect.expression`."""
         words = compiled.words or ()
         if words == (Wild.ANY,):

@@ -149,7 +149,7 @@ class CompiledRegex(Regex, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledPattern:
     """Result of the compilation of a pattern.
 
     Attributes:
@@ -190,7 +190,7 @@ class Dialect(ABC):
     """Whether `Wild.ANY` is allowed before the last word."""
 
     @abstractmethod
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Parse a pattern and compile it.
 
         Args:
@@ -202,14 +202,14 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expression of a pattern with a wildcard, for `oz.subjects.relations`.
 
         Raises:
             Undecidable: the pattern has a feature that expressions lack.
         """
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of a pattern that `compile` left without one."""
         assert compiled.regex is not None, f"{self.name} compiles each regex at once"
         return compiled.regex

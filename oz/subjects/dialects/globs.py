@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import regex
 
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Stem, Token, Wild
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Stem, Token, Wild
 from oz.subjects.expressions import ANY_BYTE as _BYTE
 from oz.subjects.expressions import EMPTY as _EMPTY
 from oz.subjects.expressions import Bytes, Expression, Repeat, nonempty, optional, seq
@@ -43,15 +43,15 @@ class GlobDialect(Dialect):
     question: ClassVar[Element]
     """Element for `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS."""
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a glob; see `Dialect.compile`."""
         return compile_glob(self.elements(text))
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of a glob without wildcards; see `Dialect.make_regex`."""
         return regex.compile(literals.literal_regex(compiled.literal or b""), regex.DOTALL)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expressions of the elements; see `Dialect.expression`."""
         elements = self.elements(text)
         whole = seq(*(_element_expression(element) for element in elements)) if elements else _EMPTY
@@ -137,13 +137,13 @@ def _signed(byte: int) -> int:
     return byte - 256 if byte > 127 else byte
 
 
-def compile_glob(elements: list[Element]) -> Compiled:
+def compile_glob(elements: list[Element]) -> CompiledPattern:
     """Return the compiled form of a parsed glob."""
     literal = _literal(elements)
     optional = Glob.MAYBE in elements
     if literal is not None:
-        return Compiled(regex=None, prefixes=(literal,), literal=literal)
-    return Compiled(
+        return CompiledPattern(regex=None, prefixes=(literal,), literal=literal)
+    return CompiledPattern(
         regex=regex.compile(to_regex(elements), regex.DOTALL),
         prefixes=prefixes(elements),
         timed=optional,

@@ -14,7 +14,7 @@ import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encode_word
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Splitting, Token, Wild, encode_word
 from oz.subjects.dialects.literals import check_length
 from oz.subjects.expressions import (
     ANY_TEXT,
@@ -63,7 +63,7 @@ class Mqtt(Dialect):
     wildcards = "+#"
     spelling = MappingProxyType({Wild.ONE: "+", Wild.REST: "+/#", Wild.ANY: "#"})
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Parse the levels and join the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         self._check_text(text, PatternError)
@@ -71,14 +71,14 @@ class Mqtt(Dialect):
         words = self._parse(text)
         literal = text.encode() if all(isinstance(word, bytes) for word in words) else None
         start = literal if literal is not None else prefix(words)
-        return Compiled(regex=None, prefixes=(start,), literal=literal, words=words)
+        return CompiledPattern(regex=None, prefixes=(start,), literal=literal, words=words)
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of a filter; see `Dialect.make_regex`."""
         assert compiled.words is not None
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expression of a filter. `a/#` also matches `a`; see `Dialect.expression`."""
         levels = list(compiled.words or ())
         has_rest = levels[-1] is Wild.ANY

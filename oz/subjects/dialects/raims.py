@@ -10,7 +10,7 @@ from typing import Any
 import regex
 
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Token
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Token
 from oz.subjects.dialects.globs import Glob, GlobDialect
 from oz.subjects.dialects.tokens import TokenDialect
 from oz.subjects.expressions import Expression, Text
@@ -23,16 +23,16 @@ class RaimsSub(Dialect):
     form = Form.LITERAL
     is_bytes = True
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a literal; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        return Compiled(regex=None, prefixes=(text,), literal=text)
+        return CompiledPattern(regex=None, prefixes=(text,), literal=text)
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of a literal; see `Dialect.make_regex`."""
         return regex.compile(literals.literal_regex(compiled.literal or b""))
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the literal; see `Dialect.expression`."""
         return Text(compiled.literal or b"")
 

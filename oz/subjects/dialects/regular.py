@@ -34,7 +34,7 @@ from typing import Any
 import regex
 
 from oz.errors import PatternError
-from oz.subjects.dialects.base import Compiled, Dialect, Form
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form
 from oz.subjects.dialects.literals import BREAK, RUN
 from oz.subjects.expressions import Expression, Text
 from oz.subjects.prefixes.literal import core, literal_prefixes, parse_tree
@@ -111,7 +111,7 @@ def _weight_if_short(text: str, flags: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ParseResult:
     """Result of the parser: positions of anchors `$` and of items, outline and measures."""
 
     dollars: set[int]
@@ -120,13 +120,15 @@ class _Reading:
     measures: Measures
 
 
-def _read(text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dollar_is_end: bool) -> _Reading:
+def _read(
+    text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dollar_is_end: bool
+) -> _ParseResult:
     tree, info, source = parse_tree(text, flags, _recording_source(), named_lists)
     facts = outline(tree, dollar_is_end=dollar_is_end)  # Before `pack_tree`, which changes the tree.
-    return _Reading(source.dollars, sorted(source.starts), facts, measure(pack_tree(tree, info), info))
+    return _ParseResult(source.dollars, sorted(source.starts), facts, measure(pack_tree(tree, info), info))
 
 
-def _break_choices(before: _Reading) -> Iterator[list[int]]:
+def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
     """Yield the possible positions of breaks, and then no breaks if the literals may stay without."""
     # A break before each RUN-th item bounds each literal, however the engine joins items.
     breaks = before.starts[RUN::RUN]
@@ -137,7 +139,7 @@ def _break_choices(before: _Reading) -> Iterator[list[int]]:
 
 
 def _has_same_meaning(
-    changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _Reading
+    changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _ParseResult
 ) -> bool:
     """Return whether the rewritten text has no anchor `$` left and is otherwise equal."""
     try:
@@ -318,12 +320,12 @@ class Regular(Dialect):
     form = Form.REGEX
     wildcards = "*+?[(|"
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a regex without flags; see `Dialect.compile`."""
         assert isinstance(text, str)
         return self.compile_flags(text, 0)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expression of a regex; see `Dialect.expression`."""
         assert isinstance(text, str)
         assert compiled.regex is not None
@@ -340,7 +342,7 @@ class Regular(Dialect):
         named_lists: Mapping[str, Any] | None = None,
         *,
         max_weight: int = MAX_WEIGHT,
-    ) -> Compiled:
+    ) -> CompiledPattern:
         r"""Compile a regex with flags of `regex`. Some flags of `re` have other numbers.
 
         Args:
@@ -364,7 +366,7 @@ class Regular(Dialect):
                 raise
             raise PatternError(self.name, text, 0, f"the regex engine refuses it: {error}") from None
         found = literal_prefixes(exact, flags)
-        return Compiled(
+        return CompiledPattern(
             regex=compiled,
             prefixes=found.heads,
             literal=found.literal,

@@ -14,7 +14,16 @@ import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Stem, Token, Wild, encode_word
+from oz.subjects.dialects.base import (
+    CompiledPattern,
+    Dialect,
+    Form,
+    Splitting,
+    Stem,
+    Token,
+    Wild,
+    encode_word,
+)
 from oz.subjects.expressions import Expression, Repeat, Seq, Text, chars_but, joined
 
 SEPARATOR = "."
@@ -36,25 +45,25 @@ class TokenDialect(Dialect):
     splitting = Splitting(_split)
     spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: ">", Wild.ANY: ">"})
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Parse the tokens and join the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         self.check_pattern_text(text)
         tokens = self.parse(text, lenient=lenient)
         literal = text.encode() if all(isinstance(token, bytes) for token in tokens) else None
-        return Compiled(
+        return CompiledPattern(
             regex=None,
             prefixes=(literal if literal is not None else prefix(tokens),),
             literal=literal,
             tokens=tokens,
         )
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of the tokens; see `Dialect.make_regex`."""
         assert compiled.tokens is not None
         return regex.compile(to_regex(compiled.tokens))
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expressions of the tokens, joined by dots; see `Dialect.expression`."""
         return joined([_token_expression(token) for token in compiled.tokens or ()], _DOT)
 

@@ -10,7 +10,7 @@ from typing import Any
 import regex
 
 from oz.subjects.dialects import globs
-from oz.subjects.dialects.base import Compiled, Dialect, Form
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form
 from oz.subjects.expressions import ANY_BYTE, Expression, Repeat, Seq, Text
 
 
@@ -22,15 +22,15 @@ class Zmq(Dialect):
     is_bytes = True
     wildcards = ""
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a prefix; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        return Compiled(regex=None, prefixes=(text,))
+        return CompiledPattern(regex=None, prefixes=(text,))
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
         """Return the regex of a prefix; see `Dialect.make_regex`."""
         return globs.compile_prefix(compiled.prefixes[0])
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
         """Return the expression of a prefix; see `Dialect.expression`."""
         return Seq((Text(compiled.prefixes[0]), Repeat(ANY_BYTE, 0, None)))
