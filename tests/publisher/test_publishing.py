@@ -57,7 +57,7 @@ def test_wrong_arguments_are_refused(make):
     ("wrong", "remedy"),
     [
         ({"codec": "xml"}, r"codec = 'xml'.*msgpack, json"),
-        ({"dialect": "natz"}, r"dialect = 'natz'.*there are nats, rv"),
+        ({"dialect": "natz"}, r"dialect = 'natz'.*the dialects are nats, rv"),
         ({"dialect": ["nats"]}, r"dialect = \['nats'\]"),
     ],
 )

@@ -81,7 +81,7 @@ def test_nodes_read_a_dialect_before_the_colon_and_warn():
     ):
         assert node.subscribe("rv:Foo.*").patterns == (oz.compile("Foo.*", "rv"),)
         assert node.subscribe("rv:Foo.*", dialect="nats").patterns[0].text == "rv:Foo.*"
-        with pytest.warns(oz.SubjectWarning, match="wildcard in mqtt"):
+        with pytest.warns(oz.SubjectWarning, match="a wildcard in mqtt"):
             node.subscribe("home/+/temp")
 
 

@@ -281,3 +281,14 @@ def test_a_publisher_over_inproc_that_comes_back(make, open_feed):
             feed.close()
             until(lambda: sub.run(timeout=0.02) is not None and sub.publishers[0].mode == "connecting")
         sub.close()
+
+
+def test_a_gap_is_reported_between_the_messages_of_a_handler(make, feed):
+    seen = []
+    sub = make(feed.endpoint, codec="json", on_gap=lambda gap: seen.append(gap.reason))
+    sub.subscribe("a", lambda message: seen.append(message.payload))
+    sub.wait_ready()
+    for payload in (b"1", b"{", b"2"):
+        feed.publish("a", payload=payload)
+    until(lambda: sub.run(timeout=0.02) is not None and len(seen) == 3)
+    assert seen == [1, "malformed", 2]

@@ -97,6 +97,8 @@ def test_drain_delivers_messages_on_their_way(proxied, api):
     assert [message.payload for message in proxied.subscriber] == _numbers(500)
     with pytest.raises(errors.ClosedError):
         proxied.subscriber.receive(timeout=0)
+    with pytest.raises(errors.ClosedError):
+        proxied.subscriber.subscribe("b.*")
 
 
 @promise(
