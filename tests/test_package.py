@@ -162,7 +162,7 @@ def test_oz_works_where_there_is_no_posix_and_says_what_does_not(tmp_path):
     said = python(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}" + ELSEWHERE).stdout.splitlines()
     assert len(said) == 3
     assert said[0].endswith("this operating system has no flock, which a writer needs")
-    assert "has no Unix sockets for it; give the node connect= or bind=" in said[1]
+    assert "has no Unix sockets; give the node connect= or bind=" in said[1]
     assert "multicast needs Linux" in said[2]
 
 
