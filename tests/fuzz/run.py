@@ -1,4 +1,4 @@
-"""Fuzz readers by coverage: `python tests/fuzz/run.py [SECONDS [TARGET…]]`; `tox -e fuzz` has what it needs.
+"""Fuzz readers by coverage: `python tests/fuzz/run.py [SECONDS [TARGET…]]`; `tox -e heavy -- tests/fuzz` has atheris.
 
 Each target runs for SECONDS (default: 60) in a process of its own, from the inputs in corpus/. Inputs that
 reach new code are added there, one a line. It prints how many inputs were tried, and ends with 1 after a
