@@ -32,7 +32,7 @@ FAULTS = 8
 BURST, RATE = 100, 50.0
 """Messages of a burst, and messages a second of a slow network."""
 SMALL_BYTES, SMALL_MARK = 500, 20
-FEW_BYTES = 3_000
+FEW_BYTES = 600
 """Pending bytes of a publisher that has few."""
 KINDS = {
     "cut": 4, "stall": 3, "reset": 3, "half_open": 2, "throttle": 2, "kill_publisher": 2, "kill_subscriber": 2,
