@@ -18,7 +18,7 @@ from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher
 from oz.wire import links
-from simulation.buses import BusWorld
+from simulation.buses import BusWorld, TwinWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 
