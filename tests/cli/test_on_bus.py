@@ -14,7 +14,7 @@ import pytest
 
 import oz as library
 from oz.cli.on_bus import say_loss
-from oz.cli.peers import _ago
+from oz.cli.peers import _duration
 from support.cases import each
 from support.node_commands import DEADLINE, Lines, on_bus
 from support.waiting import Thread, until
@@ -204,7 +204,7 @@ def test_watch_prints_nodes_that_join_and_leave(oz_start, directory, as_json):
 
 @each("seconds, text", [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")])
 def test_duration_has_one_unit(seconds, text):
-    assert _ago(seconds) == text
+    assert _duration(seconds) == text
 
 
 @each(
