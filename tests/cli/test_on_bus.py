@@ -212,7 +212,7 @@ def test_duration_has_one_unit(seconds, text):
     [
         (1, "1 message from pricing did not arrive"),
         (12, "12 messages from pricing did not arrive"),
-        (None, "messages of an unknown number from pricing did not arrive"),
+        (None, "an unknown number of messages from pricing did not arrive"),
     ],
 )
 def test_loss_on_a_bus_is_reported(capsys, count, text):
