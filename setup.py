@@ -19,7 +19,6 @@ SOURCES = (
     "read",
     "receive",
     "rules",
-    "send",
 )
 
 choice = os.environ.get("OZ_COMPILED")

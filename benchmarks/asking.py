@@ -1,18 +1,13 @@
-"""Requests of oz beside REQ and REP, nats-py through its server, and zenoh's queryables: for table.py.
+"""Requests of oz beside REQ and REP, nats-py through its server, and queryables of zenoh, for table.py.
 
-Who asks, who answers and a server are processes of their own. Each is measured in turn, one request after the
-other and several in flight, and its processor time counts in all of them.
+Requester, responder and server are separate processes. The sides run in turn, with one request and with several
+requests in flight. The processor time counts all processes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
-import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import rivals
 import zmq
 
 import oz
@@ -34,7 +30,7 @@ WARM = 200
 
 
 class Asked(NamedTuple):
-    """What became of some requests: seconds of each, and of all of them."""
+    """Seconds of each request, and of all requests together."""
 
     times: list[float]
     seconds: float
@@ -44,7 +40,7 @@ class Asked(NamedTuple):
 
 
 def in_threads(ask: Callable[[], object], count: int, in_flight: int) -> Asked:
-    """Ask so many times, in as many threads as requests are in flight."""
+    """Send a number of requests, with a thread for each request in flight."""
     times: list[float] = []
 
     def run() -> None:
@@ -78,7 +74,7 @@ async def in_tasks(ask: Callable[[], Awaitable[object]], count: int, in_flight: 
 
 
 def measure_threads(pipe: Connection, ask: Callable[[], object], count: int, in_flight: int) -> None:
-    """Ask when told to, and tell what became of it."""
+    """Send requests after a message in the pipe, and send the times back."""
     in_threads(ask, WARM, 1)
     pipe.send("ready")
     pipe.recv()
@@ -203,63 +199,37 @@ def ask_in_loop(pipe: Connection, place: str, count: int, in_flight: int) -> Non
 # nats-py -------------------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    """Find a port that nobody has."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-async def _nats(place: str) -> Any:
+def answer_by_nats(pipe: Connection, place: str) -> None:
+    """Run the server and answer beside it. The processor time of the server counts."""
     import nats
 
-    ends = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            return await nats.connect(Path(place, "nats").read_text(), allow_reconnect=False)
-        except (OSError, nats.errors.NoServersError):
-            if time.monotonic() > ends:
-                raise
-            await asyncio.sleep(0.05)
+    with rivals.nats_server() as (address, spent):
+        Path(place, "nats").write_text(address)
 
+        def report_both() -> None:
+            while pipe.recv() != "end":
+                pipe.send(time.process_time() + spent())
 
-def answer_by_nats(pipe: Connection, place: str) -> None:
-    """Be the server, and answer beside it; its processor time counts."""
-    import psutil
+        async def main() -> None:
+            async def echo(message: Any) -> None:
+                await message.respond(message.data)
 
-    found = shutil.which("nats-server") or str(Path(sys.executable).with_name("nats-server"))
-    port = free_port()
-    Path(place, "nats").write_text(f"nats://127.0.0.1:{port}")
-    server = subprocess.Popen([found, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
+            client = await nats.connect(address)
+            await client.subscribe(SUBJECT, cb=echo)
+            await client.flush()
+            pipe.send("ready")
+            await asyncio.to_thread(report_both)
+            await client.close()
 
-    def report_both() -> None:
-        while pipe.recv() != "end":
-            spent = psutil.Process(server.pid).cpu_times()
-            pipe.send(time.process_time() + spent.user + spent.system)
-
-    async def main() -> None:
-        async def echo(message: Any) -> None:
-            await message.respond(message.data)
-
-        client = await _nats(place)
-        await client.subscribe(SUBJECT, cb=echo)
-        await client.flush()
-        pipe.send("ready")
-        await asyncio.to_thread(report_both)
-        await client.close()
-
-    try:
         asyncio.run(main())
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def ask_by_nats(pipe: Connection, place: str, count: int, in_flight: int) -> None:
     """Ask by nats-py."""
+    import nats
 
     async def main() -> None:
-        client = await _nats(place)
+        client = await nats.connect(Path(place, "nats").read_text())
         await measure_tasks(pipe, lambda: client.request(SUBJECT, PAYLOAD, timeout=TIMEOUT), count, in_flight)
         await client.close()
 
@@ -269,22 +239,11 @@ def ask_by_nats(pipe: Connection, place: str, count: int, in_flight: int) -> Non
 # zenoh ---------------------------------------------------------------------------------------------------
 
 
-def _zenoh(**endpoints: str) -> Any:
-    import zenoh
-
-    config = zenoh.Config()
-    config.insert_json5("mode", '"peer"')
-    config.insert_json5("scouting/multicast/enabled", "false")
-    for kind, endpoint in endpoints.items():
-        config.insert_json5(f"{kind}/endpoints", json.dumps([endpoint]))
-    return zenoh.open(config)
-
-
 def answer_by_zenoh(pipe: Connection, place: str) -> None:
     """Answer as a queryable."""
-    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    endpoint = rivals.free_endpoint()
     Path(place, "zenoh").write_text(endpoint)
-    with _zenoh(listen=endpoint) as session:
+    with rivals.zenoh_session(listen=endpoint) as session:
         session.declare_queryable("ask/me", lambda query: query.reply("ask/me", query.payload))
         pipe.send("ready")
         report(pipe)
@@ -292,7 +251,7 @@ def answer_by_zenoh(pipe: Connection, place: str) -> None:
 
 def ask_by_zenoh(pipe: Connection, place: str, count: int, in_flight: int) -> None:
     """Ask by `get`."""
-    with _zenoh(connect=Path(place, "zenoh").read_text()) as session:
+    with rivals.zenoh_session(connect=Path(place, "zenoh").read_text()) as session:
 
         def ask() -> bool:
             return any(True for _ in session.get("ask/me", payload=PAYLOAD, timeout=TIMEOUT))
@@ -328,7 +287,7 @@ SIDES = {
 
 @contextmanager
 def answering(side: Side, place: str) -> Iterator[Connection]:
-    """Have somebody answer."""
+    """Run a responder."""
     mine, its = multiprocessing.Pipe()
     process = multiprocessing.Process(target=side.answers, args=(its, place))
     process.start()
@@ -343,7 +302,7 @@ def answering(side: Side, place: str) -> Iterator[Connection]:
 
 
 def measure(side: Side, count: int, in_flight: int) -> tuple[Asked, float]:
-    """Ask so many times; give the processor seconds of all processes too."""
+    """Send a number of requests; return their times and the processor seconds of all processes."""
     with tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as place, answering(side, place) as answers:
         mine, its = multiprocessing.Pipe()
         process = multiprocessing.Process(target=side.asks, args=(its, place, count, in_flight))

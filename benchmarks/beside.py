@@ -26,22 +26,10 @@ import rows
 from rows import number
 
 HERE = Path(__file__).parent
-LIMIT = 600
-"""Seconds for one side."""
+LIMIT = 600  # seconds for one side
 
-NAMES = (
-    "W1 handler",
-    "W1 iteration",
-    "W1 batches",
-    "W1 in Python",
-    "W2",
-    "W4",
-    "W4 batches",
-    "prefix",
-    "W5",
-    "W1 asyncio",
-    "round trip",
-)
+NAMES = ["W1 handler", "W1 iteration", "W1 batches", "W1 in Python", "W1 asyncio", "W2"]
+NAMES += ["W4", "W4 batches", "W5", "prefix", "round trip"]
 
 _RUN = """
 import json, os, sys
@@ -59,7 +47,7 @@ def run(python: str, benchmarks: Path, name: str, scale: float) -> dict[str, Any
     # Python does not put the directory into its path, so that each commit imports the oz of its environment.
     command = [python, "-P", "-c", _RUN, str(benchmarks), name, str(scale)]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    # Elsewhere, because each checkout has a directory `oz` too.
+    # In another directory, because Python would import the `oz` of the checkout.
     ran = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, env=environment, cwd="/", timeout=LIMIT, check=False
     )
@@ -73,11 +61,7 @@ def ratio(new: dict[str, Any], old: dict[str, Any]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and print a table.
-
-    Args:
-        arguments: of the command line.
-    """
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("old", type=Path, help="checkout of the other commit")
     parser.add_argument("python", help="Python of the environment in which the other commit is installed")

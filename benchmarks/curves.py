@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pattern_index
@@ -20,51 +20,38 @@ PAYLOADS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 PATTERNS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 MOST_BYTES = 200_000_000
-"""Of what is published in a run, all of which a subscriber may have waiting."""
+"""Bytes that are published in a run. A subscriber may have all of them in its queue."""
 
 Points = dict[str, list[float]]
-"""Of each side: the places on the axis, and what it gave at each of them."""
+"""Places on the axis and measured values, for each side."""
 
 Run = Callable[[], float]
+Curves = dict[str, dict[int, Run]]
 
 
-def by_subscribers(scale: float) -> dict[str, dict[int, Run]]:
-    """Deliver everything to several subscribers; messages a second in all."""
+def points(scale: float, places: Iterable[int], at: Callable[[int], tuple[Work, int]]) -> Curves:
+    """Return the runs that deliver everything, for oz and for pyzmq.
+
+    `at` returns the messages and the number of subscribers at a place of the axis.
+    """
 
     def run(
-        subscribers: int, publisher: Callable[..., None], subscriber: Callable[..., object], count: float
-    ):
-        publish = partial(publisher, work=ALL, subscribers=subscribers)
-        number = max(1, round(scale * count / subscribers / 1000)) * 1000
+        place: int, publisher: Callable[..., None], subscriber: Callable[..., object], count: float
+    ) -> Run:
+        work, subscribers = at(place)
+        publish = partial(publisher, work=work, subscribers=subscribers)
+        most = min(count / subscribers, MOST_BYTES / len(work.payload))
+        number = max(1, round(scale * most / 100)) * 100
         return lambda: flow(publish, [subscriber] * subscribers, number).rate
 
     iteration = partial(sides.subscriber, patterns=ALL.patterns, end=ALL.end)
     return {
-        "oz": {n: run(n, sides.publisher, iteration, 1_000_000) for n in SUBSCRIBERS},
-        "pyzmq": {n: run(n, plain_sides.publisher, plain_sides.subscriber, 250_000) for n in SUBSCRIBERS},
+        "oz": {n: run(n, sides.publisher, iteration, 1_000_000) for n in places},
+        "pyzmq": {n: run(n, plain_sides.publisher, plain_sides.subscriber, 250_000) for n in places},
     }
 
 
-def by_payload(scale: float) -> dict[str, dict[int, Run]]:
-    """Deliver everything to one subscriber; messages a second."""
-
-    def run(
-        size: int, publisher: Callable[..., None], subscriber: Callable[..., object], count: float
-    ) -> Callable[[], float]:
-        publish = partial(publisher, work=Work(ALL.subjects, ALL.patterns, ALL.end, b"x" * size))
-        number = max(1, round(scale * min(count, MOST_BYTES / size) / 100)) * 100
-        return lambda: flow(publish, [subscriber], number).rate
-
-    iteration = partial(sides.subscriber, patterns=ALL.patterns, end=ALL.end)
-    return {
-        "oz": {size: run(size, sides.publisher, iteration, 1_000_000) for size in PAYLOADS},
-        "pyzmq": {
-            size: run(size, plain_sides.publisher, plain_sides.subscriber, 250_000) for size in PAYLOADS
-        },
-    }
-
-
-def in_turn(curves: dict[str, dict[int, Run]], rounds: int) -> dict[str, Points]:
+def in_turn(curves: Curves, rounds: int) -> dict[str, Points]:
     """Run all points of all sides in each round; give the medians."""
     found: dict[str, dict[int, list[float]]] = {}
     for _ in range(rounds):
@@ -90,11 +77,13 @@ def by_patterns(scale: float) -> dict[str, Points]:
 
 
 def measure(scale: float, rounds: int) -> dict[str, dict[str, Points]]:
-    """Measure all curves, in so many rounds, or `MOST_ROUNDS`."""
+    """Measure all curves, in at most `MOST_ROUNDS` rounds."""
     print("curves", file=sys.stderr, flush=True)
     rounds = min(rounds, MOST_ROUNDS)
+    by_subscribers = points(scale, SUBSCRIBERS, lambda subscribers: (ALL, subscribers))
+    by_payload = points(scale, PAYLOADS, lambda size: (ALL._replace(payload=b"x" * size), 1))
     return {
-        "subscribers": in_turn(by_subscribers(scale), rounds),
-        "payload": in_turn(by_payload(scale), rounds),
+        "subscribers": in_turn(by_subscribers, rounds),
+        "payload": in_turn(by_payload, rounds),
         "patterns": by_patterns(scale),
     }

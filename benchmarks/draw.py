@@ -33,7 +33,7 @@ AXES = {
     "payload": ("bytes of a payload", "messages delivered a second"),
     "patterns": ("patterns", "subjects matched a second"),
 }
-"""The plots of rates, and what stands at their axes."""
+"""Plots of rates, and the labels of their axes."""
 
 SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9)
 LATENCIES = {
@@ -48,12 +48,12 @@ LATENCIES = {
 
 
 def blocks(measured: rows.Measured) -> dict[str, str]:
-    """Return what stands between the markers of the page, by their names."""
+    """Return the text between the markers of the page, by their names."""
     return {"table": f"\n{rows.as_markdown(measured)}\n\n"}
 
 
 def page(text: str, measured: rows.Measured) -> str:
-    """Return a page with what is between its markers written anew."""
+    """Return a page with new text between its markers."""
     found = blocks(measured)
     return _BLOCK.sub(lambda match: match[1] + found[match[2]] + match[3], text)
 
@@ -77,12 +77,12 @@ def draw_rates(axes: Any, name: str, measured: rows.Measured) -> None:
 
 
 def draw_latency(axes: Any, measured: rows.Measured) -> None:
-    """Draw how many round trips and requests took no longer than so many microseconds."""
+    """Draw the percentiles of round trips and requests."""
     for (side, label), colour in zip(LATENCIES.items(), COLOURS, strict=True):
         runs = [run["times"] for run in measured["sides"].get(side, ())]
         if runs:
             medians = [rows.statistics.median(times) for times in zip(*runs, strict=True)]
-            # From the far end: the last tenth of the requests takes as much room as the first nine.
+            # On this scale the slowest 10% of the requests take as much space as the other 90%.
             behind = [100 / (100 - one) for one in SHOWN]
             axes.plot(behind, medians, "o-", color=colour, label=label, markersize=3)
     axes.set_xscale("log")
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, and write the page.
 
     Args:
-        arguments: what would stand on the command line.
+        arguments: of the command line.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--page-only", action="store_true", help="draw nothing")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
-from collections.abc import Sequence
 
 import regex
 import zmq
@@ -17,7 +15,7 @@ def name() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Name the versions of what oz stands on."""
+    """Return the versions of Python and of the dependencies."""
     return {
         "Python": platform.python_version(),
         "pyzmq": zmq.__version__,
@@ -30,8 +28,3 @@ def describe() -> str:
     """Name the machine and the versions, and its load at this moment."""
     told = ", ".join(f"{library} {version}" for library, version in versions().items())
     return f"{name()}, load {os.getloadavg()[0]:.1f}; {told}"
-
-
-def spread(values: Sequence[float]) -> str:
-    """Show the median, and the least and most in brackets."""
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"

@@ -127,7 +127,7 @@ def ping(endpoints: tuple[str, str], begin: Callable[[], object], count: int) ->
 
 
 def _round_trips(send, receive, poll, count: int) -> list[float]:
-    # The way back may not stand yet: what is sent too early is lost, so the first one is repeated.
+    # Messages are lost until the other connection is ready, so that the first message is repeated.
     send(b"warm")
     while not poll():
         send(b"warm")

@@ -1,16 +1,14 @@
-"""Other libraries as programs that `table` measures, called as `sides` says: nats-py, zenoh, and C.
+"""Other libraries as programs that `table` measures, called as `sides` says: nats-py, zenoh and C.
 
 None of them may lose anything:
 
-- NATS: a subscription's queue has no limit (`pending_msgs_limit` and `pending_bytes_limit` of -1), the
-  server holds back a gigabyte for a slow subscriber and makes the publisher wait before that is full (its
-  default is to cut the subscriber off at 64 MB), and the publisher flushes at the end. A subscriber flushes
-  after subscribing: the server has its subscriptions then. Messages are had by callback, which is the
-  fastest of its three ways.
-- zenoh: two peers, one tcp connection, no scouting; `CongestionControl.BLOCK` and a minute of patience. The
-  keys are declared by the publisher beforehand and samples are had by iteration, which are its fastest
-  ways. A subscriber publishes a message when it has subscribed, for which the publisher waits.
-- C: the libzmq that pyzmq brought, and two frames for each message: what a pyzmq loop costs without Python.
+- NATS: the queue of a subscription has no limit (`pending_msgs_limit` and `pending_bytes_limit` of -1). The server
+  keeps up to a gigabyte for a slow subscriber, and then blocks the publisher. By default it disconnects a
+  subscriber at 64 MB. The publisher flushes at the end, and a subscriber after it has subscribed. Messages arrive
+  by callback, the fastest way of nats-py.
+- zenoh: two peers without scouting, and `CongestionControl.BLOCK` with a limit of a minute.
+  Declared publishers and iteration are the fastest ways. The subscriber publishes a message after it has subscribed.
+- C: the libzmq of pyzmq, with two frames for each message. It has the cost of a pyzmq loop without Python.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import importlib.metadata
 import json
 import shutil
 import socket
-import ssl
 import subprocess
 import sysconfig
 import tempfile
@@ -32,8 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from sides import TIMEOUT, Span, Tally, Work
-
-READY = "ready"
 
 
 def missing() -> dict[str, str]:
@@ -54,7 +49,7 @@ def missing() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Name the versions of those that are there."""
+    """Return the versions of the installed rivals."""
     found = {name: _version(name) for name in ("nats-py", "eclipse-zenoh")}
     if "nats" not in missing():
         server = subprocess.run([_nats_executable(), "--version"], capture_output=True, text=True, check=True)
@@ -81,13 +76,8 @@ def _nats_executable() -> str:
 
 
 @contextlib.contextmanager
-def nats_server(key: str = "", certificate: str = "") -> Iterator[tuple[str, Callable[[], float]]]:
-    """Run a server; give its address, and what tells the processor seconds that it has used.
-
-    Args:
-        key: the file of the key by which it speaks TLS; empty for plain TCP.
-        certificate: the file of its certificate.
-    """
+def nats_server() -> Iterator[tuple[str, Callable[[], float]]]:
+    """Run a server; yield its address, and a function that returns its processor seconds."""
     import psutil
 
     with tempfile.TemporaryDirectory() as directory:
@@ -96,10 +86,6 @@ def nats_server(key: str = "", certificate: str = "") -> Iterator[tuple[str, Cal
             'listen: "127.0.0.1:-1"\nmax_pending: 1GB\nwrite_deadline: "60s"\n'
             f"ports_file_dir: {json.dumps(directory)}\n"
         )
-        if key:
-            files = f"cert_file: {json.dumps(certificate)}, key_file: {json.dumps(key)}"
-            with config.open("a") as file:
-                file.write(f"tls {{ {files} }}\n")
         command = [_nats_executable(), "-c", str(config), "-l", str(Path(directory, "log"))]
         with subprocess.Popen(command) as server:
             try:
@@ -114,31 +100,22 @@ def _nats_address(directory: Path) -> str:
     while time.monotonic() < deadline:
         for file in directory.glob("*.ports"):
             with contextlib.suppress(ValueError):  # half written
-                # One that speaks TLS has nothing else, and clients that are given a certificate ask for it.
-                return json.loads(file.read_text())["nats"][0].replace("tls://", "nats://")
+                return json.loads(file.read_text())["nats"][0]
         time.sleep(0.05)
     raise SystemExit("nats-server does not start")
-
-
-async def nats_client(address: str, certificate: str = "") -> Any:
-    """Connect to a server, by TLS where its certificate is given."""
-    import nats
-
-    if not certificate:
-        return await nats.connect(address)
-    return await nats.connect(address, tls=ssl.create_default_context(cafile=certificate))
 
 
 async def _nats_subscribe(client: Any, subject: str, callback: Callable[[Any], Awaitable[None]]) -> None:
     await client.subscribe(subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=-1)
 
 
-def nats_publisher(pipe: Connection, count: int, work: Work, address: str, certificate: str = "") -> None:
+def nats_publisher(pipe: Connection, count: int, work: Work, address: str) -> None:
     """Publish with nats-py."""
+    import nats
 
     async def publish() -> None:
         subjects, turn = work.subjects, len(work.subjects)
-        client = await nats_client(address, certificate)
+        client = await nats.connect(address)
         pipe.send(address)
         pipe.recv()
         for number in range(count):
@@ -151,9 +128,10 @@ def nats_publisher(pipe: Connection, count: int, work: Work, address: str, certi
 
 
 def nats_subscriber(
-    endpoint: str, begin: Callable[[], object], work: Work, expected: int, certificate: str = ""
+    endpoint: str, begin: Callable[[], object], work: Work, expected: int
 ) -> tuple[int, float, float]:
-    """Receive with nats-py. Each subscription has a queue of its own, so the end may come before the rest."""
+    """Receive with nats-py. The queues of subscriptions are separate: the last message may arrive early."""
+    import nats
 
     async def receive() -> tuple[int, float, float]:
         tally, complete = Tally(), asyncio.Event()
@@ -164,7 +142,7 @@ def nats_subscriber(
                 if tally.got == expected:
                     complete.set()
 
-        client = await nats_client(endpoint, certificate)
+        client = await nats.connect(endpoint)
         for pattern in work.patterns:
             await _nats_subscribe(client, pattern, take)
         await client.flush()
@@ -180,17 +158,15 @@ def nats_subscriber(
 # zenoh ---------------------------------------------------------------------------------------------------
 
 
-def _key(text: str) -> str:
-    return text.replace(".", "/").replace(">", "**")
-
-
-def _free_endpoint() -> str:
+def free_endpoint() -> str:
+    """Return an endpoint of zenoh with a free port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"tcp/127.0.0.1:{taken.getsockname()[1]}"
 
 
-def _zenoh_session(listen: str | None = None, connect: str | None = None) -> Any:
+def zenoh_session(listen: str = "", connect: str = "") -> Any:
+    """Open a session that listens or connects."""
     import zenoh
 
     config = zenoh.Config()
@@ -206,32 +182,27 @@ def _zenoh_session(listen: str | None = None, connect: str | None = None) -> Any
     return zenoh.open(config)
 
 
-def _zenoh_declare(session: Any, key: str) -> Any:
+def _zenoh_publisher(session: Any, subject: str, *, wait: bool = False) -> Any:
     import zenoh
 
-    return session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK)
-
-
-def _zenoh_when_wanted(session: Any, key: str) -> Any:
-    """Declare a key, and wait until somebody who subscribed to it is known."""
-    publisher, deadline = _zenoh_declare(session, key), time.monotonic() + TIMEOUT
-    while not publisher.matching_status:
-        if time.monotonic() > deadline:
-            raise SystemExit(f"zenoh knows of no subscriber of {key}")
+    block, ends = zenoh.CongestionControl.BLOCK, time.monotonic() + TIMEOUT
+    publisher = session.declare_publisher(subject.replace(".", "/"), congestion_control=block)
+    while wait and not publisher.matching_status:
+        if time.monotonic() > ends:
+            raise SystemExit(f"zenoh knows of no subscriber of {subject}")
         time.sleep(0.005)
     return publisher
 
 
-def zenoh_publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) -> None:
+def zenoh_publisher(pipe: Connection, count: int, work: Work) -> None:
     """Publish with zenoh."""
-    endpoint = _free_endpoint()
-    with _zenoh_session(listen=endpoint) as session:
-        ready = session.declare_subscriber(READY)
+    endpoint = free_endpoint()
+    with zenoh_session(listen=endpoint) as session:
+        ready = session.declare_subscriber("ready")
         pipe.send(endpoint)
-        for _ in range(subscribers):
-            ready.recv()
-        publishers = [_zenoh_declare(session, _key(subject)) for subject in work.subjects]
-        end, turn = _zenoh_when_wanted(session, _key(work.end)), len(publishers)
+        ready.recv()
+        publishers = [_zenoh_publisher(session, subject) for subject in work.subjects]
+        end, turn = _zenoh_publisher(session, work.end, wait=True), len(publishers)
         pipe.recv()
         for number in range(count):
             publishers[number % turn].put(work.payload)
@@ -241,13 +212,13 @@ def zenoh_publisher(pipe: Connection, count: int, work: Work, subscribers: int =
 
 def zenoh_subscriber(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
     """Receive with zenoh."""
-    with _zenoh_session(connect=endpoint) as session:
+    with zenoh_session(connect=endpoint) as session:
         (pattern,) = work.patterns
-        subscriber = session.declare_subscriber(_key(pattern))
-        _zenoh_when_wanted(session, READY).put(b"")
+        subscriber = session.declare_subscriber(pattern.replace(".", "/").replace(">", "**"))
+        _zenoh_publisher(session, "ready", wait=True).put(b"")
         begin()
         subscriber.recv()
-        span, count, end = Span(), 1, _key(work.end)
+        span, count, end = Span(), 1, work.end.replace(".", "/")
         for sample in subscriber:
             if str(sample.key_expr) == end:
                 break

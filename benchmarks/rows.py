@@ -23,12 +23,12 @@ class Row(NamedTuple):
     """A row.
 
     Attributes:
-        name: what is measured.
+        name: text of the row.
         ours: the side of oz.
-        rival: what it is compared with.
-        c: the side that does the same without Python, or without anything but sockets; empty for none.
-        at_least: the ratio that is asked for.
-        goal: the ratio that is hoped for.
+        rival: the other side of the ratio.
+        c: the side in C or of plain sockets; empty for none.
+        at_least: the least ratio.
+        goal: the ratio of the design.
         is_time: the ratio is of median times, so that less is better; otherwise of messages a second.
     """
 
@@ -40,6 +40,13 @@ class Row(NamedTuple):
     goal: float
     is_time: bool = False
 
+
+NODES = (
+    ("node", "oz"),
+    ("node, `inline=True`", "oz, inline"),
+    ("node in asyncio", "oz.asyncio"),
+    ("node in asyncio, `inline=True`", "oz.asyncio, inline"),
+)
 
 ROWS = (
     Row("W1 one to one, a handler for each message", "W1 handler", "pyzmq", "C", 10, 12),
@@ -53,24 +60,15 @@ ROWS = (
     Row("round trip of sockets, p50", "round trip", "pyzmq round trip", "C round trip", 0.95, 0.9, True),
     *(
         Row(f"request of a {name}, p50, beside nats-py", side, "nats-py", "REQ, REP", 1, 0.8, True)
-        for name, side in (
-            ("node", "oz"),
-            ("node, `inline=True`", "oz, inline"),
-            ("node in asyncio", "oz.asyncio"),
-            ("node in asyncio, `inline=True`", "oz.asyncio, inline"),
-        )
+        for name, side in NODES
     ),
     *(
         Row(f"32 in flight, {name}, beside nats-py", f"{side} 32", "nats-py 32", "REQ, REP 32", 1, 2)
-        for name, side in (
-            ("node", "oz"),
-            ("node, `inline=True`", "oz, inline"),
-            ("node in asyncio", "oz.asyncio"),
-            ("node in asyncio, `inline=True`", "oz.asyncio, inline"),
-        )
+        for name, side in NODES
     ),
     Row("W1, asyncio on both sides, beside `zmq.asyncio`", "W1 asyncio", "pyzmq asyncio", "", 20, 20),
     Row("W1, without the compiled part", "W1 in Python", "pyzmq", "C", 6, 6),
+    Row("W1 with keys, beside W1 without", "W1 keys", "W1 handler", "", 0.7, 0.8),
     Row("W1, iteration, beside nats-py", "W1 iteration", "nats-py W1", "", 1, 1),
     Row("W1, iteration, beside zenoh", "W1 iteration", "zenoh W1", "", 1, 1),
     Row("request of a node, p50, beside zenoh", "oz", "zenoh", "", 1, 1, True),
@@ -84,7 +82,7 @@ def figure(run: dict[str, Any], *, is_time: bool) -> float:
 
 
 def ratios(measured: Measured, side: str, row: Row) -> list[float]:
-    """Return what a side gave by what the rival gave in the same round; none where one of them is missing."""
+    """Return the ratios of a side to its rival in the same rounds, or an empty list if one is missing."""
     sides = measured["sides"]
     if side not in sides or row.rival not in sides:
         return []
@@ -98,7 +96,7 @@ def processor(measured: Measured, side: str) -> float:
 
 
 def reaches(ratio: float, wanted: float, row: Row) -> bool:
-    """Tell whether a ratio is as good as what is wanted."""
+    """Return whether a ratio reaches the wanted ratio."""
     return ratio <= wanted if row.is_time else ratio >= wanted
 
 
@@ -121,7 +119,7 @@ def cells(measured: Measured, mark: str) -> Iterator[list[str]]:
 
     Args:
         measured: by `table`.
-        mark: what stands on both sides of a ratio that misses what is asked for.
+        mark: text on both sides of a ratio below the wanted one.
     """
     for row in ROWS:
         if row.ours not in measured["sides"]:
@@ -148,13 +146,13 @@ def as_text(measured: Measured) -> str:
 
 
 def as_markdown(measured: Measured) -> str:
-    """Return the table for a page, with what it was taken on, and where oz loses."""
+    """Return the table for a page, with the machine, and the rows in which oz is slower."""
     lines = [f"| {' | '.join(line)} |" for line in (HEADER, ["---"] * len(HEADER), *cells(measured, "**"))]
     return "\n".join([*lines, "", *explanations(measured), "", *losses(measured)])
 
 
 def explanations(measured: Measured) -> list[str]:
-    """Say what the figures are, and what they were taken on."""
+    """Return lines that explain the figures and name the machine."""
     versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
     before, after = measured["load"]
     part = "with" if measured["compiled"] else "without"
@@ -171,7 +169,7 @@ def explanations(measured: Measured) -> list[str]:
 
 
 def losses(measured: Measured) -> Iterator[str]:
-    """Say where oz is worse than what it is compared with, and than C."""
+    """Yield the rows in which oz is slower than its rival, or than C."""
     yield from _listed(
         "oz loses against what stands beside it in", list(_behind(measured, lambda row: row.rival))
     )

@@ -15,12 +15,10 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-PATIENCE = 90
-"""Seconds after which a message that is waited for is lost."""
+PATIENCE = 90  # seconds, after which a message is lost
 
 PAIRS = 4
-"""Pairs of processes of which a run of round trips consists: the first hundreds of one pair may take a third
-more or less than those of the next."""
+"""Pairs of processes in a run of round trips, because pairs differ by a third in their first hundreds."""
 
 SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.9)
 """The percentiles that are kept of times."""
@@ -31,7 +29,7 @@ class Void(Exception):
 
 
 class Figures(NamedTuple):
-    """What one run gave.
+    """Results of one run.
 
     Attributes:
         rate: messages a second.
@@ -101,7 +99,7 @@ class _Process:
         theirs.close()
 
     def take(self) -> Any:
-        """Wait for what it tells."""
+        """Wait for a value from the process."""
         with contextlib.suppress(EOFError):
             if self._ours.poll(PATIENCE):
                 return self._ours.recv()
@@ -157,15 +155,11 @@ def flow(
     """Run a publisher and its subscribers.
 
     Args:
-        publisher: of `sides` or `rivals`.
-        subscribers: likewise.
+        publisher, subscribers: of `sides` or `rivals`.
         count: messages to publish.
         matches: how often each subscriber gets a message, on average.
-        published: whether the rate is that of what is published, not of what is delivered in all.
+        published: whether the rate counts published messages. Otherwise it counts deliveries.
         server: gives the processor seconds of a server so far.
-
-    Raises:
-        Void: a message is missing.
     """
     before = server()
     results, spent = _together(publisher, subscribers, count)
@@ -180,7 +174,7 @@ def flow(
 
 
 def round_trip(echo: Callable[..., None], ping: Callable[..., list[float]], count: int) -> Figures:
-    """Run pairs of programs, one of which sends back what it gets; count round trips in all."""
+    """Run pairs of programs, with an echo in each pair, and time the round trips of all pairs."""
     times, spent = [], 0.0
     for _ in range(PAIRS):
         (found,), seconds = _together(echo, [partial(ping, count=count // PAIRS)], count // PAIRS)

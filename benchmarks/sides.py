@@ -30,7 +30,7 @@ TIMEOUT = 30
 
 
 class Work(NamedTuple):
-    """What is published, and who wants it."""
+    """Published subjects, and patterns of the subscribers."""
 
     subjects: list[str]
     """They are sent in turn."""
@@ -77,7 +77,7 @@ class Span:
 
 
 class Tally:
-    """Counts what handlers are called with; is the same for everybody."""
+    """Counts the messages of all handlers."""
 
     def __init__(self) -> None:
         self.got = 0
@@ -111,7 +111,7 @@ BOUNDED = oz.Options(high_water_mark=100_000)
 def publisher(
     pipe: Connection, count: int, work: Work, subscribers: int = 1, securing: Securing = unsecured
 ) -> None:
-    """Publish with `oz.Publisher`, to whoever subscribes in whichever way."""
+    """Publish with `oz.Publisher`."""
     subjects, turn = work.subjects, len(work.subjects)
     with oz.Publisher(LOOPBACK, on_full="block", options=BOUNDED, security=securing()) as pub:
         pipe.send(pub.endpoint)
@@ -176,28 +176,6 @@ def handlers(
         begin()
         sub.receive()  # the handlers run until the end is there
         return tally.stop()
-
-
-def granting(pipe: Connection, count: int, securing: Securing = unsecured) -> None:
-    """Take in what somebody subscribes to."""
-    with oz.Publisher(LOOPBACK, security=securing()) as pub:
-        pipe.send(pub.endpoint)
-        pipe.recv()
-        pipe.recv()
-
-
-def granted(
-    endpoint: str, begin: Callable[[], object], work: Work, securing: Securing = unsecured
-) -> tuple[int, float, float]:
-    """Subscribe, until all is answered."""
-    with oz.Subscriber(endpoint, filtering="publisher", security=securing()) as sub:
-        sub.wait_ready(timeout=TIMEOUT)
-        begin()
-        span = Span()
-        for pattern in work.patterns:
-            sub.subscribe(pattern)
-        sub.wait_ready(timeout=TIMEOUT)
-        return span.stop(len(work.patterns))
 
 
 def async_publisher(pipe: Connection, count: int, work: Work) -> None:

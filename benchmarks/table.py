@@ -4,17 +4,16 @@
 
 Every side runs once in each round, so that all meet the same machine. Publisher and subscribers are
 processes of their own, free on the same cores, over tcp on the loopback; payloads of 100 bytes and 1,000
-subjects. Settings lose nothing on any side (`rivals` says how), and a run in which a message is missing ends
-it all. The faster a side, the more messages it gets, so that all run for about a second.
+subjects. The settings of all sides lose nothing (see `rivals`). A missing message ends the
+program. The faster a side, the more messages it gets, so that all run for about a second.
 
 - `W1`: one to one, everything matches. `W2`: a leading wildcard, 1 of 100 messages matches. `W4`: one to
-  four. `W5`: 10,000 patterns with a handler each, 1 to 3 of which match a message.
-- `prefix`: oz on both sides, as a ZeroMQ publisher and subscriber of any kind.
-- Round trips of sockets, and requests of nodes: one after the other, and 32 in flight; see `asking`.
+  four. `W5`: 10,000 patterns with a handler each, 1 to 3 of which match.
+- `prefix`: oz on both sides with `filtering="prefix"`.
+- Round trips of sockets. Requests of nodes, one after the other and 32 in flight; see `asking`.
 
-`--page` measures the curves too, writes benchmarks/measured.json, and has `draw` write the plots and the
-tables of docs/performance.md. Names are of sides: only these are measured, and those that they are
-compared with.
+`--page` measures the curves too, writes benchmarks/measured.json, and calls `draw`, which writes the plots and the
+tables of docs/performance.md. With NAMEs only these sides and their rivals are measured.
 """
 
 from __future__ import annotations
@@ -24,7 +23,9 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -37,11 +38,13 @@ import plain_sides
 import rivals
 import rows
 import sides
+import zmq
 from running import Figures, flow, percentiles, round_trip
 from sides import ALL, MANY, MANY_MATCHES, ONE_IN_100, Work
 
 import oz
 from oz.compiled import COMPILED
+from oz.transport.certificates import new_key_pair, write_certificates, write_public
 
 MEASURED = Path(__file__).with_name("measured.json")
 
@@ -139,7 +142,7 @@ def pyzmq_sides(count: int) -> dict[str, Side]:
 
 
 def c_sides(count: int, program: str) -> dict[str, Side]:
-    """Name the sides in C; `program` is the path of what is compiled."""
+    """Name the sides in C. `program` is the path of the compiled program."""
 
     def one(times: float, subscribers: int) -> Side:
         publisher = partial(rivals.c_publisher, program=program, subscribers=subscribers)
@@ -179,8 +182,25 @@ def zenoh_sides(count: int) -> dict[str, Side]:
     return {"zenoh W1": partial(flow, publisher, [subscriber], turns(count))}
 
 
+def secured(directory: Path, name: str) -> oz.Security:
+    """Return the security of one side."""
+    return oz.Security(directory / "keys" / f"{name}.key_secret", trusted=directory / "trusted")
+
+
+def keyed_sides(count: int, directory: Path) -> dict[str, Side]:
+    """Name the sides with keys, whose certificates are written into a directory."""
+    (directory / "trusted").mkdir()
+    for name in ("feed", "desk"):
+        pair = new_key_pair()
+        write_certificates(directory / "keys", name, pair)
+        write_public(directory / "trusted", name, pair.public)
+    publisher = partial(sides.publisher, work=_HANDLED, securing=partial(secured, directory, "feed"))
+    subscriber = partial(sides.handlers, work=_HANDLED, securing=partial(secured, directory, "desk"))
+    return {"W1 keys": partial(flow, publisher, [subscriber], turns(4 * count))}
+
+
 def request(side: asking.Side, count: int, in_flight: int) -> Figures:
-    """Ask so many times."""
+    """Send a number of requests."""
     asked, used = asking.measure(side, count, in_flight)
     number = len(asked.times)
     return Figures(number / asked.seconds, 1e6 * used / number, percentiles(asked.times))
@@ -204,6 +224,8 @@ def all_sides(scale: float) -> Iterator[dict[str, Side]]:
     if not oz.__compiled__:
         del found["W1 in Python"]
     with contextlib.ExitStack() as stack:
+        if zmq.has("curve"):
+            found |= keyed_sides(count, Path(stack.enter_context(tempfile.TemporaryDirectory())))
         if "C" not in left_out:
             found |= c_sides(count, stack.enter_context(rivals.c_program()))
         if "nats" not in left_out:
@@ -220,7 +242,7 @@ def shown_only(names: Sequence[str]) -> set[str]:
 
 
 def measure(sides_of: dict[str, Side], rounds: int) -> dict[str, list[dict[str, object]]]:
-    """Run all sides in turn, so many times."""
+    """Run all sides in turn, once in each round."""
     found: dict[str, list[dict[str, object]]] = {}
     for turn in range(rounds):
         # The other way round each time: what runs before something else is not always the same.
@@ -233,12 +255,15 @@ def measure(sides_of: dict[str, Side], rounds: int) -> dict[str, list[dict[str, 
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and print the table.
+def as_lines(result: dict[str, object]) -> str:
+    """Return JSON with a line for each run."""
+    text = json.dumps(result, indent=1)
+    # Only the two outer levels keep their lines.
+    return re.sub(r"\n {4,}|\n {3}(?=[\]}])", "", text) + "\n"
 
-    Args:
-        arguments: what would stand on the command line.
-    """
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="sides of oz, by default all")
     parser.add_argument("--rounds", type=int, default=5)
@@ -266,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(rows.as_text(result))
     for path in (options.json, MEASURED if options.page else None):
         if path is not None:
-            path.write_text(json.dumps(result, indent=1) + "\n")
+            path.write_text(as_lines(result))
     if options.page:
         import draw
 

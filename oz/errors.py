@@ -1,4 +1,4 @@
-"""Every error that oz raises, in one tree.
+"""Errors of oz, in one tree.
 
 ::
 
@@ -20,8 +20,7 @@
     ├── EndpointError (ValueError)       a malformed endpoint, or one that this object cannot use
     ├── JournalError                     a journal cannot be read or written
     │   └── JournalFull                  no disk space for an append
-    ├── JournalMissing (ImportError)     pyarrow is not installed
-    ├── SparkMissing (ImportError)       PySpark is not installed
+    ├── MissingDependency (ImportError)  a module of the extra journal or spark is not installed
     ├── JavaMissing                      Spark finds no Java, or an old version
     ├── OptionError (ValueError)         a wrong option of the Spark source or sink
     ├── SinkError                        rows that the Spark sink cannot publish
@@ -33,13 +32,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import oz.version  # noqa: F401 - first of all it sees whose package this is
+import oz.version  # noqa: F401 - first, because it checks that no other package has replaced this one
 
 KEYS_HINT = (
     "A listener with keys does not answer a program without keys: if it has keys, give security= (nodes and "
     "commands also read OZ_SECURITY)"
 )
-"""Possible cause of a timeout, for the errors of a side without keys."""
+"""Possible cause of a timeout, for errors of a program without keys."""
 
 
 class OzError(Exception):
@@ -173,7 +172,7 @@ class WouldBlock(OzError, BlockingIOError):
 
 
 class OwnershipError(OzError, RuntimeError):
-    """An object is used in another process than the one that created it, or a socket by two threads at once."""
+    """Use of an object in a process that did not create it, or of a socket in two threads at once."""
 
 
 class PermissionDenied(OzError, PermissionError):
@@ -262,32 +261,24 @@ class JournalFull(JournalError):
         )
 
 
-class _ExtraMissing(OzError, ImportError):
-    """A module that an extra of oz needs is not installed."""
+class MissingDependency(OzError, ImportError):
+    """A module that an extra of oz needs is not installed.
 
-    extra = ""
+    Attributes:
+        module: name of the module.
+        extra: the extra that installs it, "journal" or "spark".
+    """
 
-    def __init__(self, module: str) -> None:
-        super().__init__(module)
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(module, extra)
         self.module = module
+        self.extra = extra
 
     def __str__(self) -> str:
         return (
             f"oz.{self.extra} needs {self.module}, which is not installed; "
             f"in a checkout: pip install '.[{self.extra}]'"
         )
-
-
-class JournalMissing(_ExtraMissing):
-    """pyarrow, which the journal needs, is not installed."""
-
-    extra = "journal"
-
-
-class SparkMissing(_ExtraMissing):
-    """PySpark, or a package that it needs, is not installed."""
-
-    extra = "spark"
 
 
 class JavaMissing(OzError):

@@ -1,8 +1,8 @@
-r"""Text of strangers, as it may be shown: no character that cannot be seen, ends a line or turns text around.
+r"""Escapes for untrusted text in terminals, logs and JSON.
 
-A subject may hold control sequences of a terminal (C0 and C1, U+009B begins one), line ends that forge a line
-of a log (U+0085, U+2028), and marks that show text backwards (U+202E). Whatever a peer, a message or a file
-says is shown through `printable`, and as JSON through `json_text`.
+A subject may contain control sequences of a terminal (C0 and C1; U+009B begins one). It may contain line ends
+that forge a line of a log (U+0085, U+2028), and marks that reverse text (U+202E). So oz shows text of peers,
+messages and files only through `printable`, and in JSON through `json_text`.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ import re
 import unicodedata
 from typing import Any
 
-_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-"""Controls, formatting such as marks of direction, surrogates, private and unassigned, ends of lines."""
+_INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+"""Categories of invisible characters: controls, formatting, surrogates, private, unassigned, and line ends."""
 
-# What `str.isprintable` takes for printable is none of these.
-_SUSPECTS = re.compile(r"[^\x20-\x7e]")
+# `str.isprintable` is false for each text with an invisible character.
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
 _ASCII_END = 0x80
 
 
 def printable(value: str | bytes) -> str:
-    r"""Return text that is one line and does nothing to a terminal.
+    r"""Return text as one line that is safe for a terminal.
 
-    What cannot be seen becomes an escape such as `\n`, `\x9b` or `\u202e`; so do bytes that are not UTF-8,
-    such as `\xff`, also in text to which they came by `surrogateescape`. A tab stays.
+    Invisible characters become escapes such as `\n`, `\x9b` or `\u202e`, except a tab. Bytes that are not UTF-8,
+    also in text by `surrogateescape`, become escapes such as `\xff`.
     """
     if isinstance(value, str) and value.isprintable():
         return value
     text = (raw_text(value) if isinstance(value, str) else value).decode(errors="backslashreplace")
-    return text if text.isprintable() else _SUSPECTS.sub(_escaped, text)
+    return text if text.isprintable() else _NOT_PLAIN.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     char = found[0]
-    if char == "\t" or unicodedata.category(char) not in _UNSEEN:
+    if char == "\t" or unicodedata.category(char) not in _INVISIBLE:
         return char
     return char.encode("unicode_escape").decode()
 
 
 def raw_text(text: str) -> bytes:
-    """Return the bytes of text, those that are not UTF-8 too, to which it came by `surrogateescape`."""
+    """Return the bytes of text. Surrogates of `surrogateescape` become their bytes."""
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
-        # Surrogates that stand for no byte; JSON can bring them.
+        # JSON may contain surrogates that stand for no byte.
         return text.encode(errors="backslashreplace")
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    r"""Write JSON in which nothing unseen stands as it is: `\u202e` is the same value to who reads it."""
+    r"""Return JSON in which invisible characters are escapes such as `\u202e`. Parsers read the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return text if text.isprintable() else _SUSPECTS.sub(_json_escaped, text)
+    return text if text.isprintable() else _NOT_PLAIN.sub(_escape_json, text)
 
 
-def _json_escaped(found: re.Match[str]) -> str:
+def _escape_json(found: re.Match[str]) -> str:
     char = found[0]
-    # JSON itself has escaped those below 32, and its own line ends are meant.
-    if char in "\n\t" or unicodedata.category(char) not in _UNSEEN:
+    # `json.dumps` has escaped all controls below 32. The remaining line ends and tabs are its indentation.
+    if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE:
         return char
     return f"\\u{ord(char):04x}" if ord(char) < _ASCII_END else json.dumps(char)[1:-1]

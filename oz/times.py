@@ -1,4 +1,4 @@
-"""Times and durations as commands and the options of Spark's source take them, in words."""
+"""Times as text: ISO 8601, seconds since 1970, and times before now such as `-1h`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 
 
 def read_time(text: str) -> int:
-    """Read a time: ISO 8601 with a zone, seconds since 1970, `now`, or how long ago, as in `-1h`.
+    """Read a time: ISO 8601 with a zone, seconds since 1970, `now`, or a time before now such as `-1h`.
 
     Returns:
         Nanoseconds since 1970.
 
     Raises:
-        ValueError: it is no time, or names no zone.
+        ValueError: the text is not a time, or has no zone.
     """
     ago = _ago(text)
     if ago is not None:
@@ -32,18 +32,18 @@ def read_time(text: str) -> int:
     except InvalidOperation:
         return _iso(text.strip())
     if not (seconds.is_finite() and abs(seconds) < _LAST_YEAR):
-        raise ValueError("a number is one of seconds since 1970, and this is no time in them")
+        raise ValueError("write seconds since 1970, up to the year 9999")
     return int(seconds * _SECOND)
 
 
 def read_moment(text: str) -> datetime:
-    """Read a time as somebody types it: ISO 8601, `now`, or how long ago, as in `-1h`.
+    """Read a time of a user: ISO 8601, `now`, or a time before now such as `-1h`.
 
     Returns:
         The time with its zone. Without one it is local time.
 
     Raises:
-        ValueError: it is no time.
+        ValueError: the text is not a time.
     """
     ago = _ago(text)
     try:
@@ -51,15 +51,15 @@ def read_moment(text: str) -> datetime:
             return datetime.now(UTC) - timedelta(microseconds=ago // 1000)
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no time such as 2026-03-01T09:00, now or -1h") from None
+        raise ValueError(f"{text!r} is not a time; write it as 2026-03-01T09:00, now or -1h") from None
     try:
         return moment if moment.tzinfo is not None else moment.astimezone()
-    except (ValueError, OverflowError):  # `datetime.min` and `max` leave the calendar on their way
+    except (ValueError, OverflowError):  # `astimezone` overflows for `datetime.min` and `datetime.max`.
         return moment.replace(tzinfo=UTC)
 
 
 def iso_nanoseconds(text: str) -> int | None:
-    """Read a time in ISO 8601; None where it is none, or names no zone."""
+    """Read a time in ISO 8601. Return None if the text is not a time or has no zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -68,7 +68,7 @@ def iso_nanoseconds(text: str) -> int | None:
 
 
 def _ago(text: str) -> int | None:
-    """Return how many nanoseconds ago a time is that counts from now; None for another."""
+    """Return the nanoseconds before now of a text such as `-1h`; None for another text."""
     text = text.strip()
     if text == "now":
         return 0
@@ -87,6 +87,6 @@ def _iso(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        wanted = "it is a time as in 2026-03-01T09:30:00+01:00, a number of seconds since 1970, or -1h"
+        wanted = "write a time such as 2026-03-01T09:30:00+01:00, a number of seconds since 1970, or -1h"
         raise ValueError(wanted) from None
-    raise ValueError(f"it names no time zone: write {moment.isoformat()}+00:00 if it is UTC")
+    raise ValueError(f"the time has no zone: write {moment.isoformat()}+00:00 if it is UTC")

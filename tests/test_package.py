@@ -1,6 +1,7 @@
 """The package as a whole: its version, and what a star brings."""
 
 import configparser
+import pickle
 import subprocess
 import sys
 from importlib import metadata
@@ -74,7 +75,7 @@ def test_the_package_of_somebody_else_is_refused_by_the_first_module_of_ours(tmp
     # As it is after `pip install oz`: its `__init__`, and what is left of ours.
     (there / "__init__.py").write_text(f"def uimodule(): ...\n__path__.append({str(ROOT / 'oz')!r})\n")
     said = python("import oz.cli", fails=True, cwd=tmp_path).stderr
-    assert "ImportError: another package, PyPI's `oz`, was installed over that of ozmq: python -m pip" in said
+    assert "ImportError: the package `oz` of PyPI has overwritten files of ozmq: python -m pip" in said
 
 
 def test_a_package_whose_init_was_uninstalled_with_the_other_is_refused():
@@ -92,7 +93,7 @@ def test_this_package_is_taken_for_what_it_is():
 
 def test_files_of_the_other_package_beside_ours_are_warned_of(tmp_path):
     (tmp_path / "aws_cdn").mkdir()
-    with pytest.warns(RuntimeWarning, match=r"PyPI's `oz`, is installed in .*pip uninstall -y oz ozmq"):
+    with pytest.warns(RuntimeWarning, match=r"of PyPI is installed in .*pip uninstall -y oz ozmq"):
         warn_of_other(str(tmp_path))
 
 
@@ -162,7 +163,7 @@ def test_oz_works_where_there_is_no_posix_and_says_what_does_not(tmp_path):
     said = python(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}" + ELSEWHERE).stdout.splitlines()
     assert len(said) == 3
     assert said[0].endswith("this operating system has no flock, which a writer needs")
-    assert "has no Unix sockets for it; give the node connect= or bind=" in said[1]
+    assert "has no Unix sockets; give the node connect= or bind=" in said[1]
     assert "multicast needs Linux" in said[2]
 
 
@@ -172,3 +173,15 @@ def test_the_source_distribution_is_told_to_carry_all_that_is_beside_the_package
     assert grafted >= {"tests", "docs", "examples", "benchmarks", "tools"}
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "tox.ini", "setup.cfg"):
         assert name in told
+
+
+def test_a_missing_module_of_an_extra_is_named_with_the_extra():
+    program = "import sys, pickle; sys.modules['pyarrow'] = None; import oz, oz.journal"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines()[-1] == (
+        "oz.errors.MissingDependency: oz.journal needs pyarrow, which is not installed; "
+        "in a checkout: pip install '.[journal]'"
+    )
+    error = oz.MissingDependency("pyspark", "spark")
+    assert isinstance(error, ImportError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

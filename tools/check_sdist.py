@@ -1,4 +1,4 @@
-"""Build the source distribution and see that it carries all that is beside the package: `tox -e lint` does.
+"""Build the source distribution and check that it has the files beside the package, for `tox -e lint`.
 
 Usage: python tools/check_sdist.py     in a checkout, with the package `build` installed
 """
@@ -37,7 +37,7 @@ def carried(directory: str) -> set[str]:
 
 
 def main() -> None:
-    """Say what is missing."""
+    """Print the missing files."""
     with tempfile.TemporaryDirectory() as directory:
         missing = sorted(wanted() - carried(directory))
     if missing:

@@ -1,4 +1,4 @@
-"""The command `oz`: one file a command, loaded when it is asked for; `main` is the group of them."""
+"""The command `oz`: the group `main`, with one module for each command, imported at its use."""
 
 import click
 

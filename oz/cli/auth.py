@@ -1,4 +1,4 @@
-"""`oz auth`: what a file of permissions grants to whom, by which rule."""
+"""`oz auth`: the permissions of users, and the rules of a file of permissions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CHECK_HELP = """Check FILE: print each fault with its line, and rules that have
 The exit code is 0 if the file can be used, also with warnings, and 1 if it cannot.
 """
 
-_KEPT = (
+_RESERVED_NOTE = (
     f"subjects that begin with {INBOX.decode()} and {OWN.decode()} belong to nodes: the answer below is about sockets. "
     "Between nodes, an inbox belongs to the key of its node, and no program publishes or subscribes to "
     f"{OWN.decode()}"
@@ -66,7 +66,7 @@ def auth() -> None:
 @click.argument("user")
 @click.argument("subject")
 @click.option("--file", "path", metavar="FILE",
-              help="The file of permissions.  [default: what OZ_SECURITY or the configuration file names]",
+              help="The file of permissions.  [default: the file that OZ_SECURITY or the configuration names]",
 )  # fmt: skip
 @click.option("--action", type=click.Choice(ACTIONS), help="This action only.")
 @click.option("-g", "--group", metavar="NAME", help="The queue group, for the action group.")
@@ -87,13 +87,13 @@ def explain(
     """Explain one question; the text of the help is `_EXPLAIN_HELP`."""
     if action == "group" and group is None:
         raise click.UsageError("--action group needs --group NAME")
-    permissions = _resolved() if path is None else _read(ctx, path)
+    permissions = _read_default() if path is None else _read(ctx, path)
     found = _find(permissions, user)
     [asked] = parse_all([subject], dialect)
-    asks_for_group = group is not None or action == "group"
+    has_group = group is not None or action == "group"
     if reaches(asked, INBOX) or reaches(asked, OWN):
-        say(ctx, f"warning: {_KEPT}")
-    actions = (action,) if action else [one for one in ACTIONS if one != "group" or asks_for_group]
+        say(ctx, f"warning: {_RESERVED_NOTE}")
+    actions = (action,) if action else [one for one in ACTIONS if one != "group" or has_group]
     verdicts = {one: permissions.decide(found, one, asked, group) for one in actions}
     if as_json:
         write_json({one: _data(verdict) for one, verdict in verdicts.items()})
@@ -126,19 +126,19 @@ def matrix(ctx: click.Context, file: str) -> None:
     """Print the table; the text of the help is `_MATRIX_HELP`."""
     permissions = _read(ctx, file)
     users = permissions.users.values()
-    used = [one for one in ACTIONS if any(_says(user, one) for user in users)]
+    used = [one for one in ACTIONS if any(_has_rules(user, one) for user in users)]
     rows = [("user", *used)]
     rows += [(printable(user.name), *(_cell(permissions, user, one) for one in used)) for user in users]
     write_line(plain_table(rows))
 
 
 def _read(ctx: click.Context, path: str) -> Permissions:
-    """Read a file, and say what in it has no effect: an answer would look as if it had."""
+    """Read a file, and print its warnings: without them, a rule without an effect seems to have one."""
     return read_permissions(path, lambda text: say(ctx, f"warning: {text}"))
 
 
-def _resolved() -> Permissions:
-    """Read what nodes and commands that are started here go by."""
+def _read_default() -> Permissions:
+    """Return the permissions of nodes and commands that are started here."""
     credentials = credentials_of(resolve_security())
     if credentials is None or credentials.permissions is None:
         raise click.UsageError(
@@ -147,8 +147,8 @@ def _resolved() -> Permissions:
     return credentials.permissions
 
 
-def _says(user: User, action: Action) -> bool:
-    """Tell whether a user has rules about an action."""
+def _has_rules(user: User, action: Action) -> bool:
+    """Return whether a user has rules about an action."""
     has_rules = user.rules_of(action, "allow") or user.rules_of(action, "deny")
     return bool(has_rules) or (action == "reply" and user.responses is not None)
 
@@ -157,7 +157,7 @@ def _find(permissions: Permissions, name: str) -> User:
     user = permissions.users.get(name) or permissions.user_of(name)
     if user is None:
         known = ", ".join(map(printable, permissions.users)) or "none"
-        raise click.UsageError(f"no user is called {printable(name)!r} or has this key; there are {known}")
+        raise click.UsageError(f"no user has the name or key {printable(name)!r}; the users are {known}")
     return user
 
 

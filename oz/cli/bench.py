@@ -116,9 +116,13 @@ def bench(
         return _on_loopback(ctx, filtering or "both", as_json, seconds=seconds, **load)
     for name in _LOOPBACK_ONLY:
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name} does not go with --connect: the publisher there sets the load")
+            raise click.UsageError(
+                f"--{name} is only for this machine: with --connect, the publisher sets the load"
+            )
     if filtering == "both":
-        raise click.UsageError("--filtering both does not go with --connect: give auto, prefix or publisher")
+        raise click.UsageError(
+            "--filtering both is only for this machine: with --connect give auto, prefix or publisher"
+        )
     [compiled] = parse_all([pattern or ">"], oz.DIALECTS[0])
     _at_publisher(ctx, connect, compiled, seconds, filtering or "auto", as_json, security)
 
@@ -185,7 +189,7 @@ def _at_publisher(
                 break
             now = time.monotonic()
             if not messages:
-                began = now  # the connection and the first message take their time
+                began = now  # The time to connect does not count.
             messages += 1
             size += sum(map(len, message.frames[1:]))
         is_counted = subscriber.publishers[0].mode == "link"

@@ -43,28 +43,28 @@ def config() -> None:
     """Hold the commands; the text of the help is `_HELP`."""
 
 
-@config.command(help=_SHOW_HELP, short_help="Show every setting and where it came from.")
+@config.command(help=_SHOW_HELP, short_help="Show every setting and its source.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Survey the configuration; the text of the help is `_SHOW_HELP`."""
     found = survey()
-    faults = [*found.faults, *_unusable(found)]
+    faults = [*found.faults, *_key_faults(found)]
     found = replace(found, faults=tuple(faults))
     if as_json:
         write_json(_data(found))
     else:
         _show(found)
     for name, guess in found.unused.items():
-        say(ctx, f"warning: nothing reads {_shown(name)}; did you mean {guess}?")
+        say(ctx, f"warning: {_shown(name)} has no effect; did you mean {guess}?")
     for fault in found.faults:
         say(ctx, _shown(describe(fault)))
     if found.faults:
         ctx.exit(FAILED)
 
 
-def _unusable(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
-    """Say what is wrong with the keys, if nothing else is."""
+def _key_faults(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
+    """Return the faults of the keys, if the configuration has no other faults."""
     try:
         if not found.faults:
             resolve_security()
@@ -77,7 +77,7 @@ def _unusable(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
 
 def _show(found: ConfigurationSurvey) -> None:
     wrong = {(fault.setting, fault.source) for fault in found.faults}
-    rows = [("setting", "value", "where it came from")]
+    rows = [("setting", "value", "source")]
     for one in found.settings:
         note = " (wrong)" if (one.name, one.source) in wrong else ""
         rows.append((one.name, _shown(_text(one)), _shown(one.source) + note))
@@ -88,7 +88,7 @@ def _show(found: ConfigurationSurvey) -> None:
     write_line(plain_table(rows))
     write_line("")
     files = [(one.state, _shown(one.path), one.place) for one in found.candidates]
-    write_line(plain_table([("file is", "path", "named by"), *files]))
+    write_line(plain_table([("state", "path", "source"), *files]))
 
 
 def _text(setting: Setting) -> str:
@@ -128,12 +128,12 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
 
 
 def _limit(value: float) -> float | None:
-    """Return a limit in a form that JSON has: null is none."""
+    """Return a limit as a value of JSON; None stands for no limit."""
     return value if math.isfinite(value) else None
 
 
 def _json_value(value: object) -> Any:
-    """Return a value in a form that JSON has; a wrong one may be anything that TOML has."""
+    """Return a value as a value of JSON. A wrong setting may have any type of TOML."""
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (tuple, list)):
@@ -142,5 +142,5 @@ def _json_value(value: object) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Return it as one line, with escapes for what is not UTF-8: variables may hold any bytes."""
+    """Return a value as one line. Variables may contain any bytes, so that bytes that are not UTF-8 are escaped."""
     return printable(str(value).encode(errors="surrogateescape"))

@@ -1,4 +1,4 @@
-"""`oz doctor`: what this installation can do, and how to add what it cannot."""
+"""`oz doctor`: features of this installation, and a command for each missing one."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ _INDENT = "      "
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None:
-    """Examine; the text of the help is `_HELP`."""
+    """Run the checks; the text of the help is `_HELP`."""
     found = examine()
     unknown = [name for name in required if name not in found.names]
     if unknown:
         raise click.BadParameter(
-            f"{unknown[0]!r} is none of {', '.join(found.names)}", param_hint="--require"
+            f"no feature has the name {unknown[0]!r}; the features are {', '.join(found.names)}",
+            param_hint="--require",
         )
     missing = found.missing(required)
     if as_json:
@@ -65,7 +66,7 @@ def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None
 
 
 def _show(found: Examination) -> None:
-    """Write it as lines that a narrow terminal folds well; a line to paste stays one line."""
+    """Write the findings. Notes are wrapped; a command to paste stays one line."""
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     width = max(map(len, found.names))
     for group, findings in groupby(found.findings, key=lambda one: one.group):

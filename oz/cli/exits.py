@@ -86,7 +86,7 @@ def exit_code(error: Exception) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Say in one line what is wrong and what to do about it."""
+    """Return the text of an error as one line, with a remedy for a wrong endpoint."""
     text = str(error) or type(error).__name__
     code = error.errno if isinstance(error, zmq.ZMQError) else None
     if code in _NOT_AN_ENDPOINT:

@@ -1,4 +1,4 @@
-"""`oz explain`: what a pattern becomes, and how it does on subjects from a file or a running publisher."""
+"""`oz explain`: prefixes and regex of a pattern, and its matches among subjects of a file or a publisher."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ Examples:
 """
 
 
-def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str | None) -> str | None:
-    """Refuse early what is neither a file nor an endpoint."""
+def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | None) -> str | None:
+    """Check that the source is stdin, a file or an endpoint."""
     if source is None or source == "-":
         return source
-    # A pipe is as good as a file: in a shell, <(…) names one.
+    # Not only files: <(…) of a shell is the path of a pipe.
     if "://" not in source and (Path(source).is_dir() or not Path(source).exists()):
         raise click.BadParameter(f"{source!r} is neither a file nor an endpoint such as tcp://127.0.0.1:5750")
     if "://" in source:
@@ -59,7 +59,7 @@ def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str |
 @click.option(
     "--against",
     metavar="FILE|ENDPOINT",
-    callback=_checked_source,
+    callback=_check_source,
     help="Count matches of these subjects instead.",
 )
 @click.option(
@@ -74,7 +74,9 @@ def explain(
     patterns: tuple[str, ...], dialect: str, against: str | None, seconds: float, as_json: bool
 ) -> None:
     """Show patterns; the text of the help is `_HELP`."""
-    compiled = parse_all(patterns, dialect, warn=against is not None)  # otherwise they are shown below
+    compiled = parse_all(
+        patterns, dialect, warn=against is not None
+    )  # Else the output below has the warnings.
     if against is not None:
         _show_against(compiled, against, seconds, as_json=as_json)
     elif as_json:
@@ -133,13 +135,13 @@ _BAR = 32
 
 @dataclass(slots=True)
 class Selectivity:
-    """The result of one pattern on a stream of subjects.
+    """Counts of one pattern for the messages of a stream.
 
     Attributes:
         pattern: the pattern.
-        seen: the messages of the stream.
-        crossed: those that its prefixes let through, so that they cross the wire.
-        matched: those of them that it matches, so that they are delivered.
+        seen: all messages.
+        crossed: messages that pass the prefixes, and cross the wire.
+        matched: messages that also match, and are delivered.
     """
 
     pattern: oz.Pattern
@@ -149,27 +151,22 @@ class Selectivity:
 
     @property
     def in_vain(self) -> int:
-        """The messages that cross the wire only to be filtered on arrival."""
+        """Messages that cross the wire and do not match."""
         return self.crossed - self.matched
 
     @property
     def precision(self) -> float:
-        """The part of what crosses that is delivered; 1.0 when nothing crosses."""
+        """Share of the messages on the wire that match; 1.0 without messages on the wire."""
         return self.matched / self.crossed if self.crossed else 1.0
 
 
 def _show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *, as_json: bool) -> None:
-    """Measure patterns and show the result: a table and bars, plain columns, or JSON.
-
-    Args:
-        patterns: those to compare.
-        source: a file of subjects, one a line; `-` for stdin; or an endpoint to listen to.
-        seconds: how long to listen.
-        as_json: write a list of objects.
-    """
-    subjects = list(_sampled(source, seconds) if "://" in source else _subjects_of(source))
+    """Count matches and write the result: a table with bars, plain columns, or JSON."""
+    subjects = list(_sample(source, seconds) if "://" in source else _subjects_of(source))
     if not subjects:
-        raise click.ClickException(f"no subjects came from {source}; nothing can be said of the patterns")
+        raise click.ClickException(
+            f"no subjects from {source}, so that there is nothing to count; give --seconds or another source"
+        )
     results = _measure(patterns, subjects)
     if as_json:
         write_json([_counts_as_data(result) for result in results])
@@ -180,15 +177,7 @@ def _show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *
 
 
 def _measure(patterns: Iterable[oz.Pattern], subjects: Iterable[bytes]) -> list[Selectivity]:
-    """Count, for each pattern, what crosses the wire and what of it matches.
-
-    Args:
-        patterns: those to compare.
-        subjects: one for each message; the same subject may come many times.
-
-    Returns:
-        One result for each pattern, in their order.
-    """
+    """Return the counts of each pattern. `subjects` has one subject for each message."""
     counts: dict[bytes, int] = {}
     for subject in subjects:
         counts[subject] = counts.get(subject, 0) + 1
@@ -209,7 +198,7 @@ def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
     try:
         return pattern.matches(subject)
     except (oz.SubjectError, oz.PatternTimeout):
-        # Neither would be delivered.
+        # A subscriber would not deliver the message.
         return False
 
 
@@ -218,8 +207,8 @@ def _subjects_of(source: str) -> Iterator[bytes]:
     return (line.rstrip(b"\r") for line in data.split(b"\n") if line.strip())
 
 
-def _sampled(endpoint: str, seconds: float) -> Iterator[bytes]:
-    """Listen to everything for a while."""
+def _sample(endpoint: str, seconds: float) -> Iterator[bytes]:
+    """Yield the subjects of all messages of a publisher for some seconds."""
     deadline = time.monotonic() + seconds
     with oz.Subscriber(endpoint) as sub:
         sub.subscribe(b"")
@@ -275,7 +264,7 @@ def _show_counts(results: Sequence[Selectivity]) -> None:
 
 
 def _bar(result: Selectivity) -> Any:
-    """Draw what was delivered, what crossed in vain, and what the prefixes kept away."""
+    """Return the bar with the shares of delivered messages, messages in vain, and messages that did not cross."""
     from rich.text import Text
 
     delivered = round(_BAR * result.matched / result.seen)

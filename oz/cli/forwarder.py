@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import zmq
 
 import oz
 from oz.cli.options import Number, PathName, endpoints_option, security_option
-from oz.cli.output import log_in_lines, quiet_option, say_status
-from oz.cli.stop_signals import stop_on_signals
+from oz.cli.output import quiet_option
+from oz.cli.serving import open_and_serve
 from oz.configuration import resolve_limits
 from oz.configuration.files import open_file, read_text
 from oz.configuration.limits import TABLE as LIMITS
 from oz.configuration.limits import limits_of
 from oz.options import Limits
-from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
     from oz.services.bridge import Forwarder
@@ -196,27 +192,33 @@ def forwarder(
         raise click.UsageError(
             "give --leg twice or more, once for each bus to join; or --frontend or --connect, and --backend"
         )
-    # Both start threads, which the other commands have no use for.
-    from oz.services.bridge import Forwarder
-    from oz.services.proxy import Proxy
+    if is_plain:
+        # It starts threads, which the other commands have no use for.
+        from oz.services.proxy import Proxy
 
-    raise_descriptors()
-    made: Forwarder | Proxy
-    with log_in_lines(ctx):
-        try:
-            if is_plain:
-                made = Proxy(frontend=frontend, backend=backend, connect=connect, limits=resolve_limits())
-            else:
-                made = Forwarder(map(_with_keys, (*read, *legs)), name=name, security=security)
-        except zmq.ZMQError:
-            # An endpoint in use is not wrong usage.
-            raise
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        with made as running, stop_on_signals(running.stop):
-            shown = _ForwarderLines(ctx, running, connect, progress)
-            running.run(shown.look)
-            say_status(ctx, shown.summary())
+        open_and_serve(
+            ctx,
+            lambda: Proxy(frontend=frontend, backend=backend, connect=connect, limits=resolve_limits()),
+            lambda proxy: ", ".join(
+                [f"publishers at {one}" for one in proxy.frontends]
+                + [f"connected to {one}" for one in connect]
+                + [f"subscribers at {one}" for one in proxy.backends]
+            ),
+            _summary_of_proxy,
+            progress=progress,
+        )
+        return
+    from oz.services.bridge import Forwarder
+
+    open_and_serve(
+        ctx,
+        lambda: Forwarder(map(_with_keys, (*read, *legs)), name=name, security=security),
+        lambda forwarder: ", ".join(
+            f"{state} on bus {leg.bus}" for leg, state in zip(forwarder.legs, forwarder.states, strict=True)
+        ),
+        _summary,
+        progress=progress,
+    )
 
 
 def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
@@ -225,54 +227,18 @@ def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
     return leg if file is None else {**leg, "security": oz.Security.from_file(file)}
 
 
-class _ForwarderLines:
-    """Says when it is ready, what has changed, and what it did."""
+def _summary_of_proxy(proxy: Proxy) -> str:
+    stats = proxy.stats
+    return (
+        f"{stats.messages} messages and batches of {stats.size} bytes arrived, {stats.sent} were sent; "
+        f"{stats.subscriptions} subscriptions and ends of subscriptions went to publishers"
+    )
 
-    def __init__(
-        self, ctx: click.Context, running: Forwarder | Proxy, connect: list[str], every: float | None
-    ) -> None:
-        self._ctx, self._running, self._connect, self._every = ctx, running, connect, every
-        self._said: list[str] = []
-        self._reported = ""
-        self._due = time.monotonic() + (every or 0)
 
-    def look(self) -> float:
-        """Say what there is to say; return when there may be more, in monotonic seconds."""
-        states = self._states()
-        if states != self._said:
-            say_status(self._ctx, f"{'now' if self._said else 'ready,'} {', '.join(states)}")
-            self._said = states
-        if self._every is not None and time.monotonic() >= self._due:
-            self._due = time.monotonic() + self._every
-            if (line := self.summary()) != self._reported:
-                self._reported = line
-                say_status(self._ctx, line)
-        return inf if self._every is None else self._due
-
-    def _states(self) -> list[str]:
-        from oz.services.proxy import Proxy
-
-        running = self._running
-        if isinstance(running, Proxy):
-            ways = [f"publishers at {one}" for one in running.frontends]
-            ways += [f"connected to {one}" for one in self._connect]
-            return [*ways, *(f"subscribers at {one}" for one in running.backends)]
-        return [f"{state} on bus {leg.bus}" for leg, state in zip(running.legs, running.states, strict=True)]
-
-    def summary(self) -> str:
-        """Say what passed."""
-        from oz.services.proxy import Proxy
-
-        running = self._running
-        if isinstance(running, Proxy):
-            stats = running.stats
-            return (
-                f"{stats.messages} messages and batches of {stats.size} bytes arrived, {stats.sent} were sent; "
-                f"{stats.subscriptions} subscriptions and ends of subscriptions went to publishers"
-            )
-        done = running.stats
-        return (
-            f"{done.received} messages of {done.payload_bytes} bytes came and {done.passed} were passed on for "
-            f"{done.interests} patterns; {done.requests} requests were passed on and {done.replies} replies came "
-            f"back; {done.lost} messages were lost, {done.unwanted} unwanted and {done.looped} in a loop"
-        )
+def _summary(forwarder: Forwarder) -> str:
+    done = forwarder.stats
+    return (
+        f"{done.received} messages of {done.payload_bytes} bytes came and {done.passed} were passed on for "
+        f"{done.interests} patterns; {done.requests} requests were passed on and {done.replies} replies came "
+        f"back; {done.lost} messages were lost, {done.unwanted} unwanted and {done.looped} in a loop"
+    )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
-import zmq
 
 import oz
 from oz.cli.options import Number, Whole, security_option
-from oz.cli.output import log_in_lines, quiet_option, say_status
-from oz.cli.stop_signals import stop_on_signals
+from oz.cli.output import quiet_option
+from oz.cli.serving import open_and_serve
 from oz.configuration import resolve_limits
-from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
     from oz.services.gateway import Gateway
@@ -123,12 +120,18 @@ def gateway(
     **multicast: Any,
 ) -> None:
     """Pass on; the text of the help is `_HELP`."""
-    # Both start threads and processes, which the other commands have no use for.
+    # It starts threads and processes, which the other commands have no use for.
     from oz.services.gateway import Gateway
 
-    raise_descriptors()
-    try:
-        made = Gateway(
+    def state(running: Gateway) -> str | None:
+        ways = [f"receiving {one}" for one in receive] + ([f"sending to {send}"] if send else [])
+        ways += [f"subscribers at {one}" for one in running.subscribers_at]
+        ways += [f"publishers at {one}" for one in running.publishers_at]
+        return ", ".join(ways) if running.is_ready else None
+
+    open_and_serve(
+        ctx,
+        lambda: Gateway(
             receive=receive,
             send=send,
             subscribers=bind,
@@ -139,43 +142,15 @@ def gateway(
             keep_origins=not no_origins,
             options=oz.Options(limits=resolve_limits()),
             security=security,
-        )
-    except zmq.ZMQError:
-        # An endpoint in use is not wrong usage.
-        raise
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    with log_in_lines(ctx), made as running, stop_on_signals(running.stop):
-        shown = _GatewayLines(ctx, running, receive, send)
-        running.run(shown.look)
-        shown.summary()
+        ),
+        state,
+        _summary,
+    )
 
 
-class _GatewayLines:
-    """Says when it is ready, and what it did."""
-
-    def __init__(
-        self, ctx: click.Context, running: Gateway, receive: tuple[str, ...], send: str | None
-    ) -> None:
-        self._ctx, self._running = ctx, running
-        ways = [f"receiving {one}" for one in receive] + ([f"sending to {send}"] if send else [])
-        ways += [f"subscribers at {one}" for one in running.subscribers_at]
-        ways += [f"publishers at {one}" for one in running.publishers_at]
-        self._line = f"ready, {', '.join(ways)}"
-        self._is_said = False
-
-    def look(self) -> float:
-        """Say that it is ready, once it is; return when to look again if nothing happens: never."""
-        if not self._is_said and self._running.is_ready:
-            self._is_said = True
-            say_status(self._ctx, self._line)
-        return inf
-
-    def summary(self) -> None:
-        """Say what was done."""
-        stats = self._running.stats
-        say_status(
-            self._ctx,
-            f"received {stats.received} and lost {stats.lost}; sent {stats.sent} and lost {stats.unsent}; "
-            f"{stats.restarts} restarts",
-        )
+def _summary(running: Gateway) -> str:
+    stats = running.stats
+    return (
+        f"received {stats.received} and lost {stats.lost}; sent {stats.sent} and lost {stats.unsent}; "
+        f"{stats.restarts} restarts"
+    )

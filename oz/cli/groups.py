@@ -1,4 +1,4 @@
-"""Groups of commands: how a command is found, and how it ends."""
+"""Groups of commands: import at the first use, and exit codes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class LazyGroup(click.Group):
     """A group that imports the module of a command when the command is used."""
 
     def __init__(self, *args: Any, package: str, names: Sequence[str], **extra: Any) -> None:
-        """Know the names of the commands only.
+        """Create a group from the names of its commands.
 
         Args:
             args: as for `click.Group`.
-            package: where their modules are; a command's has its name.
+            package: package of the modules. A module has the name of its command.
             names: of the commands, in the order of `--help`.
             extra: as for `click.Group`.
         """
@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         return list(self._names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None when there is none of that name."""
+        """Return a command by name, or None."""
         if cmd_name not in self._names:
             return None
         command = getattr(import_module(f"{self._package}.{cmd_name}"), cmd_name)
@@ -71,7 +71,7 @@ class TidyGroup(LazyGroup):
         try:
             code = super().main(args, **extra)
         except click.ClickException as error:
-            with suppress(OSError):  # stderr is full
+            with suppress(OSError):  # stderr may be full.
                 error.show()
             return error.exit_code
         except (click.Abort, KeyboardInterrupt):
@@ -83,7 +83,7 @@ class TidyGroup(LazyGroup):
         return code if isinstance(code, int) else 0
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the arguments; `--help` and `--version` are answered here, and a pipe may have no reader."""
+        """Parse the arguments. `--help` and `--version` write their output here, to a pipe that may be closed."""
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
@@ -91,7 +91,7 @@ class TidyGroup(LazyGroup):
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
+        """Run the command. Ctrl-C, a closed stdout and known errors end it without a traceback."""
         try:
             with warnings_in_lines(ctx):
                 return super().invoke(ctx)

@@ -1,4 +1,4 @@
-"""How a command joins a bus: its options, the ready line, and the end."""
+"""Commands that join a bus: options, ready line, and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oz.configuration import Configuration, resolve
 from oz.escaping import printable
 
 READY_SECONDS = 5.0
-"""How long peers may take to answer before a command says that it is ready nevertheless."""
+"""Seconds that a command waits for answers of peers before it prints the ready line."""
 
 SETTINGS = ("bus", "connect", "bind", "directory", "name")
 
@@ -24,7 +24,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def joining_options(command: _F) -> _F:
-    """Offer the options of a command that always joins a bus; `joined` reads them."""
+    """Add the options of a command that always joins a bus; `joined` reads them."""
     bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
     bind = click.option(
         "-b", "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
@@ -37,7 +37,7 @@ def joining_options(command: _F) -> _F:
 
 
 def bus_options(command: _F) -> _F:
-    """Offer the options of a command that may join a bus, and has `--bind` and `--connect`; see `is_on_bus`."""
+    """Add the options of a command that may join a bus, and has `--bind` and `--connect`; see `is_on_bus`."""
     bus = click.option(
         "--bus",
         metavar="NAME",
@@ -72,7 +72,7 @@ def configured(given: Mapping[str, Any]) -> Configuration:
 
     Raises:
         click.UsageError: an option has a wrong value.
-        ConfigurationError: the environment or the file has one.
+        ConfigurationError: the environment or the file has a wrong value.
     """
     try:
         return resolve(**_settings(given))

@@ -25,14 +25,14 @@ def read_json_line(line: bytes) -> JsonMessage:
     """Return the message of a line.
 
     Raises:
-        BadPayload: the line is no such object, or the message has several payload frames.
+        BadPayload: the line is not an object with these fields, or the message has several payload frames.
     """
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadPayload(f"the line is no JSON: {error}") from None
+        raise BadPayload(f"the line is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise BadPayload('the line is no object such as {"subject": "a.b", "payload": "c"}')
+        raise BadPayload('the line is not an object such as {"subject": "a.b", "payload": "c"}')
     fields = _decoded(found)
     for name in fields:
         if name not in _FIELDS:
@@ -41,7 +41,7 @@ def read_json_line(line: bytes) -> JsonMessage:
         raise BadPayload("the message has several payload frames, and oz publishes one")
     headers = fields.get("headers", {})
     if not isinstance(headers, dict):
-        raise BadPayload("headers is no object")
+        raise BadPayload('headers is not an object such as {"name": "value"}')
     return JsonMessage(_bytes(fields, "subject"), _bytes(fields, "payload"), _decoded(headers))
 
 
@@ -53,7 +53,7 @@ def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
             try:
                 decoded[name.removesuffix(_SUFFIX)] = base64.b64decode(value, validate=True)
             except (binascii.Error, TypeError, ValueError):
-                raise BadPayload(f"{name} is no base64") from None
+                raise BadPayload(f"{name} is not base64") from None
         else:
             decoded[name] = value
     return decoded

@@ -25,10 +25,10 @@ from oz.transport.certificates import (
     write_public,
 )
 
-_HELP = """Make and show CURVE keys, with which ZeroMQ encrypts and authenticates.
+_HELP = """Create, show and trust CURVE keys, which ZeroMQ uses for encryption and authentication.
 
-A name has two files: NAME.key is public. NAME.key_secret stays where it is, and only its owner may read it.
-pyzmq and czmq read both.
+A name has two files. NAME.key is public. NAME.key_secret is secret, must stay on its host, and only its owner may
+read it. pyzmq and czmq read both.
 
 \b
   oz keys new desk
@@ -36,20 +36,21 @@ pyzmq and czmq read both.
   oz keys trust desk.key --in trusted    # and there: add it to the trusted keys
 """
 
-_NEW_HELP = """Make a key pair, and write NAME.key and NAME.key_secret. It replaces no file.
+_NEW_HELP = """Create a key pair, and write NAME.key and NAME.key_secret. Existing files are not replaced.
 
-The directory is created if it is absent, and must be closed to other users.
+The directory is created if it does not exist. Other users must not have access to it.
 """
 
 _SHOW_HELP = """Print the public keys of names or files, or of all names in the directory.
 
-It shows no secret key, shows which names have one, and refuses a secret file that other users may read.
+The table shows which names have a secret key, but no secret key. It is an error if other users can read a secret
+key.
 """
 
 _TRUST_HELP = """Add a public key to a directory of trusted keys.
 
-KEY is a certificate, or the 40 characters of a public key, which needs --name. A key that is there under another
-name is refused.
+KEY is a certificate, or the 40 characters of a public key, which needs --name. A key that the
+directory has under another name is refused.
 """
 
 _EXPORT_HELP = """Print the public certificate of NAME; with --to write it to a new file."""
@@ -77,19 +78,19 @@ _DIRECTORY = click.option(
 )
 
 
-@click.group(help=_HELP, short_help="Make, show and trust keys.")
+@click.group(help=_HELP, short_help="Create, show and trust keys.")
 def keys() -> None:
     """Hold the commands; the text of the help is `_HELP`."""
 
 
-@keys.command(help=_NEW_HELP, short_help="Make a key pair.")
+@keys.command(help=_NEW_HELP, short_help="Create a key pair.")
 @click.argument("name", callback=_checked)
 @_DIRECTORY
 def new(name: str, directory: Path | None) -> None:
-    """Make a key pair; the text of the help is `_NEW_HELP`."""
+    """Create a key pair; the text of the help is `_NEW_HELP`."""
     pair = new_key_pair()
     public, secret = write_certificates(directory or _default(), name, pair)
-    rows = [("public key", pair.public), ("to give away", str(public)), ("to keep secret", str(secret))]
+    rows = [("public key", pair.public), ("public file", str(public)), ("secret file", str(secret))]
     write_line(plain_table([(one, printable(other)) for one, other in rows]))
 
 
@@ -131,7 +132,7 @@ def trust(key: str, directory: Path, name: str | None) -> None:
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
-        rule = f"{error.strerror or error}; give a directory, which is made if need be"
+        rule = f"{error.strerror or error}; give a directory that this user can create and write"
         raise oz.ConfigurationError(None, None, f"file {directory}", rule) from None
     known = read_trusted(directory).get(public)
     if known is not None:
@@ -156,7 +157,7 @@ def export(name: str, target: Path | None, directory: Path | None) -> None:
     except OSError as error:
         rule = error.strerror or str(error)
         if isinstance(error, FileExistsError):
-            rule = "it is there; choose another name, or remove it yourself"
+            rule = "it exists; choose another name, or remove the file"
         raise oz.ConfigurationError(None, None, f"file {target}", rule) from None
 
 

@@ -1,4 +1,4 @@
-"""`oz match`: which subjects a pattern matches, as grep does for lines."""
+"""`oz match`: print the subjects that a pattern matches, as grep does for lines."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def _given(subjects: Iterable[str]) -> Iterator[bytes]:
 def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
     try:
         return pattern.matches(subject)
-    except oz.SubjectError:  # not UTF-8, in a dialect of text: no such subject can arrive
+    except oz.SubjectError:  # A text dialect does not match a subject that is not UTF-8.
         return False

@@ -1,4 +1,4 @@
-"""`oz multicast plan`: what to give oz.Multicast for a load, and what to ask of the network."""
+"""`oz multicast plan`: values of oz.Multicast for a load, and requirements for the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oz.options import REPAIR_SECONDS
 
 _WIDEST = 100
 
-_HELP = """Multicast over PGM: what to set for a load.
+_HELP = """Plan multicast over PGM.
 
 \b
 Examples:
@@ -25,13 +25,12 @@ Examples:
   oz multicast plan --help
 """
 
-_PLAN_HELP = """Work out rate_kbps and recovery for a load, and what they cost.
+_PLAN_HELP = """Compute rate_kbps and recovery for a load, and their cost.
 
-PGM's window counts packets and not seconds. rate_kbps must be the same on both sides and hold the headers
-too. From one packet a millisecond on, libpgm sends less of it, the busier the machine. This command does that
-arithmetic. It prints the oz.Multicast(...) for publishers and subscribers alike, and the memory and the
-bandwidth it takes. It says which outages are repaired, what becomes of longer ones, and what switches and
-hosts must be told.
+The window of PGM counts packets, not seconds. rate_kbps must be the same on both sides, and includes the
+headers. Above one packet a millisecond, libpgm on a busy machine sends less than the rate. The command prints
+the oz.Multicast(...) for publishers and subscribers, with its memory and bandwidth. It also prints which
+outages are repaired, the effect of longer outages, and the settings of switches and hosts.
 
 \b
 Examples:
@@ -43,7 +42,7 @@ Examples:
 
 @click.group(help=_HELP, short_help="Plan multicast over PGM.")
 def multicast() -> None:
-    """Group what is about multicast; the text of the help is `_HELP`."""
+    """Hold the commands; the text of the help is `_HELP`."""
 
 
 @multicast.command(help=_PLAN_HELP, short_help="Choose rate and recovery for a load.")
@@ -61,7 +60,7 @@ def multicast() -> None:
 @click.option(
     "--mtu", type=Whole(), default=1_500, show_default=True, metavar="BYTES", help="Largest IP packet."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 def plan(as_json: bool, **load: Any) -> None:
     """Plan; the text of the help is `_PLAN_HELP`."""
     try:
@@ -126,14 +125,17 @@ def _rows(found: MulticastPlan) -> list[tuple[str, str]]:
         (
             "stale_after",
             f"{options.stale_after:g} s in which packets arrive and no message: a subscriber that is stuck "
-            "connects anew",
+            "connects again",
         ),
-        ("memory", f"{memory} in each publisher; as much for each publisher in a subscriber that repairs"),
+        (
+            "memory",
+            f"{memory} in each publisher, and the same in a subscriber for each publisher that it repairs",
+        ),
         (
             "outage",
             f"{load.outage:g} s lose {found.lost:,} packets at most, with heartbeats; {_repair(found)}",
         ),
-        ("longer ones", f"lose {_beyond(found)}"),
+        ("longer", f"lose {_beyond(found)}"),
     ]
 
 
@@ -142,15 +144,14 @@ def _repair(found: MulticastPlan) -> str:
         return f"up to {REPAIRED_AT_ONCE:,} in a row were repaired in every run that was measured"
     return (
         f"more than the {REPAIRED_AT_ONCE:,} in a row that were repaired in every run that was measured, "
-        f"which is {found.repaired_outage:.2g} s of this load: a gap is likely; or send fewer packets"
+        f"which is {found.repaired_outage:.2g} s of this load: a gap is likely; send fewer packets"
     )
 
 
 def _beyond(found: MulticastPlan) -> str:
     return (
-        f"what the window does not hold any more, {found.load.rate:,.6g} messages a second, and perhaps all "
-        f"that was missed; libpgm may try for {REPAIR_SECONDS:g} s. What is missing is reported, to the "
-        "message"
+        f"the messages that left the window, {found.load.rate:,.6g} a second, and perhaps all messages of the "
+        f"outage; libpgm may try for {REPAIR_SECONDS:g} s. The subscriber reports the exact number"
     )
 
 
@@ -158,13 +159,15 @@ def _network(found: MulticastPlan) -> list[str]:
     load = found.load
     total = found.wire_kbps * load.publishers
     return [
-        "switches: IGMP snooping, with a querier in the VLAN; or every port gets it, or none after minutes",
+        "switches: IGMP snooping with a querier in the VLAN; without one, all ports or no ports receive packets",
         f"switches: storm control for multicast above {2 * load.publishers * found.packets:,.0f} packets/s "
-        f"and {_rate(total * 2)}, which leaves room for repairs: RATE does not limit them",
-        f"every link: an MTU of {load.mtu} or more; PGM's packets are not fragmented by oz",
-        "hosts: UDP of the port both ways, to the group and between hosts, as requests for repair are "
-        f"unicast; protocol 113 with pgm://; net.core.rmem_max of {4 << 20} or more (oz doctor says)",
-        "publishers: a UDP port each" if load.publishers > 1 else "one publisher for each UDP port of a host",
+        f"and {_rate(total * 2)}: repairs come on top of the rate",
+        f"links: an MTU of {load.mtu} or more, because PGM packets are not fragmented",
+        "hosts: UDP on the port in both directions, to the group and between hosts, because requests for "
+        f"repair are unicast; protocol 113 with pgm://; net.core.rmem_max of {4 << 20} or more (see oz doctor)",
+        "publishers: one UDP port for each"
+        if load.publishers > 1
+        else "one publisher for each UDP port of a host",
     ]
 
 

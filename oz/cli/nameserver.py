@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 
 import click
-import zmq
 
 import oz
 from oz.cli.options import endpoints_option, security_option
-from oz.cli.output import log_in_lines, quiet_option, say_status
-from oz.cli.stop_signals import stop_on_signals
+from oz.cli.output import quiet_option
+from oz.cli.serving import open_and_serve
 from oz.configuration import resolve_limits
-from oz.system import raise_descriptors
 
 DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
 
@@ -55,29 +53,20 @@ def nameserver(
     """Run a name server; `_HELP` is the text of the help."""
     from oz.services.name_server import NameServer
 
-    raise_descriptors()
-    level = logging.INFO if verbose else logging.WARNING
-    with log_in_lines(ctx, level=level):
-        try:
-            made = NameServer(
-                bind or [DEFAULT_NAMESERVER],
-                name=name,
-                bus=bus,
-                connect=connect,
-                limits=resolve_limits(),
-                security=security,
-            )
-        except zmq.ZMQError:
-            # An endpoint in use is not wrong usage.
-            raise
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        with made as running, stop_on_signals(running.stop):
-            say_status(ctx, f"ready, {', '.join(f'bound to {one}' for one in running.endpoints)}")
-            running.run()
-            stats = running.stats
-            say_status(
-                ctx,
-                f"{stats.joined} nodes joined, {stats.left} left and {stats.lost} were lost; "
-                f"{len(running.nodes)} are up",
-            )
+    open_and_serve(
+        ctx,
+        lambda: NameServer(
+            bind or [DEFAULT_NAMESERVER],
+            name=name,
+            bus=bus,
+            connect=connect,
+            limits=resolve_limits(),
+            security=security,
+        ),
+        lambda server: ", ".join(f"bound to {one}" for one in server.endpoints),
+        lambda server: (
+            f"{server.stats.joined} nodes joined, {server.stats.left} left and {server.stats.lost} were lost; "
+            f"{len(server.nodes)} are up"
+        ),
+        level=logging.INFO if verbose else logging.WARNING,
+    )

@@ -19,19 +19,19 @@ from oz.cli.waiting import Waiting
 from oz.escaping import printable
 
 _DAYS = 86_400.0  # Seconds.
-_WAITING = 1_000
-"""Messages that wait to be printed at most."""
+_QUEUE_SIZE = 1_000
+"""Messages that wait for the output."""
 
 
 class BusPublisher:
-    """A node, as `oz pub` sees it."""
+    """Node with the methods of a publisher, for `oz pub`."""
 
     def __init__(self, node: oz.Node, form: PayloadForm) -> None:
-        """Take a node that has joined."""
+        """Wrap a node that has joined its bus."""
         self._node, self._form = node, form
 
     def publish(self, subject: bytes, payload: bytes, **extras: Any) -> None:
-        """Publish the value that `payload` is written for."""
+        """Publish the value of a payload in the form of `--payload`."""
         self._node.publish(subject, self._form.read(payload), **extras)
 
     def has_subscribers(self, subject: bytes) -> bool:
@@ -53,7 +53,7 @@ def bus_publisher(
     last_value: bool,
     close_timeout: float,
 ) -> Iterator[BusPublisher]:
-    """Join, and say so; leave when all is sent, or within `close_timeout` seconds on Ctrl-C."""
+    """Join a bus for a `with` block. At its end wait until all messages are sent; on Ctrl-C `close_timeout` seconds."""
     options: dict[str, Any] = {
         "dialect": dialect,
         "codec": form.codec,
@@ -77,7 +77,7 @@ def bus_publisher(
 
 
 class Shown(NamedTuple):
-    """A message of the bus, in the form in which `oz sub` prints messages."""
+    """Message of a bus for the output of `oz sub`."""
 
     subject: str
     payload: Any
@@ -86,12 +86,12 @@ class Shown(NamedTuple):
 
 
 class BusSubscriber:
-    """A node, as `oz sub` sees it."""
+    """Subscription of a node with the methods of a subscriber, for `oz sub`."""
 
     def __init__(self, form: PayloadForm) -> None:
-        """Start without messages."""
+        """Create an object without a subscription."""
         self._form = form
-        self._messages: queue.Queue[oz.Message] = queue.Queue(_WAITING)
+        self._messages: queue.Queue[oz.Message] = queue.Queue(_QUEUE_SIZE)
         self._ring: Callable[[], object] = lambda: None
 
     def subscribe(self, node: oz.Node, patterns: Sequence[oz.Pattern], options: Mapping[str, Any]) -> None:
@@ -99,18 +99,18 @@ class BusSubscriber:
         node.subscribe(patterns, self._put, **options)
 
     def _put(self, message: oz.Message) -> None:
-        # It waits while the queue is full, so that the overflow policy of the subscription decides.
+        # A full queue blocks, so that the overflow policy of the subscription takes effect.
         self._messages.put(message)
         self._ring()
 
     @contextmanager
     def heard_by(self, waiting: Waiting) -> Iterator[None]:
-        """Ring for each message, in a `with` block."""
+        """Ring the bell of a wait for each message, in a `with` block."""
         self._ring = waiting.bell.ring
         try:
             yield
         finally:
-            # A handler that waits for room goes on, so that the node closes.
+            # A handler that waits for the full queue must end, so that the node can close.
             self._messages.maxsize = 0
             with self._messages.not_full:
                 self._messages.not_full.notify_all()
@@ -119,12 +119,12 @@ class BusSubscriber:
         """Return the next message.
 
         Raises:
-            Timeout: none came in time.
+            Timeout: no message arrived in time.
         """
         try:
             message = self._messages.get(timeout=timeout) if timeout else self._messages.get_nowait()
         except queue.Empty:
-            raise oz.Timeout("no message came in time") from None
+            raise oz.Timeout("no message arrived in time") from None
         frames = [message.subject_bytes, self._form.write(message.payload)]
         return Shown(message.subject, message.payload, frames, message.headers)
 
@@ -137,5 +137,5 @@ def say_loss(ctx: click.Context, event: oz.Event) -> None:
 
 def _messages(count: int | None) -> str:
     if count is None:
-        return "messages of an unknown number"
+        return "an unknown number of messages"
     return "1 message" if count == 1 else f"{count} messages"

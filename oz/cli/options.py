@@ -14,12 +14,12 @@ import click
 import oz
 from oz.escaping import printable
 from oz.options import OVERFLOWS, POLICIES
-from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
+from oz.subjects.advice import foreign_wildcard, foreign_wildcard_text, misspelled_dialect
 from oz.subjects.pattern import compile_with_default
 from oz.subscriber.checks import MAX_GROUP
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
-"""Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
+"""Endpoint of `oz pub` and `oz sub` without endpoint options; only this machine can connect."""
 
 FILTERINGS = ("auto", "publisher", "prefix")
 FILTERING_HELP = (
@@ -34,20 +34,20 @@ MOST_SECONDS = 1e9
 """Longest time of an option, 31 years: longer times overflow clocks."""
 
 MOST_TIMES = 1_000_000_000_000
-"""The most of anything that an option takes which is counted."""
+"""Maximum of an option that is a number of things."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Number(click.FloatRange):
-    """A number between two others; never nan, which is neither less nor more than any of them."""
+    """Number in a range. nan is refused, because comparisons with it are always false."""
 
     def __init__(self, least: float = 0.0, most: float = MOST_SECONDS, *, above: bool = False) -> None:
-        """Take numbers from `least` to `most`; `above`: and not `least` itself."""
+        """Create a type for numbers from `least` to `most`, without `least` itself if `above`."""
         super().__init__(least, most, min_open=above)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a number, or fail."""
+        """Return the number, or fail."""
         if math.isnan(click.FLOAT.convert(value, param, ctx)):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return super().convert(value, param, ctx)
@@ -58,16 +58,16 @@ class Number(click.FloatRange):
         return text if self.max != MOST_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
 
-_NO_NAME = "it is empty: is a variable of the shell not set? Write . for the directory that you are in."
+_EMPTY_PATH = "the path is empty; is a variable of the shell unset? Write . for the current directory."
 
 
 class PathName(click.Path):
-    """A path; never an empty one, which would be the present directory, and is a variable that is not set."""
+    """Path. An empty path is refused, because it usually comes from an unset variable of the shell."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a path, or fail."""
+        """Return the path, or fail."""
         if not os.fspath(value):
-            self.fail(_NO_NAME, param, ctx)
+            self.fail(_EMPTY_PATH, param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -76,10 +76,10 @@ TEXT_OF_PLACE = PathName(readable=False)
 
 
 class Whole(click.IntRange):
-    """A whole number between two others."""
+    """Whole number in a range."""
 
     def __init__(self, least: int = 0, most: int = MOST_TIMES) -> None:
-        """Take numbers from `least` to `most`."""
+        """Create a type for numbers from `least` to `most`."""
         super().__init__(least, most)
 
     def _describe_range(self) -> str:
@@ -87,7 +87,7 @@ class Whole(click.IntRange):
 
 
 def dialect_option(of_what: str) -> Callable[[_F], _F]:
-    """Offer `--dialect`, saying whose dialect it is."""
+    """Add `--dialect`. `of_what` completes its help: "The dialect of …"."""
     return click.option(
         "--dialect",
         type=click.Choice(oz.DIALECTS),
@@ -112,30 +112,28 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
 
 def _which_way(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
     if given:
-        raise click.BadParameter(
-            f"say whether to bind or to connect: --bind {given[0]} or --connect {given[0]}", param=option
-        )
+        raise click.BadParameter(f"give --bind {given[0]} or --connect {given[0]}", param=option)
 
 
 def security_option(command: _F) -> _F:
-    """Offer `--security`; gives the command a `Security`, or None."""
+    """Add `--security`; the command gets a `Security`, or None."""
     return click.option(
         "--security",
         metavar="FILE",
         callback=_read_security,
-        help="A TOML file with a table [security]: a key, and those that are trusted.  "
+        help="A TOML file with a table [security]: the own key, and the trusted keys.  "
         "[default: OZ_SECURITY, or the configuration file]",
     )(command)
 
 
 def _read_security(_ctx: click.Context, _option: click.Parameter, path: str | None) -> oz.Security | None:
-    from oz.transport.security import resolve_security  # most commands have no sockets
+    from oz.transport.security import resolve_security  # Most commands need no sockets.
 
     return resolve_security() if path is None else oz.Security.from_file(path)
 
 
 def refused_to_option(command: _F) -> _F:
-    """Refuse `--to` with what to write: it once bound in one command and connected in another."""
+    """Refuse `--to` with a suggestion, because users expect it to bind or to connect."""
     return click.option(
         "--to", multiple=True, metavar="ENDPOINT", hidden=True, expose_value=False, callback=_which_way
     )(command)
@@ -165,22 +163,24 @@ def delivery_options(command: _F) -> _F:
             "--group",
             metavar="NAME",
             callback=checked_group,
-            help="Of the subscribers that name this group, one gets each message.",
+            help="Each message goes to one of the subscribers of this group.",
         ),
         click.option(
             "--policy",
             type=click.Choice(POLICIES),
-            help="The member of the group: each in turn, always the same for a subject or key, or the one "
-            "that came first.  [default: round_robin]",
+            help="Selection of the member of the group: in turn, the same for each subject or key, or the one that "
+            "joined first.  [default: round_robin]",
         ),
         click.option(
             "--overflow",
             type=click.Choice(OVERFLOWS),
-            help="The action when messages come faster than they are read: conflate to the newest of each "
-            "subject, or drop the oldest or the newest.  [default: keep all]",
+            help="For a subscriber that is too slow: keep only the newest message of each subject, or drop the "
+            "oldest or the newest messages.  [default: keep all]",
         ),
         click.option(
-            "--last-value", is_flag=True, help="First the newest message of each subject, if kept there."
+            "--last-value",
+            is_flag=True,
+            help="Begin with the newest message of each subject that the publisher keeps.",
         ),
     )
     for option in reversed(options):
@@ -189,11 +189,11 @@ def delivery_options(command: _F) -> _F:
 
 
 def checked_group(_ctx: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    """Refuse the name of a group that is empty, too long or not UTF-8."""
+    """Check the name of a group."""
     if name is not None and not (
         isinstance(text_or_bytes(name), str) and 0 < len(name.encode()) <= MAX_GROUP
     ):
-        raise click.BadParameter(f"a group has a name of 1 to {MAX_GROUP} bytes of UTF-8")
+        raise click.BadParameter(f"{printable(name)!r}: give a name of 1 to {MAX_GROUP} bytes of UTF-8")
     return name
 
 
@@ -210,10 +210,10 @@ def check_delivery(given: dict[str, Any], filtering: str, *, with_headers: bool 
     """
     options = {name: value for name, value in given.items() if value}
     if "policy" in options and "group" not in options:
-        raise click.UsageError("--policy is of a group: give --group NAME too")
+        raise click.UsageError("--policy needs --group NAME")
     if filtering == "prefix" and (options or with_headers):
         named = ", ".join(f"--{name.replace('_', '-')}" for name in options) or "--headers"
-        raise click.UsageError(f"{named}: not with --filtering prefix")
+        raise click.UsageError(f"{named} needs a link: leave out --filtering prefix")
     return options
 
 
@@ -226,7 +226,7 @@ def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None)
     if given is None:
         return None
     if given.partition("://")[0] not in ("tcp", "ipc"):
-        raise click.BadParameter(f"{given!r} is neither tcp://… nor ipc://…")
+        raise click.BadParameter(f"{given!r}: give a tcp:// or an ipc:// endpoint")
     return _checked(ctx, option, (given,))[0]
 
 
@@ -243,7 +243,7 @@ def _checked(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ..
 
 @contextmanager
 def socket_refused() -> Iterator[None]:
-    """Take what a socket will not be made of for wrong usage, which it is."""
+    """Report a ValueError of a constructor as wrong usage, in a `with` block."""
     try:
         yield
     except ValueError as error:
@@ -252,7 +252,7 @@ def socket_refused() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-class Attached(Protocol):
+class HasEndpoint(Protocol):
     """Socket or service with an endpoint."""
 
     @property
@@ -261,7 +261,7 @@ class Attached(Protocol):
 
 
 def ready_line(
-    socket: Attached, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
+    socket: HasEndpoint, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
 ) -> str:
     """Return the line that reports a ready socket and its endpoints.
 
@@ -277,15 +277,15 @@ def ready_line(
 
 
 def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[oz.Pattern]:
-    """Compile patterns given on the command line, whatever bytes they were.
+    """Compile patterns of the command line, which may contain any bytes.
 
     Args:
-        specs: the patterns; each may name its dialect.
+        specs: the patterns. Each may begin with the name of its dialect.
         dialect: of patterns without a dialect of their own.
-        warn: warn of wildcards that belong to another dialect, where none was named.
+        warn: whether to warn of wildcards of another dialect, in patterns without a dialect.
 
     Raises:
-        PatternError: a dialect does not allow one of them.
+        PatternError: a dialect does not allow a pattern.
     """
     for spec in specs:
         _warn_of_misspelled(spec)
@@ -294,18 +294,18 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
         found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
         if found is not None:
             hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the character"
-            warnings.warn(f"{said_of_foreign(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
+            warnings.warn(f"{foreign_wildcard_text(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
     return patterns
 
 
 def _warn_of_misspelled(spec: str) -> None:
-    """Warn of a word before the first colon that is nearly the name of a dialect."""
+    """Warn of a misspelled dialect before the first colon."""
     if (advice := misspelled_dialect(spec)) is not None:
         warnings.warn(printable(advice), oz.SubjectWarning, stacklevel=3)
 
 
 def text_or_bytes(argument: str) -> str | bytes:
-    """Return an argument as text, or as the bytes that were typed where those are not UTF-8."""
+    """Return an argument as text, or as bytes if it is not UTF-8."""
     try:
         argument.encode()
     except UnicodeEncodeError:

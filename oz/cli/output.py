@@ -23,19 +23,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def is_terminal() -> bool:
-    """Tell whether stdout is read by a person."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def styled(text: str, **style: Any) -> str:
-    """Return text in colour for a person who does not mind; as `click.style`. See https://no-color.org."""
+    """Return text with `click.style` on a terminal with colours. See https://no-color.org."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal():
         return text
     return click.style(text, **style)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a rich console that takes text literally: patterns are full of its markup."""
+    """Return a rich console without markup, because patterns contain brackets."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -48,7 +48,7 @@ def write_line(line: str | bytes) -> None:
         BrokenPipeError: the reader of stdout has closed its end.
     """
     out = sys.stdout.buffer
-    # The name of a file may be no UTF-8; in JSON too this is how to write it then.
+    # A name of a file may not be UTF-8. Its surrogates become backslash escapes, also in JSON.
     out.write((line.encode(errors="backslashreplace") if isinstance(line, str) else line) + b"\n")
     out.flush()
 
@@ -68,7 +68,7 @@ def json_field(name: str, value: str | bytes) -> dict[str, str]:
 
 
 def plain_table(rows: Iterable[Sequence[str]]) -> str:
-    """Lay rows out in columns with nothing but spaces."""
+    """Return rows as columns that are separated by spaces."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
@@ -80,7 +80,7 @@ def say(ctx: click.Context, line: str) -> None:
 
     The line may contain text of peers, so that it is escaped.
     """
-    # Only the group knows here which command runs; the command itself knows its own whole path.
+    # In the context of a group, the name of the command is in `invoked_subcommand`.
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     with suppress(OSError):
         click.echo(printable(f"{name}: {line}"), err=True)
@@ -90,7 +90,7 @@ _QUIET = "oz.cli.quiet"
 
 
 def quiet_option(command: _F) -> _F:
-    """Offer `-q` and `--quiet`, for `say_status`."""
+    """Add `-q` and `--quiet`, for `say_status`."""
     return click.option(
         "-q",
         "--quiet",
@@ -127,7 +127,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
-    """Write log records of `level` and above to stderr, behind `lead`, in a `with` block."""
+    """Print log records of `level` and above on stderr, after `lead`, in a `with` block."""
     handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
     before = logger.level
     if not logger.isEnabledFor(level):
@@ -142,7 +142,7 @@ def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNIN
 
 @contextmanager
 def warnings_in_lines(ctx: click.Context) -> Iterator[None]:
-    """Say what Python warns of on stderr, in one line each, for as long as it lasts."""
+    """Print warnings of Python on stderr as one line each, in a `with` block."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(ctx, f"warning: {message}")

@@ -1,4 +1,4 @@
-"""Headers, as they are given on the command line and shown."""
+"""Payloads and headers on the command line and in the output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def headers_option(note: str) -> Callable[[_F], _F]:
-    """Offer `--header`; gives a dict of text to text as `headers`."""
+    """Add `--header`; the command gets a dict of text to text as `headers`."""
     return click.option(
         "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_read, help=note
     )
 
 
 def headers_as_json(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return headers in a form that JSON has; values that are not UTF-8 as `NAME_base64`."""
+    """Return headers as values of JSON; a value that is not UTF-8 as `NAME_base64`."""
     fields: dict[str, Any] = {}
     for name, value in headers.items():
         fields |= json_field(name, value) if isinstance(value, (str, bytes)) else {name: value}
@@ -58,7 +58,7 @@ FORMS = ("text", "json", "bytes")
 
 
 def payload_option(note: str = "") -> Callable[[_F], _F]:
-    """Offer `--payload`."""
+    """Add `--payload`."""
     return click.option(
         "--payload",
         "form",
@@ -70,27 +70,27 @@ def payload_option(note: str = "") -> Callable[[_F], _F]:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """A payload as it stands on the wire."""
+class EncodedPayload:
+    """Encoded payload, which the codec does not change."""
 
     frame: bytes
 
 
-class _Lenient(MsgpackCodec):
-    """MessagePack; what is none is the bytes that it is."""
+class _TolerantCodec(MsgpackCodec):
+    """MessagePack codec that returns other payloads as bytes."""
 
     def encode(self, value: Any) -> bytes:
-        return value.frame if isinstance(value, Encoded) else super().encode(value)
+        return value.frame if isinstance(value, EncodedPayload) else super().encode(value)
 
     def decode(self, payload: bytes) -> Any:
         try:
             return super().decode(payload)
-        except Exception:  # msgpack raises many kinds
+        except Exception:  # msgpack raises many classes of errors.
             return payload
 
 
-class _AsItIs(_Lenient):
-    """Bytes. What oz itself tells other nodes is MessagePack nevertheless."""
+class _BytesCodec(_TolerantCodec):
+    """Codec for bytes. Values of oz itself, such as errors of handlers, are still MessagePack."""
 
     def encode(self, value: Any) -> bytes:
         return value if isinstance(value, bytes) else super().encode(value)
@@ -100,22 +100,22 @@ class _AsItIs(_Lenient):
 
 
 class PayloadForm:
-    """One way to read payloads from the command line and to show them.
+    """Form of payloads on the command line and in the output.
 
     Attributes:
         codec: for `oz.Node`.
     """
 
     def __init__(self, name: str) -> None:
-        """Take one of `FORMS`."""
+        """Create one of `FORMS`."""
         self.name = name
-        self.codec = _AsItIs() if name == "bytes" else _Lenient()
+        self.codec = _BytesCodec() if name == "bytes" else _TolerantCodec()
 
     def read(self, written: bytes) -> Any:
-        """Return the value that was written.
+        """Return the value of a text.
 
         Raises:
-            BadPayload: it is no JSON, and should be.
+            BadPayload: the form is "json" and the text is not JSON.
         """
         if self.name == "bytes":
             return written
@@ -123,11 +123,11 @@ class PayloadForm:
             try:
                 return json.loads(written)
             except (ValueError, RecursionError) as error:
-                raise BadPayload(f"the payload {_short(written)} is no JSON: {error}") from None
+                raise BadPayload(f"the payload {_short(written)} is not JSON: {error}") from None
         return text_or_bytes(written)
 
     def write(self, value: Any) -> bytes:
-        """Write a value: text and bytes as they are, unless it is to be JSON, and anything else as JSON."""
+        """Return a value as text: JSON, except text and bytes in the forms "text" and "bytes"."""
         if self.name != "json":
             if isinstance(value, bytes):
                 return value
@@ -137,16 +137,16 @@ class PayloadForm:
 
 
 class BadPayload(click.UsageError):
-    """A payload that is not what --payload says."""
+    """Payload that does not have the form of --payload."""
 
 
 def field(name: str, value: Any) -> dict[str, Any]:
-    """Return `{name: value}` in a form that JSON has, or `{name_base64: …}` for bytes that are not UTF-8."""
+    """Return `{name: value}` for JSON, or `{name_base64: …}` for bytes that are not UTF-8."""
     return json_field(name, value) if isinstance(value, (str, bytes)) else {name: plain(value)}
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form that JSON has."""
+    """Return a value as a value of JSON."""
     if isinstance(value, dict):
         return {one if isinstance(one, str) else str(plain(one)): plain(value[one]) for one in value}
     if isinstance(value, (list, tuple)):
@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
 
 
 def text_or_bytes(written: bytes) -> str | bytes:
-    """Return bytes as text, if they are."""
+    """Return bytes as text if they are UTF-8, else as bytes."""
     try:
         return written.decode()
     except UnicodeDecodeError:

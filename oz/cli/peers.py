@@ -1,4 +1,4 @@
-"""`oz peers`: who is on the bus."""
+"""`oz peers`: the nodes of a bus."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from oz.escaping import json_text, printable
 
 _HELP = """Show the nodes of the bus: name, host, process, time since they came up, and endpoints.
 
-Joins the bus for a moment and shows its peers. --watch stays until Ctrl-C, and prints a line for each node that
-is there, comes up, is silent, has left or is lost. --json prints a list of objects; with --watch one object a
+Joins the bus for a moment and shows its peers. --watch runs until Ctrl-C, and prints a line for each node
+that is up, comes up, is silent, has left or is lost. --json prints a list of objects; with --watch one object a
 line, with "event".
 
 It exits 3 without a node.
@@ -38,42 +38,42 @@ _EVENTS = {"peer_up": "up", "peer_silent": "silent", "peer_left": "left", "peer_
 
 
 @click.command(help=_HELP, short_help="Show the nodes of the bus.")
-@click.option("--watch", is_flag=True, help="Stay, and show nodes that come and go.")
+@click.option("--watch", is_flag=True, help="Run until Ctrl-C, and show nodes that join and leave.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("-t", "--timeout", type=Number(0, 3_600), default=2.0, metavar="SECONDS",
               help="Time for nodes to answer.  [default: 2]")  # fmt: skip
 @joining_options
 @click.pass_context
 def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **joining: Any) -> None:
-    """Show them; the text of the help is `_HELP`."""
+    """Show the peers; the text of the help is `_HELP`."""
     if watch:
         _watch(ctx, joining, as_json=as_json)
         return
     with joined(ctx, joining) as node:
         say_ready(ctx, node, timeout)
-        bus, there = node.bus, node.peers
+        bus, found = node.bus, node.peers
     if as_json:
-        write_json([_data(one) for one in there])
-    elif there:
-        write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, there)]))
-    if not there:
+        write_json([_data(one) for one in found])
+    elif found:
+        write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, found)]))
+    if not found:
         say(ctx, f"no node on bus {printable(bus)}")
         ctx.exit(NOBODY)
 
 
 def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> None:
-    news: deque[oz.Event] = deque()
+    events: deque[oz.Event] = deque()
 
-    def note(event: oz.Event) -> None:
-        news.append(event)
+    def add_event(event: oz.Event) -> None:
+        events.append(event)
         waiting.bell.ring()
 
-    with listening() as waiting, joined(ctx, joining, on_event=note) as node:
+    with listening() as waiting, joined(ctx, joining, on_event=add_event) as node:
         say_ready(ctx, node)
         while True:
             waiting.wait(inf)
-            while news:
-                event = news.popleft()
+            while events:
+                event = events.popleft()
                 what = _EVENTS.get(event.kind)
                 if what is None or event.peer is None:
                     continue
@@ -85,7 +85,7 @@ def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> 
 
 def _row(one: oz.Peer) -> tuple[str, ...]:
     where = ", ".join(one.endpoints) or "-"
-    up = _ago(max(0.0, time.time() - one.up_since))
+    up = _duration(max(0.0, time.time() - one.up_since))
     return printable(one.name), printable(one.host) or "-", str(one.pid), up, printable(where)
 
 
@@ -93,7 +93,7 @@ def _data(one: oz.Peer) -> dict[str, Any]:
     return asdict(one) | {"endpoints": list(one.endpoints)}
 
 
-def _ago(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""`oz pub`: publish from the command line, losing nothing."""
+"""`oz pub`: publish messages without loss."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ Examples:
 """
 
 
-class Outgoing(NamedTuple):
-    """A message to publish, and its line of stdin; 0 when it comes from elsewhere."""
+class OutgoingMessage(NamedTuple):
+    """Message to publish, and the number of its line of stdin; 0 without stdin."""
 
     subject: bytes
     payload: bytes
@@ -78,7 +78,7 @@ class Outgoing(NamedTuple):
 @click.argument("payload", required=False)
 @dialect_option("the subject")
 @endpoint_options(default="--bind")
-@click.option("-n", "--count", type=Whole(1), metavar="N", help="Publish PAYLOAD so often.  [default: 1]")
+@click.option("-n", "--count", type=Whole(1), metavar="N", help="Publish PAYLOAD N times.  [default: 1]")
 @click.option(
     "--interval",
     type=Number(),
@@ -94,7 +94,7 @@ class Outgoing(NamedTuple):
     help="Time to wait for subscribers, in all.  [default: 2]",
 )
 @headers_option("Of every message; may be repeated. Plain ZeroMQ subscribers do not receive headers.")
-@click.option("--key", metavar="TEXT", help="What --policy sticky goes by, in place of the subject.")
+@click.option("--key", metavar="TEXT", help="Key for --policy sticky, in place of the subject.")
 @click.option(
     "--last-value",
     is_flag=True,
@@ -132,15 +132,15 @@ def pub(
     if is_bus:
         PayloadForm(form).read(_as_bytes(payload or "null"))
     elif form != "text":
-        raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
+        raise click.UsageError("--payload needs --bus; without it payloads are bytes")
     if as_json and (is_bus or subject != _FROM_STDIN):
-        raise click.UsageError("--json needs - as the SUBJECT, and does not go with --bus")
+        raise click.UsageError("--json needs - as the SUBJECT, and no --bus")
     messages = _json_lines(payload) if as_json else _messages(subject, payload, count)
     if interval:
         messages = _paced(messages, interval)
     rights = OwnRights(security, "publish")
     if subject != _FROM_STDIN:
-        # A bad or denied subject is refused before anything is bound or waited for.
+        # Refuse a bad or denied subject before the command binds or waits.
         oz.validate_subject(_as_bytes(subject), dialect)
         rights.check(_as_bytes(subject))
     with (
@@ -183,7 +183,7 @@ def pub(
 
 @contextmanager
 def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
-    """Name the line of stdin that a subject which cannot be published came from."""
+    """Print the number of the line for an error of a message, in a `with` block."""
     try:
         yield
     except (oz.SubjectError, oz.ProtocolError, oz.PermissionDenied, BadPayload) as error:
@@ -226,37 +226,41 @@ def _publisher(
         close_when_sent(ctx, publisher)
 
 
-def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[Outgoing]:
+def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[OutgoingMessage]:
     if payload is None:
         if count is not None:
-            raise click.UsageError("--count repeats a PAYLOAD, and there is none")
+            raise click.UsageError("--count needs a PAYLOAD")
         lines = _stdin_lines()
         if subject == _FROM_STDIN:
             return _split(lines)
-        return (Outgoing(_as_bytes(subject), line) for line in lines)
+        return (OutgoingMessage(_as_bytes(subject), line) for line in lines)
     if subject == _FROM_STDIN:
-        raise click.UsageError("with - as the SUBJECT, subjects and payloads come from stdin")
-    return repeat(Outgoing(_as_bytes(subject), _as_bytes(payload)), count or 1)
+        raise click.UsageError(
+            "with - as the SUBJECT, subjects and payloads come from stdin: leave out PAYLOAD"
+        )
+    return repeat(OutgoingMessage(_as_bytes(subject), _as_bytes(payload)), count or 1)
 
 
-def _json_lines(payload: str | None) -> Iterator[Outgoing]:
+def _json_lines(payload: str | None) -> Iterator[OutgoingMessage]:
     if payload is not None:
-        raise click.UsageError("with --json, payloads come from stdin")
-    return (Outgoing(b"", line, number) for number, line in enumerate(_stdin_lines(), 1) if line.strip())
+        raise click.UsageError("with --json, payloads come from stdin: leave out PAYLOAD")
+    return (
+        OutgoingMessage(b"", line, number) for number, line in enumerate(_stdin_lines(), 1) if line.strip()
+    )
 
 
 def _stdin_lines() -> Iterator[bytes]:
     return (line.removesuffix(b"\n") for line in sys.stdin.buffer)
 
 
-def _split(lines: Iterable[bytes]) -> Iterator[Outgoing]:
+def _split(lines: Iterable[bytes]) -> Iterator[OutgoingMessage]:
     for number, line in enumerate(lines, 1):
         subject, _, payload = line.partition(b" ")
         if line.strip():
-            yield Outgoing(subject, payload, number)
+            yield OutgoingMessage(subject, payload, number)
 
 
-def _paced(messages: Iterator[Outgoing], interval: float) -> Iterator[Outgoing]:
+def _paced(messages: Iterator[OutgoingMessage], interval: float) -> Iterator[OutgoingMessage]:
     # Waits between two messages, not after the last.
     for first in messages:
         yield first
@@ -294,7 +298,7 @@ class _Recipients:
             self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
-        # After `_MANY` subjects the start is over, so that the set stops to grow.
+        # After `_MANY` subjects all subscribers had time to connect, and the set must not grow for ever.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)
 
 

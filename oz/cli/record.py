@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.joining import bus_options, is_on_bus, joined, say_ready
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
+from oz.cli.joining import ready_line as node_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -28,6 +29,7 @@ from oz.cli.options import (
 from oz.cli.output import log_in_lines, quiet_option, say, say_status
 from oz.cli.progress import progress_bar
 from oz.cli.rights import check_subscribed
+from oz.cli.serving import serve
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
@@ -158,8 +160,7 @@ def record(
             joined(ctx, given | {"connect": connect}, node_options={"echo": False}, codec=None) as node,
             Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
-            say_ready(ctx, node)
-            _run(ctx, recorder)
+            _run(ctx, recorder, lambda: node_line(node, is_whole=is_ready(node)))
         return
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
@@ -175,44 +176,46 @@ def record(
     ):
         assert recorder.subscriber is not None
         ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
-        line = f"{ready}, recording in {journal}"
-        _run(ctx, recorder, f"{line} from offset {recorder.writer.end_offset}")
+        line = f"{ready}, recording in {journal} from offset {recorder.writer.end_offset}"
+        _run(ctx, recorder, lambda: line)
 
 
-def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> None:
-    """Record until a signal comes, and report the counts; `line` waits for the answers of publishers."""
-    unsaid = line
+def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:
+    """Record until a signal comes, and report the counts.
 
-    def report_ready(timeout: float) -> str | None:
-        """Report that the recorder is ready; return what is missing."""
-        nonlocal unsaid
-        if unsaid is not None:
+    Args:
+        ctx: of the command.
+        recorder: of the journal.
+        line: returns the ready line, once the publishers of the recorder have answered.
+    """
+    said: str | None = None
+
+    def state() -> str | None:
+        nonlocal said
+        if said is None:
+            with suppress(oz.Timeout):
+                recorder.wait_ready(timeout=0)
+                said = line().removeprefix("ready, ")
+        return said
+
+    def summary() -> str:
+        return (
+            f"recorded {recorder.stats.recorded} messages, up to offset {recorder.writer.end_offset}; "
+            f"{recorder.stats.lost} known to be lost"
+        )
+
+    try:
+        with stop_on_signals(recorder.stop):
             try:
-                recorder.wait_ready(timeout=timeout)
+                recorder.wait_ready(timeout=READY_SECONDS)
             except oz.Timeout as error:
-                return str(error)
-            say_status(ctx, unsaid)
-            unsaid = None
-        return None
-
-    with stop_on_signals(recorder.stop):
-        if missing := report_ready(READY_SECONDS):
-            say(ctx, f"{missing}; recording the messages that arrive")
-        try:
+                say(ctx, f"{error}; recording the messages that arrive")
             with _shown(recorder) as show:
-
-                def on_poll() -> None:
-                    report_ready(0)
-                    if show is not None:
-                        show()
-
-                recorder.run(on_poll if unsaid is not None or show is not None else None)
-        finally:
-            stats, end = recorder.stats, recorder.writer.end_offset
-            left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
-            report = say if stats.lost or left else say_status
-            report(ctx, f"recorded {stats.recorded} messages, up to offset {end}; "
-                        f"{stats.lost} known to be lost{left}")  # fmt: skip
+                serve(ctx, recorder, state, summary, on_look=show)
+    finally:
+        left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
+        report = say if recorder.stats.lost or left else say_status
+        report(ctx, summary() + left)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent
+from oz.cli.exits import NOBODY, close_when_sent
 from oz.cli.joining import bus_options, is_on_bus, joined, say_ready
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -29,7 +29,8 @@ from oz.cli.options import (
 from oz.cli.output import log_in_lines, quiet_option, say, say_status
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, range_options, span_of
-from oz.cli.stop_signals import stop_on_signals
+from oz.cli.serving import serve
+from oz.cli.stop_signals import StopSignals
 from oz.configuration import resolve_limits
 from oz.multicast.endpoints import is_multicast
 
@@ -125,11 +126,11 @@ def replay(
             say_ready(ctx, node)
             made = Replay(journal, node, pattern, speed=speed, **bounds)
             _wait_for_subscriber(ctx, node, wait)
-            with _controlled(made), _progress(made, journal, start, end) as on_poll:
-                made.run(on_poll)
+            with _pausable(made), _progress(made, journal, start, end) as show:
+                signals = serve(ctx, made, _nothing, str, on_look=show)
             if not made.is_stopped:
                 close_when_sent(ctx, node)
-        _report(ctx, made)
+        _report(ctx, made, signals)
         return
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
@@ -149,12 +150,16 @@ def replay(
         say_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
         if not any(map(is_multicast, (*bind, *connect))):
             _wait_for_subscriber(ctx, publisher, wait)
-        with _controlled(made), _progress(made, journal, start, end) as on_poll:
-            made.run(on_poll)
-    _report(ctx, made)
+        with _pausable(made), _progress(made, journal, start, end) as show:
+            signals = serve(ctx, made, _nothing, str, on_look=show)
+    _report(ctx, made, signals)
 
 
-def _report(ctx: click.Context, made: Replay) -> None:
+def _nothing() -> None:
+    """Return no state: the command is ready before the replay begins."""
+
+
+def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
     notes = [f"published {made.published} messages"]
     if made.gaps:
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
@@ -162,7 +167,7 @@ def _report(ctx: click.Context, made: Replay) -> None:
         notes.append(f"{made.refused} could not be published")
     (say if len(notes) > 1 else say_status)(ctx, "; ".join(notes))
     if made.is_stopped:
-        ctx.exit(INTERRUPTED)
+        ctx.exit(signals.exit_code)
 
 
 @contextmanager
@@ -188,21 +193,20 @@ def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, 
 
 
 @contextmanager
-def _controlled(made: Replay) -> Iterator[None]:
-    """Pause and resume at SIGUSR1; stop at SIGINT and SIGTERM."""
+def _pausable(made: Replay) -> Iterator[None]:
+    """Pause and resume at SIGUSR1."""
 
     def toggle(*_: object) -> None:
         (made.resume if made.is_paused else made.pause)()
 
-    with stop_on_signals(made.stop):
-        if not hasattr(signal, "SIGUSR1"):
-            yield
-            return
-        before = signal.signal(signal.SIGUSR1, toggle)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGUSR1, before)
+    if not hasattr(signal, "SIGUSR1"):
+        yield
+        return
+    before = signal.signal(signal.SIGUSR1, toggle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @contextmanager

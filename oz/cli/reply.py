@@ -1,4 +1,4 @@
-"""`oz reply`: answer requests with a command, a text, or what they said."""
+"""`oz reply`: reply to requests with a command, a text, or the payload of the request."""
 
 from __future__ import annotations
 
@@ -21,50 +21,45 @@ import oz
 from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import quiet_option, say, say_status
-from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
+from oz.cli.payloads import BadPayload, EncodedPayload, PayloadForm, payload_option
 from oz.cli.rights import OwnRights
 from oz.cli.waiting import await_signal
 from oz.escaping import printable
 from oz.system import POLLIN, make_poll
 
-MOST_OUTPUT = 64 << 20
-"""Bytes that a command may write for one request."""
+MAX_OUTPUT = 64 << 20
+"""Bytes of the output of one run."""
 
 _CHUNK = 1 << 16
 
 
 class CommandFailed(Exception):
-    """There is no answer; says why, in a few words."""
+    """Failure of a run; its text is the reason."""
 
 
 class ShellCommand:
-    """A command of the user's, to be run by `sh` any number of times, also at once."""
+    """Command that `sh` runs for each request, also several runs at once."""
 
     def __init__(self, text: str, timeout: float) -> None:
-        """Take what `sh -c` gets.
-
-        Args:
-            text: the command.
-            timeout: seconds that one run may take.
-        """
+        """Create a command with a timeout in seconds for each run."""
         if os.name != "posix":
             raise CommandFailed(f"a command needs sh and its processes, and {os.name} is no POSIX system")
         self._text = text
         self._timeout = timeout
         self._guard = threading.Lock()
         self._running: set[int] = set()
-        self._is_ended = False
+        self._is_closed = False
 
     def run(self, payload: bytes, environment: Mapping[bytes, bytes]) -> bytes:
-        """Run it once; give what it wrote.
+        """Run the command and return its output.
 
         Args:
-            payload: is its stdin.
-            environment: variables beside those of this process.
+            payload: standard input of the command.
+            environment: variables in addition to those of this process.
 
         Raises:
-            CommandFailed: it cannot be started, takes too long, writes too much, or ends with another code
-                than 0.
+            CommandFailed: the command cannot be started, takes too long, writes too much, or exits with
+                another code than 0.
         """
         ends = time.monotonic() + self._timeout
         with tempfile.TemporaryFile() as stdin:
@@ -83,28 +78,28 @@ class ShellCommand:
                 self._running.discard(process.pid)
             process.stdout.close()  # type: ignore[union-attr]
         if code:
-            how = f"ended with {code}" if code > 0 else f"was ended by {_signal_name(-code)}"
+            how = f"exited with {code}" if code > 0 else f"was killed by {_signal_name(-code)}"
             raise CommandFailed(f"the command {how}")
         return written
 
     def end(self) -> None:
-        """Kill those that run, and start no more."""
+        """Kill all runs, and start no more."""
         with self._guard:
-            self._is_ended = True
+            self._is_closed = True
             for pid in self._running:
                 _kill(pid)
 
     def _start(self, stdin: Any, environment: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
         with self._guard:
-            if self._is_ended:
-                raise CommandFailed("this service ends")
+            if self._is_closed:
+                raise CommandFailed("the responder is closing")
             try:
                 process = subprocess.Popen(
                     ["/bin/sh", "-c", self._text],
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     env={**os.environb, **environment},
-                    # All that it starts is killed with it, and Ctrl-C is for this process only.
+                    # A session of its own: a kill reaches all its children, and Ctrl-C does not reach it.
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
@@ -119,40 +114,40 @@ class ShellCommand:
         poll = make_poll()
         poll.register(descriptor, POLLIN)
         chunks: list[bytes] = []
-        left = MOST_OUTPUT
+        left = MAX_OUTPUT
         while True:
             if not poll.poll(max(0, ceil(1000 * (ends - time.monotonic())))):
-                raise self._too_long()
+                raise self._timed_out()
             chunk = os.read(descriptor, _CHUNK)
             if not chunk:
                 return b"".join(chunks)
             chunks.append(chunk)
             left -= len(chunk)
             if left < 0:
-                raise CommandFailed(f"the command wrote more than {MOST_OUTPUT >> 20} MiB, and was killed")
+                raise CommandFailed(f"the command wrote more than {MAX_OUTPUT >> 20} MiB, and was killed")
             if time.monotonic() >= ends:
-                raise self._too_long()
+                raise self._timed_out()
 
     def _wait(self, process: subprocess.Popen[bytes], ends: float) -> int:
         try:
             return process.wait(max(0.0, ends - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise self._too_long() from None
+            raise self._timed_out() from None
 
-    def _too_long(self) -> CommandFailed:
+    def _timed_out(self) -> CommandFailed:
         return CommandFailed(f"the command took longer than {self._timeout:g} s, and was killed")
 
 
-_OWN = "oz-"  # how the names of headers begin that oz adds
+_OWN = "oz-"  # Prefix of the names of headers that oz adds.
 
 
 def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return subject and headers as variables: OZ_SUBJECT, and OZ_HEADER_TRACE_ID for a header trace-id.
 
-    Bytes in headers of oz itself, which may be any, are hexadecimal: a forwarder adds some to each request.
+    Bytes in headers of oz itself are hexadecimal, because a forwarder adds such headers to each request.
 
     Raises:
-        CommandFailed: one of them holds a zero byte, which no variable can.
+        CommandFailed: a value has a zero byte, which a variable cannot have.
     """
     named: dict[str, Any] = {"OZ_SUBJECT": subject}
     for name, value in headers.items():
@@ -213,7 +208,7 @@ Answer = Callable[[oz.Message], Any]
 @click.command(help=_HELP, short_help="Reply to requests with a command or a text.")
 @click.argument("pattern")
 @click.option(
-    "--command", "text_of_command", metavar="COMMAND", help="The command that sh runs for each request."
+    "--command", "shell_command", metavar="COMMAND", help="The command that sh runs for each request."
 )
 @click.option("--echo", is_flag=True, help="Reply with the payload of the request.")
 @click.option("--text", metavar="TEXT", help="Reply with this text.")
@@ -232,7 +227,7 @@ def reply(
     ctx: click.Context,
     /,
     pattern: str,
-    text_of_command: str | None,
+    shell_command: str | None,
     echo: bool,
     text: str | None,
     group: str | None,
@@ -242,8 +237,8 @@ def reply(
     form: str,
     **joining: Any,
 ) -> None:
-    """Answer; the text of the help is `_HELP`."""
-    if [text_of_command is not None, echo, text is not None].count(True) != 1:
+    """Reply to requests; the text of the help is `_HELP`."""
+    if [shell_command is not None, echo, text is not None].count(True) != 1:
         raise click.UsageError("give one of --command, --echo and --text")
     patterns = parse_all([pattern], dialect)
     rights = OwnRights(joining["security"], "reply")
@@ -251,17 +246,17 @@ def reply(
         if one.is_literal:
             rights.check(str(one.text).encode())
     payloads = PayloadForm(form)
-    command = ShellCommand(text_of_command or "", timeout)
-    answer: Answer = _Ran(command, payloads) if text_of_command is not None else _echoed
+    command = ShellCommand(shell_command or "", timeout)
+    answer: Answer = _CommandAnswer(command, payloads) if shell_command is not None else _echo
     if text is not None:
-        answer = _always(payloads.read(text.encode(errors="surrogateescape")))
+        answer = _constant(payloads.read(text.encode(errors="surrogateescape")))
     service = _Service(ctx, answer)
-    # One thread more than may wait for commands.
+    # One more thread than runs of commands, so that other handlers of the node still run.
     arguments: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec}
     threads = {"threads": concurrency + 1}
     with (
         joined(ctx, joining, node_options=threads, **arguments) as node,
-        _said_once(),
+        _failures_not_logged(),
         await_signal() as wait_for_end,
     ):
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
@@ -271,26 +266,26 @@ def reply(
             node.close()
         finally:
             command.end()
-    service.say_what_was_done()
+    service.print_counts()
 
 
 @contextmanager
-def _said_once() -> Iterator[None]:
-    """Keep the log of the node from saying again why there was no answer."""
+def _failures_not_logged() -> Iterator[None]:
+    """Drop log records of the node for failures that the command prints itself."""
 
-    def is_news(record: logging.LogRecord) -> bool:
+    def is_other_record(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], (CommandFailed, BadPayload)))
 
     logger = logging.getLogger("oz.node")
-    logger.addFilter(is_news)
+    logger.addFilter(is_other_record)
     try:
         yield
     finally:
-        logger.removeFilter(is_news)
+        logger.removeFilter(is_other_record)
 
 
 class _Service:
-    """Answers, and counts; its threads are the node's."""
+    """Handler of requests with counts. The threads of the node call it."""
 
     def __init__(self, ctx: click.Context, answer: Answer) -> None:
         self._ctx, self._answer = ctx, answer
@@ -298,7 +293,7 @@ class _Service:
         self._answered = self._failed = self._passed = 0
 
     def handle(self, message: oz.Message) -> None:
-        """Answer a request; what is none is passed over."""
+        """Reply to a request; count a message that is not a request."""
         if message.reply_to is None:
             self._count(passed=1)
             return
@@ -307,16 +302,16 @@ class _Service:
         except (CommandFailed, BadPayload) as error:
             self._count(failed=1)
             say(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
-            # The node tells the requester, and whoever watches the bus.
+            # The node sends the reason to the requester.
             raise
         self._count(answered=1)
 
-    def say_what_was_done(self) -> None:
-        """Say it in one line."""
+    def print_counts(self) -> None:
+        """Print the counts."""
         with self._guard:
             line = f"{self._answered} requests answered, {self._failed} failed"
             if self._passed:
-                line += f"; {self._passed} messages were no requests"
+                line += f"; {self._passed} messages were not requests"
         say_status(self._ctx, line)
 
     def _count(self, *, answered: int = 0, failed: int = 0, passed: int = 0) -> None:
@@ -326,8 +321,8 @@ class _Service:
             self._passed += passed
 
 
-class _Ran:
-    """Has a command answer."""
+class _CommandAnswer:
+    """Answer that is the output of a command."""
 
     def __init__(self, command: ShellCommand, payloads: PayloadForm) -> None:
         self._command, self._payloads = command, payloads
@@ -340,9 +335,9 @@ class _Ran:
         return self._payloads.read(written)
 
 
-def _echoed(message: oz.Message) -> Any:
-    return Encoded(message.frames[1])
+def _echo(message: oz.Message) -> Any:
+    return EncodedPayload(message.frames[1])
 
 
-def _always(value: Any) -> Answer:
+def _constant(value: Any) -> Answer:
     return lambda _message: value

@@ -75,7 +75,7 @@ def request(
 ) -> None:
     """Send the request; `_HELP` has the help."""
     if as_json and raw:
-        raise click.UsageError("--json and --raw: give one of them")
+        raise click.UsageError("give --json or --raw, not both")
     named = text_or_bytes(subject)
     # Check subject and payload before joining the bus.
     oz.validate_subject(named, dialect)

@@ -1,7 +1,7 @@
-"""The rights of a command's own key, as far as its own file of permissions tells: who is asked decides.
+"""Checks of the own key of a command against its own file of permissions.
 
-Whoever publishes, asks, or subscribes by prefixes gets no answer to it, and so is not told that others drop
-it. Files of permissions are mostly the same for all.
+The peers decide. But a peer does not answer a denied publisher or requester, so that the command would wait
+without a reason. Peers usually have the same file of permissions, so the command checks its own file first.
 """
 
 from __future__ import annotations
@@ -16,35 +16,27 @@ from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions
 from oz.transport.security import credentials_of
 
-_DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is asked on"}
+_VERBS = {"publish": "publish on", "request": "request on", "reply": "reply to requests on"}
 
 
 class OwnRights:
-    """The rights of one key; an allowed subject is not looked up again while the file stays the same."""
+    """Rights of the own key for one action. Allowed subjects are cached until the file changes."""
 
     def __init__(self, security: oz.Security | None, action: Action) -> None:
-        """Take in whose rights are asked for.
-
-        Args:
-            security: of the command; None without keys.
-            action: what it does.
-        """
+        """Create the check for a command with `security`; None without keys."""
         self._credentials = credentials_of(security)
         self._action = action
         self._permissions: Permissions | None = None
         self._allowed: set[bytes] = set()
 
     def check(self, subject: bytes) -> None:
-        """Refuse a subject that the file of permissions denies to the own key.
-
-        A file that does not name the key says nothing: it is about others.
+        """Check a subject. A file without the own key allows all subjects, because it is about other programs.
 
         Raises:
-            PermissionDenied: it is denied, by which rule.
+            PermissionDenied: the file denies the subject to the own key.
         """
         permissions = None if self._credentials is None else self._credentials.permissions
         if permissions is not self._permissions:
-            # The file has changed, and takes hold with others too.
             self._permissions = permissions
             self._allowed.clear()
         if self._credentials is None or permissions is None or subject in self._allowed:
@@ -54,10 +46,10 @@ class OwnRights:
             return
         verdict = permissions.decide(user, self._action, exactly(subject))
         if not verdict.granted:
-            # It asks for one subject, and needs no witness.
+            # The reason ends with a witness, which is needed only for patterns.
             shown, reason = printable(subject), verdict.reason.partition("; ")[0]
             raise oz.PermissionDenied(
-                f"{user.name} may not {_DOES[self._action]} {shown!r}, and others drop it: {reason}",
+                f"{user.name} may not {_VERBS[self._action]} {shown!r}, and peers would drop it: {reason}",
                 rule=None if verdict.rule is None else str(verdict.rule),
                 subject=shown,
             )
@@ -66,27 +58,25 @@ class OwnRights:
         self._allowed.add(subject)
 
     def hint(self) -> str:
-        """Return what to add where nobody has answered: empty without keys."""
+        """Return the hint for a request without a reply; empty without keys."""
         if self._credentials is None:
             return ""
-        return "; nobody tells a program that it may not ask: see the log and stats.denied of the responders"
+        return "; responders do not answer a denied request: see their log and stats.denied"
 
 
 def check_subscribed(
     security: oz.Security | None, patterns: Sequence[oz.Pattern], *, is_routed: bool, group: str = ""
 ) -> None:
-    """Refuse patterns that the file of permissions denies to the own key, as a publisher would by this file.
-
-    A file that does not name the key says nothing: it is about others.
+    """Check patterns as a publisher with this file would. A file without the own key allows all patterns.
 
     Args:
         security: of the command; None without keys.
-        patterns: of its subscriptions.
-        is_routed: publishers are told the patterns; otherwise their prefixes, which let more through.
-        group: the queue group that it joins, or empty.
+        patterns: of the subscriptions.
+        is_routed: whether publishers receive the patterns. Otherwise they receive prefixes, which match more.
+        group: queue group of the subscriptions, or empty.
 
     Raises:
-        PermissionDenied: one is denied, by which rule, and a subject that shows why.
+        PermissionDenied: the file denies a pattern to the own key.
     """
     credentials = credentials_of(security)
     permissions = None if credentials is None else credentials.permissions
@@ -96,13 +86,17 @@ def check_subscribed(
     user = permissions.user_of(key)
     if user is None:
         return
-    # A publisher of another dialect grants no more of a prefix than one of nats.
+    # The dialect decides only how prefixes are read, and no dialect grants more of a prefix than nats.
     access = Access(lambda: Rights((key,), permissions), dialect="nats")
     for pattern in patterns:
         by_pattern = access.denial(key, [pattern], group)
         denied = by_pattern if is_routed else _denial_of_prefixes(access, key, pattern)
         if denied is not None:
-            advice = "" if by_pattern is not None else "; --filtering publisher asks for no more than it"
+            advice = (
+                ""
+                if by_pattern is not None
+                else "; with --filtering publisher, only the pattern must be allowed"
+            )
             raise oz.PermissionDenied(
                 f"{user.name} may not subscribe to {printable(str(pattern.text))!r}: {denied}{advice}",
                 rule=denied.rule,
@@ -116,5 +110,5 @@ def _denial_of_prefixes(access: Access, key: str, pattern: oz.Pattern) -> Denial
 
 
 def of_applications(patterns: Sequence[oz.Pattern]) -> list[oz.Pattern]:
-    """Leave out what a node decides about by itself: advisories, and what it refuses to everybody."""
+    """Return the patterns without those for subjects of nodes, about which each node decides."""
     return [one for one in patterns if not (reaches(one, INBOX) or reaches(one, OWN))]

@@ -29,12 +29,13 @@ class StopSignals:
         """Create a handler that raises an exception at the first signal."""
         self.stop: Callable[[], object] | None = None
         self._first: float | None = None
+        self._number: int | None = None
 
     def __call__(self, number: int, _frame: object) -> None:
         """Handle one signal."""
         now = time.monotonic()
         if self._first is None:
-            self._first = now
+            self._first, self._number = now, number
             # Ignored, because Python restores the default of a handled signal before the process ends.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if self.stop is not None:
@@ -45,6 +46,11 @@ class StopSignals:
                 raise SystemExit(TERMINATED)
         elif number == signal.SIGINT and now - self._first >= _REPEAT_SECONDS:
             os._exit(INTERRUPTED)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command that a signal has ended before its work was done."""
+        return TERMINATED if self._number == signal.SIGTERM else INTERRUPTED
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -69,15 +75,21 @@ class StopSignals:
 
 
 @contextmanager
-def stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at the first SIGINT or SIGTERM, in place of an exception. For the main thread only."""
-    current = signal.getsignal(signal.SIGTERM)
-    handler = current if isinstance(current, StopSignals) else StopSignals()
+def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
+    """Call `stop` at the first SIGINT or SIGTERM, in place of an exception; yield the handler.
+
+    For the main thread only.
+    """
+    found = [one for one in map(signal.getsignal, _SIGNALS) if isinstance(one, StopSignals)]
+    handler = found[0] if found else StopSignals()
     before, handler.stop = handler.stop, stop
+    if handler._first is not None:
+        # It came in an outer block, or Python has dropped its exception, as in a callback of a weak reference.
+        stop()
     # A service ends on an ignored SIGINT too: `kill -INT` is the way to end it in a script.
     for number in _SIGNALS:
         signal.signal(number, handler)
     try:
-        yield
+        yield handler
     finally:
         handler.stop = before

@@ -1,4 +1,4 @@
-"""`oz sub`: print what arrives."""
+"""`oz sub`: print messages."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ Examples:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @dialect_option("patterns that name none")
 @endpoint_options(default="--connect")
-@click.option("-n", "--count", type=Whole(1), metavar="N", help="Exit after so many messages.")
+@click.option("-n", "--count", type=Whole(1), metavar="N", help="Exit after N messages.")
 @click.option(
     "-t",
     "--timeout",
     type=Number(),
     default=MOST_SECONDS,
     metavar="SECONDS",
-    help="Exit 4 when no message comes for so long.",
+    help="Exit 4 after this time without a message.",
 )
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 @filtering_option
@@ -115,14 +115,16 @@ def sub(
     """Print messages; the text of the help is `_HELP`."""
     is_bus = is_on_bus(given)
     if not is_bus and form != "text":
-        raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
+        raise click.UsageError("--payload needs --bus; without it payloads are bytes")
     if is_bus and filtering == "prefix":
-        raise click.UsageError("--filtering prefix does not go with --bus: nodes filter as publishers")
+        raise click.UsageError(
+            "--filtering prefix and --bus: leave out one, because nodes filter at the publisher"
+        )
     compiled = parse_all(patterns, dialect)
     delivery = check_delivery(
         {name: given.pop(name) for name in DELIVERY}, filtering, with_headers=with_headers
     )
-    # A denied pattern is refused before anything is bound or waited for.
+    # Refuse a denied pattern before the command binds or waits.
     check_subscribed(
         security,
         of_applications(compiled) if is_bus else compiled,
@@ -215,7 +217,7 @@ def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:
 
 
 class _Ready:
-    """Reports that the subscriber is ready, once it is."""
+    """Report of the ready subscriber."""
 
     def __init__(
         self, ctx: click.Context, subscriber: oz.Subscriber | BusSubscriber, line: str | None
@@ -237,12 +239,12 @@ class _Ready:
         return nullcontext()
 
     def next_deadline(self) -> float:
-        """Return the monotonic time of the next read without news; infinite for never."""
+        """Return the monotonic time of the next read without an event; infinite for never."""
         is_bus = isinstance(self.subscriber, BusSubscriber)
         return inf if is_bus else time.monotonic() + SERVICE_SECONDS
 
     def check(self, seconds: float = 0) -> str | None:
-        """Report that the subscriber is ready, if it is and was not before; return what is missing."""
+        """Print the ready line once. Return the reason if the subscriber is not ready."""
         if self._line is not None and isinstance(self.subscriber, oz.Subscriber):
             try:
                 self.subscriber.wait_ready(timeout=seconds)

@@ -1,4 +1,4 @@
-"""`oz translate`: a pattern in another dialect, and what it then means."""
+"""`oz translate`: a pattern in another dialect, and the difference in meaning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oz.cli.options import parse_all
 from oz.cli.output import json_field, write_json, write_line
 from oz.escaping import printable
 
-if TYPE_CHECKING:  # what compares patterns is loaded by this command alone
+if TYPE_CHECKING:  # Only this command needs the comparison of patterns.
     from oz.subjects.translate import Translation
 
 _HELP = """Write PATTERN in another dialect, and show whether it matches the same subjects.

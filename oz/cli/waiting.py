@@ -17,7 +17,7 @@ from oz.cli.stop_signals import stop_on_signals
 from oz.system import POLLIN, make_poll
 from oz.transport.bell import Bell
 
-_LONGEST = 1e6
+_MAX_WAIT = 1e6
 """Seconds of one wait at most."""
 
 
@@ -29,21 +29,17 @@ class Waiting:
     """
 
     def __init__(self, bell: Bell) -> None:
-        """Wait for a bell only.
-
-        Args:
-            bell: rung by signals, and by subscriptions of nodes.
-        """
+        """Create a wait that ends when the bell rings. Signals and subscriptions of nodes ring it."""
         self.bell = bell
         self._poller = zmq.Poller()
         self._poller.register(bell, zmq.POLLIN)
         self._stdout = _pipe_of_stdout()
         if self._stdout is not None:
-            # Errors alone, of which the end of the reader is one.
+            # POLLERR reports the end of the reader.
             self._poller.register(self._stdout, zmq.POLLERR)
 
     def add(self, descriptor: int) -> None:
-        """Wait for a descriptor too."""
+        """End waits also when a descriptor is readable."""
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, until: float) -> None:
@@ -56,7 +52,7 @@ class Waiting:
             BrokenPipeError: the reader of stdout has closed its end.
         """
         left = until - time.monotonic()
-        events = dict(self._poller.poll(None if left == inf else ceil(1000 * min(max(0.0, left), _LONGEST))))
+        events = dict(self._poller.poll(None if left == inf else ceil(1000 * min(max(0.0, left), _MAX_WAIT))))
         self.bell.hear()
         if self._stdout in events:
             raise BrokenPipeError
@@ -64,7 +60,7 @@ class Waiting:
 
 @contextmanager
 def listening() -> Iterator[Waiting]:
-    """Make a `Waiting` for a `with` block in the main thread."""
+    """Return a `Waiting` for a `with` block in the main thread."""
     with closing(Bell()) as bell, bell.rung_by_signals():
         yield Waiting(bell)
 
@@ -73,22 +69,22 @@ def listening() -> Iterator[Waiting]:
 def await_signal() -> Iterator[Callable[[], None]]:
     """End a command at the first SIGINT or SIGTERM; yield the function that waits for the signal.
 
-    For a `with` block in the main thread. A lock or queue does not work: the system may deliver the signal to
-    another thread, or right before the wait begins, and then the wait of this thread does not end.
+    For a `with` block in the main thread. A lock or queue does not work, because the system may deliver the
+    signal to another thread, or directly before the wait. Then the wait of the main thread would not end.
     """
-    has_come = False
+    was_received = False
 
-    def note() -> None:
-        nonlocal has_come
-        has_come = True
+    def set_flag() -> None:
+        nonlocal was_received
+        was_received = True
 
-    with closing(Bell()) as bell, stop_on_signals(note):
+    with closing(Bell()) as bell, stop_on_signals(set_flag):
         poll = make_poll()
         poll.register(bell, POLLIN)
 
         def wait() -> None:
             with bell.rung_by_signals():
-                while not has_come:
+                while not was_received:
                     poll.poll()
                     bell.hear()
 
@@ -100,8 +96,8 @@ def _pipe_of_stdout() -> int | None:
     try:
         descriptor = sys.stdout.fileno()
         mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):  # a test's stdout is no file
+    except (OSError, ValueError):  # In tests stdout is not a file.
         return None
-    # Elsewhere nothing but writing tells.
+    # Without poll, only a write detects the end of the reader.
     has_poll = hasattr(select, "poll")
     return descriptor if has_poll and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) else None

@@ -1,10 +1,10 @@
-"""The compiled part of oz, if it runs: the plain, common case of what is done for each message, in C.
+"""Compiled part of oz: the common case of the work for each message, in C.
 
-Each function has a twin in Python, which says what is right and does all that is not plain. Without a
-compiler oz is installed without this part, and does the same more slowly: decision 068 in docs/decisions.
+Each function has a twin in Python with the same result. The twin handles all other cases. Without a compiler oz is
+installed without this part and is slower: decision 068 in docs/decisions.
 
-The environment variable `OZ_COMPILED` says whether it runs: `1`, the default, where it is there; `0` never;
-`require` has the import of oz fail where it cannot.
+The environment variable `OZ_COMPILED` selects it: `1` (the default) uses it if it is installed, `0` does not, and
+`require` makes the import of oz fail without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol, cast
 
 COMPILED = "OZ_COMPILED"
-"""The environment variable that says whether the compiled part runs."""
+"""Environment variable that selects the compiled part."""
 
 _CHOICES = ("0", "1", "require")
 
@@ -24,37 +24,27 @@ LIBZMQ = (
     "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
     "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send", "zmq_msg_init_size", "zmq_msg_copy", "zmq_msg_send",
 )  # fmt: skip
-"""What the compiled part calls of libzmq."""
+"""Functions of libzmq that the compiled part calls."""
 
 
 class Hot(Protocol):
-    """The functions of the compiled part; None stands for a case that the twin has to do."""
-
-    def send_parts(self, sendiov: int, socket: int, frames: tuple[bytes, ...], flags: int, /) -> int:
-        """Send up to 64 frames as one message; give 0, or the number of an error.
-
-        Args:
-            sendiov: the address of `zmq_sendiov`.
-            socket: that of libzmq's socket; 0 is one that is closed.
-            frames: exactly bytes.
-            flags: with that of more frames.
-        """
+    """Functions of the compiled part. None means that the twin must do the work."""
 
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
-        """Say which libzmq pyzmq has loaded.
+        """Set the libzmq that pyzmq has loaded.
 
         Args:
-            functions: the addresses of its functions `LIBZMQ`.
-            closed: the attribute of pyzmq's class of sockets that tells whether one is closed.
-            again: raised with the number of the error where there is nothing to read.
+            functions: addresses of the functions `LIBZMQ`.
+            closed: descriptor of the class of sockets that returns whether a socket is closed.
+            again: class of the error for a read without a message.
         """
 
     def FrameReader(self, *, recv: Callable[..., bytes], socket: int) -> Callable[[Any, int], list[bytes]]:
-        """Make what reads all frames of a message.
+        """Return a function that reads all frames of a message.
 
         Args:
-            recv: reads one, where libzmq's own function gives an error.
-            socket: the address of libzmq's socket.
+            recv: reads a frame if the function of libzmq fails.
+            socket: address of the socket of libzmq.
         """
 
     def Receive(
@@ -296,10 +286,10 @@ class Hot(Protocol):
 
 
 def _load() -> tuple[Hot | None, str]:
-    """Return the compiled part, or None and why it does not run.
+    """Return the compiled part, or None and the reason.
 
     Raises:
-        ImportError: it is required and cannot run; or `OZ_COMPILED` is none of its values.
+        ImportError: the compiled part is required and cannot be loaded, or `OZ_COMPILED` has a wrong value.
     """
     choice = os.environ.get(COMPILED) or "1"
     if choice not in _CHOICES:
@@ -318,4 +308,4 @@ def _load() -> tuple[Hot | None, str]:
 
 
 HOT, WHY_NOT = _load()
-"""The compiled part, or None; and why it does not run, empty where it does."""
+"""The compiled part, or None; and the reason if it is None."""

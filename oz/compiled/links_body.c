@@ -372,18 +372,18 @@ know_subscriber(PyObject *Py_UNUSED(module), PyObject *arguments)
     Subscribing said;
     if (!PyArg_ParseTuple(arguments, "O!O!O!O!O!:know_subscriber", &PyType_Type, &said.message, &PyType_Type,
                           &said.handled_message, &PyType_Type, &said.route, &PyType_Type, &said.queue, &PyType_Type,
-                          &said.inbox) ||
-        (said.route_subject = hot_offset(said.route, "subject")) < 0 ||
-        (said.route_queues = hot_offset(said.route, "queues")) < 0 ||
-        (said.route_target = hot_offset(said.route, "target")) < 0 ||
-        (said.route_inboxes = hot_offset(said.route, "inboxes")) < 0 ||
-        (said.queue_items = hot_offset(said.queue, "items")) < 0 ||
-        (said.queue_work = hot_offset(said.queue, "work")) < 0 ||
-        (said.queue_full = hot_offset(said.queue, "full")) < 0 ||
-        (said.queue_max_pending = hot_offset(said.queue, "max_pending")) < 0 ||
-        (said.queue_overflow = hot_offset(said.queue, "overflow")) < 0 ||
-        (said.queue_inbox = hot_offset(said.queue, "inbox")) < 0 ||
-        (said.inbox_handler = hot_offset(said.inbox, "handler")) < 0) {
+                          &said.inbox)) {
+        return NULL;
+    }
+    const SlotOffset slots[] = {
+        {said.route, "subject", &said.route_subject}, {said.route, "queues", &said.route_queues},
+        {said.route, "target", &said.route_target}, {said.route, "inboxes", &said.route_inboxes},
+        {said.queue, "items", &said.queue_items}, {said.queue, "work", &said.queue_work},
+        {said.queue, "full", &said.queue_full}, {said.queue, "max_pending", &said.queue_max_pending},
+        {said.queue, "overflow", &said.queue_overflow}, {said.queue, "inbox", &said.queue_inbox},
+        {said.inbox, "handler", &said.inbox_handler},
+    };
+    if (!hot_find_slots(slots, Py_ARRAY_LENGTH(slots))) {
         return NULL;
     }
     PyTypeObject *const kinds[] = {said.message, said.handled_message};

@@ -45,12 +45,16 @@ outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnnLLLLp:Outbox", keywords, &PyDict_Type, &said.quick,
                                      &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.lock, &said.plain, &said.full_length,
                                      &said.most_bytes, &said.limits.window_bytes, &said.limits.pending_bytes,
-                                     &said.limits.total_bytes, &said.limits.joined_bytes, &said.limits.refuses) ||
-        (said.is_resting = hot_offset(Py_TYPE(said.engine), "is_resting")) < 0 ||
-        (said.is_pressed = hot_offset(Py_TYPE(said.engine), "is_pressed")) < 0 ||
-        (said.is_watching = hot_offset(Py_TYPE(said.engine), "is_watching")) < 0 ||
-        (said.plain_sent = hot_offset(Py_TYPE(said.engine), "plain_sent")) < 0 ||
-        (said.unmatched = hot_offset(Py_TYPE(said.batcher), "unmatched")) < 0) {
+                                     &said.limits.total_bytes, &said.limits.joined_bytes, &said.limits.refuses)) {
+        return NULL;
+    }
+    PyTypeObject *engine = Py_TYPE(said.engine);
+    const SlotOffset slots[] = {
+        {engine, "is_resting", &said.is_resting}, {engine, "is_pressed", &said.is_pressed},
+        {engine, "is_watching", &said.is_watching}, {engine, "plain_sent", &said.plain_sent},
+        {Py_TYPE(said.batcher), "unmatched", &said.unmatched},
+    };
+    if (!hot_find_slots(slots, Py_ARRAY_LENGTH(slots))) {
         return NULL;
     }
     Outbox *self = (Outbox *)type->tp_alloc(type, 0);
@@ -116,7 +120,7 @@ PyType_Spec links_outbox_spec = {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *appended, *begin_batch, *acquire, *release;
+    PyObject *twin;
     PyTypeObject *outbox_type;
     Py_ssize_t outbox;
 } Publish;
@@ -138,21 +142,21 @@ append_message(Outbox *self, PyObject *way, PyObject *payload)
 /* Send a message that only plain subscribers want; None, NULL with an exception, or NULL without one if the twin is
    needed. */
 static PyObject *
-send_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
+send_plain(Outbox *outbox, PyObject *subject, PyObject *payload)
 {
     if (outbox->plain == Py_None || hot_get(outbox->engine, outbox->is_watching) != Py_True) {
         return NULL;
     }
     PyObject *const given[] = {outbox->lock, Py_False};
-    PyObject *taken = PyObject_VectorcallMethod(self->acquire, given, 2, NULL);
+    PyObject *taken = PyObject_VectorcallMethod(name_acquire, given, 2, NULL);
     if (taken != Py_True) {
         Py_XDECREF(taken);
         return NULL;
     }
     Py_DECREF(taken);
     int is_sent = links_send_pair(outbox->plain, subject, payload) == 0 &&
-                  hot_count(outbox->engine, outbox->plain_sent, -1);
-    PyObject *released = PyObject_CallMethodNoArgs(outbox->lock, self->release);
+                  hot_count(outbox->engine, outbox->plain_sent);
+    PyObject *released = PyObject_CallMethodNoArgs(outbox->lock, name_release);
     if (released == NULL) {
         return NULL;
     }
@@ -162,15 +166,15 @@ send_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
 
 /* Publish a plain message; None, NULL with an exception, or NULL without one if the twin is needed. */
 static PyObject *
-publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
+publish_plain(Outbox *outbox, PyObject *subject, PyObject *payload)
 {
     PyObject *way = PyDict_GetItemWithError(outbox->quick, subject);
     if (way == Py_None) {
-        return hot_count(outbox->batcher, outbox->unmatched, -1) ? Py_NewRef(Py_None) : NULL;
+        return hot_count(outbox->batcher, outbox->unmatched) ? Py_NewRef(Py_None) : NULL;
     }
     if (way != NULL && PyBytes_CheckExact(way)) {
         Py_INCREF(way);
-        PyObject *sent = send_plain(self, outbox, way, payload);
+        PyObject *sent = send_plain(outbox, way, payload);
         Py_DECREF(way);
         return sent;
     }
@@ -182,7 +186,7 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
         Py_INCREF(way);
         PyObject *done = links_publish_lone(outbox->engine, outbox->batcher, outbox->lock, way, payload, &outbox->limits);
         if (done == NULL && !PyErr_Occurred()) {
-            done = PyObject_VectorcallMethod(self->begin_batch, given, 3, NULL);
+            done = PyObject_VectorcallMethod(name_begin_batch, given, 3, NULL);
         }
         Py_DECREF(way);
         return done;
@@ -192,7 +196,7 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
     }
     if (hot_get(outbox->engine, outbox->is_resting) != Py_False ||
         PyList_GET_SIZE(outbox->waiting) >= outbox->full_length) {
-        return PyObject_CallMethodNoArgs(outbox->engine, self->appended);
+        return PyObject_CallMethodNoArgs(outbox->engine, name_appended);
     }
     return Py_NewRef(Py_None);
 }
@@ -207,7 +211,7 @@ publish_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObj
         Outbox *outbox = (Outbox *)hot_get(arguments[0], self->outbox);
         if (outbox != NULL && Py_TYPE(outbox)->tp_dealloc == (destructor)outbox_dealloc &&
             PyBytes_GET_SIZE(arguments[2]) <= outbox->most_bytes) {
-            PyObject *result = publish_plain(self, outbox, arguments[1], arguments[2]);
+            PyObject *result = publish_plain(outbox, arguments[1], arguments[2]);
             if (result != NULL || PyErr_Occurred()) {
                 return result;
             }
@@ -251,13 +255,6 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     self->twin = Py_NewRef(twin);
     self->outbox_type = (PyTypeObject *)Py_NewRef(owner);
     self->outbox = outbox;
-    self->appended = PyUnicode_InternFromString("appended");
-    self->begin_batch = PyUnicode_InternFromString("begin_batch");
-    self->acquire = PyUnicode_InternFromString("acquire");
-    self->release = PyUnicode_InternFromString("release");
-    if (self->appended == NULL || self->begin_batch == NULL || self->acquire == NULL || self->release == NULL) {
-        Py_CLEAR(self);
-    }
     return (PyObject *)self;
 }
 
@@ -277,10 +274,6 @@ publish_dealloc(Publish *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->twin);
     Py_XDECREF(self->outbox_type);
-    Py_XDECREF(self->appended);
-    Py_XDECREF(self->begin_batch);
-    Py_XDECREF(self->acquire);
-    Py_XDECREF(self->release);
     type->tp_free(self);
     Py_DECREF(type);
 }

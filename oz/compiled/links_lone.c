@@ -108,7 +108,6 @@ typedef struct {
 } Known;
 
 static Known known;
-static PyObject *name_acquire, *name_release, *name_read_alone, *name_after_alone, *name_pass_on, *name_is_polling, *name_extend;
 
 PyDoc_STRVAR(know_lone_links_doc,
 "know_lone_links(engine, lone, link, place, clock, stats, arrival)\n\n"
@@ -124,11 +123,7 @@ know_lone_links(PyObject *Py_UNUSED(module), PyObject *arguments)
                           &PyType_Type, &said.arrival)) {
         return NULL;
     }
-    const struct {
-        PyTypeObject *type;
-        const char *name;
-        Py_ssize_t *offset;
-    } slots[] = {
+    const SlotOffset slots[] = {
         {engine, "lone", &said.engine_lone}, {engine, "version", &said.engine_version},
         {engine, "attend_at", &said.attend_at},
         {said.lone, "link", &said.link}, {said.lone, "place", &said.place}, {said.lone, "handle", &said.handle},
@@ -150,18 +145,7 @@ know_lone_links(PyObject *Py_UNUSED(module), PyObject *arguments)
         {said.arrival, "sequence", &said.a_sequence}, {said.arrival, "stream", &said.a_stream},
         {said.arrival, "time_ns", &said.a_time_ns},
     };
-    for (size_t at = 0; at < Py_ARRAY_LENGTH(slots); at++) {
-        if ((*slots[at].offset = hot_offset(slots[at].type, slots[at].name)) < 0) {
-            return NULL;
-        }
-    }
-    if ((name_acquire = PyUnicode_InternFromString("acquire")) == NULL ||
-        (name_release = PyUnicode_InternFromString("release")) == NULL ||
-        (name_read_alone = PyUnicode_InternFromString("read_alone")) == NULL ||
-        (name_after_alone = PyUnicode_InternFromString("after_alone")) == NULL ||
-        (name_extend = PyUnicode_InternFromString("extend")) == NULL ||
-        (name_pass_on = PyUnicode_InternFromString("pass_on")) == NULL ||
-        (name_is_polling = PyUnicode_InternFromString("is_polling")) == NULL) {
+    if (!hot_find_slots(slots, Py_ARRAY_LENGTH(slots))) {
         return NULL;
     }
     Py_INCREF(said.lone);
@@ -619,7 +603,7 @@ typedef struct {
 } Publishing;
 
 static Publishing publishing;
-static PyObject *name_sent_alone, *name_send_again, *zero, *one;
+static PyObject *zero, *one;
 
 PyDoc_STRVAR(know_lone_publisher_doc,
 "know_lone_publisher(engine, sessions, batcher, stream, session, listener, batch, body)\n\n"
@@ -636,11 +620,7 @@ know_lone_publisher(PyObject *Py_UNUSED(module), PyObject *arguments)
                           &said.body)) {
         return NULL;
     }
-    const struct {
-        PyTypeObject *type;
-        const char *name;
-        Py_ssize_t *offset;
-    } slots[] = {
+    const SlotOffset slots[] = {
         {engine, "is_closing", &said.is_closing}, {engine, "_held", &said.is_held},
         {engine, "_sessions", &said.engine_sessions}, {engine, "_listener", &said.engine_listener},
         {said.sessions, "ready", &said.ready}, {said.sessions, "replies", &said.replies},
@@ -667,17 +647,9 @@ know_lone_publisher(PyObject *Py_UNUSED(module), PyObject *arguments)
         {said.body, "at", &said.y_at},
         {said.body, "_positions", &said.y_positions}, {said.body, "_flat", &said.y_flat},
     };
-    for (size_t at = 0; at < Py_ARRAY_LENGTH(slots); at++) {
-        if ((*slots[at].offset = hot_offset(slots[at].type, slots[at].name)) < 0) {
-            return NULL;
-        }
-    }
     zero = zero == NULL ? PyLong_FromLong(0) : zero;
     one = one == NULL ? PyLong_FromLong(1) : one;
-    if ((name_acquire = PyUnicode_InternFromString("acquire")) == NULL ||
-        (name_release = PyUnicode_InternFromString("release")) == NULL ||
-        (name_sent_alone = PyUnicode_InternFromString("sent_alone")) == NULL ||
-        (name_send_again = PyUnicode_InternFromString("send_again")) == NULL || zero == NULL || one == NULL) {
+    if (zero == NULL || one == NULL || !hot_find_slots(slots, Py_ARRAY_LENGTH(slots))) {
         return NULL;
     }
     for (PyTypeObject **type = &said.sessions; type <= &said.listener; type++) {

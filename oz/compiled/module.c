@@ -1,4 +1,4 @@
-/* The module oz.compiled._hot: its functions, and where slots of Python's classes lie. */
+/* The module oz.compiled._hot: its functions and types, and access to slots of classes in Python. */
 
 #include "links.h"
 #include <structmember.h>
@@ -23,16 +23,29 @@ hot_offset(PyTypeObject *type, const char *name)
     return offset;
 }
 
-/* A slot's number and one; NULL where that is no number, or more than fits. A new reference. */
-static PyObject *
-one_more(PyObject *object, Py_ssize_t offset)
+int
+hot_find_slots(const SlotOffset *slots, size_t count)
 {
-    long long count = hot_number(object, offset);
-    PyObject *after = count < 0 || count == LLONG_MAX ? NULL : PyLong_FromLongLong(count + 1);
-    if (after == NULL) {
-        PyErr_Clear();
+    for (size_t at = 0; at < count; at++) {
+        if ((*slots[at].offset = hot_offset(slots[at].type, slots[at].name)) < 0) {
+            return 0;
+        }
     }
-    return after;
+    return 1;
+}
+
+#define DEFINE_NAME(text) PyObject *name_##text;
+HOT_NAMES(DEFINE_NAME)
+
+static int
+intern_names(void)
+{
+#define INTERN_NAME(text) \
+    if ((name_##text = PyUnicode_InternFromString(#text)) == NULL) { \
+        return 0; \
+    }
+    HOT_NAMES(INTERN_NAME)
+    return 1;
 }
 
 long long
@@ -47,22 +60,15 @@ hot_number(PyObject *object, Py_ssize_t offset)
 }
 
 int
-hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second)
+hot_count(PyObject *object, Py_ssize_t offset)
 {
-    PyObject *one = one_more(object, first);
-    PyObject *other = one == NULL || second < 0 ? NULL : one_more(object, second);
-    if (one == NULL || (other == NULL && second >= 0)) {
-        Py_XDECREF(one);
+    long long count = hot_number(object, offset);
+    PyObject *after = count < 0 || count == LLONG_MAX ? NULL : PyLong_FromLongLong(count + 1);
+    if (after == NULL) {
+        PyErr_Clear();
         return 0;
     }
-    PyObject *before = hot_get(object, first);
-    hot_fill(object, first, one);
-    Py_DECREF(before);
-    if (other != NULL) {
-        before = hot_get(object, second);
-        hot_fill(object, second, other);
-        Py_DECREF(before);
-    }
+    hot_set(object, offset, after);
     return 1;
 }
 
@@ -85,8 +91,7 @@ add_type(PyObject *module, PyType_Spec *spec)
 PyMODINIT_FUNC
 PyInit__hot(void)
 {
-    PyMethodDef *const functions[] = {hot_read_methods, hot_send_methods,
-                                      links_body_methods, links_delivery_methods, links_lone_methods};
+    PyMethodDef *const functions[] = {hot_read_methods, links_body_methods, links_delivery_methods, links_lone_methods};
     PyType_Spec *const types[] = {&hot_reader_spec, &hot_receive_spec,
                                   &links_subjects_spec,  &links_outbox_spec,  &links_publish_spec,
                                   &links_iteration_spec, &links_raw_spec, &links_receiver_spec, &links_shared_spec,
@@ -105,7 +110,7 @@ PyInit__hot(void)
     if (module != NULL && links_columns_type == NULL) {
         links_columns_type = (PyTypeObject *)PyType_FromSpec(&links_columns_spec);
     }
-    if (module != NULL && (links_columns_type == NULL || !links_begin())) {
+    if (module != NULL && (links_columns_type == NULL || !intern_names() || !links_begin())) {
         Py_CLEAR(module);
     }
     return module;

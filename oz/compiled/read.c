@@ -1,6 +1,6 @@
 /* The frames of one message, read from ZeroMQ by its own functions.
 
-   Twin: `_asking_reader` of oz.transport.frames. */
+   Twin: `frame_reader` of oz.transport.frames. */
 
 #include "plain.h"
 
@@ -213,8 +213,22 @@ reader_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     return (PyObject *)self;
 }
 
-PLAIN_SPEC(hot_reader_spec, reader_slots, "oz.compiled._hot.FrameReader", reader_new,
-           "Read the frames of one message: see oz.compiled.Hot.");
+static PyType_Slot reader_slots[] = {
+    {Py_tp_doc, PyDoc_STR("Read the frames of one message: see oz.compiled.Hot.")},
+    {Py_tp_new, reader_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, plain_traverse},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_members, plain_members},
+    {0, NULL},
+};
+
+PyType_Spec hot_reader_spec = {
+    .name = "oz.compiled._hot.FrameReader",
+    .basicsize = sizeof(Plain),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = reader_slots,
+};
 
 PyMethodDef hot_read_methods[] = {
     {"know_libzmq", know_libzmq, METH_VARARGS, know_libzmq_doc},

@@ -20,10 +20,6 @@ static const char *const slot_names[SLOTS] = {
 /* Refused messages for which the clock is read once. A search by the filter may take long, and always reads it. */
 #define CHECK_EVERY 16
 
-enum { NAME_READING, NAME_FIND, NAME_BYTES, NAME_FLAGS, NAME_COPY, NAME_TRACK, NAMES };
-static const char *const name_texts[NAMES] = {"_reading", "find", "bytes", "flags", "copy", "track"};
-static PyObject *names_of[NAMES];
-
 /* One call. All references are borrowed. */
 typedef struct {
     Plain *self;
@@ -128,7 +124,7 @@ skip_rest(Call *call)
 static int
 accepts(Call *call, PyObject *frame)
 {
-    PyObject *subject = call->copies ? Py_NewRef(frame) : PyObject_GetAttr(frame, names_of[NAME_BYTES]);
+    PyObject *subject = call->copies ? Py_NewRef(frame) : PyObject_GetAttr(frame, name_bytes);
     int accepted = subject == NULL ? -1 : plain_rules_match(slot(call, RULES), subject);
     call->was_searched = 0;
     if (subject != NULL && accepted < 0) {
@@ -137,7 +133,7 @@ accepts(Call *call, PyObject *frame)
     }
     if (accepted < 0 && !PyErr_Occurred()) {
         call->was_searched = 1;
-        PyObject *answer = PyObject_CallMethodOneArg(slot(call, FILTER), names_of[NAME_FIND], subject);
+        PyObject *answer = PyObject_CallMethodOneArg(slot(call, FILTER), name_find, subject);
         accepted = answer == NULL ? -1 : answer == Py_True;
         Py_XDECREF(answer);
     }
@@ -249,8 +245,8 @@ read_arguments(Call *call, PyObject *const *arguments, Py_ssize_t given, PyObjec
     memcpy(values, arguments, (size_t)given * sizeof(*values));
     for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
         PyObject *name = PyTuple_GET_ITEM(names, at);
-        int place = name == names_of[NAME_FLAGS] ? 1 : name == names_of[NAME_COPY] ? 2 : 3;
-        if (place < given || (place == 3 && name != names_of[NAME_TRACK])) {
+        int place = name == name_flags ? 1 : name == name_copy ? 2 : 3;
+        if (place < given || (place == 3 && name != name_track)) {
             return 0;
         }
         values[place] = arguments[given + at];
@@ -288,7 +284,7 @@ receive_call(PyObject *callable, PyObject *const *arguments, size_t count, PyObj
     Call call = {.self = self};
     PyObject *reading = NULL, *frame = NULL;
     if (read_arguments(&call, arguments, (Py_ssize_t)given, names)) {
-        reading = PyObject_GenericGetAttr(call.socket, names_of[NAME_READING]);
+        reading = PyObject_GenericGetAttr(call.socket, name__reading);
     }
     if (reading == NULL || !Py_IS_TYPE(reading, (PyTypeObject *)self->held[READING_CLASS])) {
         PyErr_Clear();
@@ -331,11 +327,6 @@ receive_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     }
     for (int place = 0; place < SLOTS; place++) {
         if ((places[place] = hot_offset((PyTypeObject *)held[READING_CLASS], slot_names[place])) < 0) {
-            return NULL;
-        }
-    }
-    for (int name = 0; name < NAMES; name++) {
-        if (names_of[name] == NULL && (names_of[name] = PyUnicode_InternFromString(name_texts[name])) == NULL) {
             return NULL;
         }
     }

@@ -1,6 +1,6 @@
-"""The settings of a node: from arguments, `OZ_*` variables, a TOML file and defaults, in this order.
+"""Settings of a node: from arguments, `OZ_*` variables, a TOML file and defaults, in this order.
 
-`resolve` puts them together and knows where each value came from; docs/configuration.md is for users.
+`resolve` returns the settings with the source of each. docs/configuration.md is the page for users.
 """
 
 from oz.configuration.directory import private_directory

@@ -1,6 +1,7 @@
-"""The directory in which the nodes of one host find each other: where it is, and who may write in it.
+"""Directory in which the nodes of one host find each other: its default path, and checks of its mode and owner.
 
-Whoever can write there can pose as any node. So it belongs to the user who runs the node, and to nobody else.
+A process that can write in the directory can impersonate each node. So only its owner may enter it, and
+the owner is the user of the node.
 """
 
 from __future__ import annotations
@@ -19,42 +20,43 @@ _MODE = 0o700
 
 
 def default_directory() -> Path:
-    """Say where nodes find each other when nobody says anything: `$XDG_RUNTIME_DIR/oz` or `$TMPDIR/oz-<uid>`.
+    """Return the directory of a node without the setting: `$XDG_RUNTIME_DIR/oz` or `$TMPDIR/oz-<uid>`.
 
-    `$XDG_RUNTIME_DIR` counts when it is an absolute path and belongs to this user, as its specification
-    demands (XDG Base Directory Specification 0.8); after `sudo -E` it does not. `$TMPDIR` is `/tmp` if unset.
+    `$XDG_RUNTIME_DIR` is used only if it is an absolute path and belongs to this user, as the XDG Base
+    Directory Specification 0.8 demands. After `sudo -E` it belongs to another user. `$TMPDIR` defaults to `/tmp`.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and _is_own_directory(runtime):
         return Path(runtime, "oz")
-    # Not tempfile.gettempdir, which falls back to the working directory: no two nodes would meet there.
+    # tempfile.gettempdir falls back to the working directory, which differs from node to node.
     temporary = os.environ.get("TMPDIR", "")
     return Path(temporary if os.path.isabs(temporary) else "/tmp", f"oz-{user()}")
 
 
 def private_directory(directory: str | os.PathLike[str], *, source: str = "argument") -> Path:
-    """Make a directory that only this user can enter, or see that it is one.
+    """Create a directory that only this user can enter, or check an existing one.
 
     Args:
-        directory: its absolute path; parents that are not there are made alike.
-        source: where the path came from, as `Setting.source`; errors name it.
+        directory: its absolute path. Missing parents are created with the same mode.
+        source: source of the path for errors, as `Setting.source`.
 
     Returns:
         The path.
 
     Raises:
-        ConfigurationError: it is no directory or a symbolic link, belongs to somebody else, lets anybody else
-            in, or stands where anybody can replace it; or the system does not allow it.
+        ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, has
+            another mode than 700, or has a parent in which all users can replace it; or the system refuses
+            to create it.
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):
-        rule = f"{sys.platform} has no Unix sockets for it; give the node connect= or bind="
+        rule = f"{sys.platform} has no Unix sockets; give the node connect= or bind="
         raise ConfigurationError("directory", str(path), source, rule)
     try:
         _make(path)
         fault = _fault(path) or _fault_above(path)
     except OSError as error:
-        fault = f"{error.strerror or error}; give a directory that this user may make and use"
+        fault = f"{error.strerror or error}; give a directory that this user can create and enter"
     if fault:
         raise ConfigurationError("directory", str(path), source, fault)
     return path
@@ -80,34 +82,31 @@ def _make(path: Path) -> None:
 
 
 def _fault(path: Path) -> str | None:
-    """Say what is wrong with the directory itself."""
     found = path.lstat()
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
-        return (
-            "it is a symbolic link, and the user who made it may lead it elsewhere; give the path it leads to"
-        )
+        return "it is a symbolic link, which its owner can point to another directory; give the target of the link"
     if not stat.S_ISDIR(found.st_mode):
-        return "it is there and no directory; remove it, or give another"
+        return "it is not a directory; remove it, or give another path"
     if mode & stat.S_ISVTX and mode & stat.S_IWOTH:
         own = path / f"oz-{user()}"
-        return f"it is for all users, and nobody else may enter that of a bus; give one within: {own}"
+        return f"it is shared by all users, and only this user may enter the directory of a bus; give {own}"
     if found.st_uid != user():
         return (
-            f"it belongs to user {found.st_uid}, who could pose as any node, and not to {user()}; "
-            "remove it, or give another"
+            f"it belongs to user {found.st_uid}, who could impersonate each node, and not to user {user()}; "
+            "remove it, or give another path"
         )
     if mode & 0o777 != _MODE:
-        return f"its mode is {mode:04o}, and only its owner may enter it: chmod 700 {path}, or give another"
+        return f"its mode is {mode:04o}, which lets other users in: chmod 700 {path}, or give another path"
     return None
 
 
 def _fault_above(path: Path) -> str | None:
-    """Say which directory above lets anybody put another in its place."""
+    """Return the fault of a parent in which each user can rename the directory and create another."""
     parent = path.parent.resolve(strict=True)
     for one in (parent, *parent.parents):
         mode = one.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            advice = f"chmod +t {one}, or give another"
-            return f"anybody can put another in its place, as {one} may be written by all: {advice}"
+            advice = f"chmod +t {one}, or give another path"
+            return f"all users can replace it, because all users can write in {one}: {advice}"
     return None

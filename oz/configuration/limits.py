@@ -6,7 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from oz.configuration.settings import meant
+from oz.configuration.settings import nearest_name
+from oz.configuration.toml_lines import TomlLines
 from oz.errors import ConfigurationError
 from oz.options import Limits
 
@@ -31,32 +32,22 @@ def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, Any], list[C
         return {}, [ConfigurationError(TABLE, table, f"file {path}", rule)]
     found: dict[str, Any] = {}
     faults = []
+    lines = TomlLines(text)
     for name, value in table.items():
+        source = f"file {path}, line {lines.line_of((TABLE, name))}"
         try:
             if name not in NAMES:
                 raise ValueError(_unknown(name))
             Limits(**{name: value})
             found[name] = value
         except ConfigurationError as error:
-            faults.append(ConfigurationError(name, value, _place(path, text, name), error.rule))
+            faults.append(ConfigurationError(name, value, source, error.rule))
         except ValueError as error:
-            faults.append(ConfigurationError(name, value, _place(path, text, name), str(error)))
+            faults.append(ConfigurationError(name, value, source, str(error)))
     return found, faults
 
 
 def _unknown(name: str) -> str:
-    guess = meant(name, NAMES)
+    guess = nearest_name(name, NAMES)
     advice = f"did you mean {guess}?" if guess else "docs/limits.md lists them"
     return f"no limit has this name; {advice}"
-
-
-def _place(path: Path, text: str, name: str) -> str:
-    """Return file and line of a key of the table; only the file if the line is not found."""
-    is_inside = False
-    for number, line in enumerate(text.splitlines(), 1):
-        start = line.partition("#")[0].strip()
-        if start.startswith("["):
-            is_inside = start.strip("[]").strip() == TABLE
-        elif is_inside and start.partition("=")[0].strip().strip("\"'") == name:
-            return f"file {path}, line {number}"
-    return f"file {path}"

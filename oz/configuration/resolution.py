@@ -1,4 +1,4 @@
-"""Puts arguments, environment variables, the file and defaults together."""
+"""Resolution of the settings of a node from arguments, environment variables, the file and defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from oz.configuration import files
-from oz.configuration.settings import BY_NAME, DEFINITIONS, Definition, Setting, meant
+from oz.configuration.settings import BY_NAME, DEFINITIONS, Definition, Setting, nearest_name
 from oz.errors import ConfigurationError
 from oz.options import Limits
 
@@ -19,16 +19,16 @@ SECURITY_VARIABLE = "OZ_SECURITY"
 
 
 class Configuration:
-    """The configuration of a node; it does not change.
+    """Configuration of a node. It is immutable.
 
     Attributes:
         bus: the bus to join.
-        name: what the node is called; None for the program's name and its process id.
+        name: name of the node; None for the name of the program and its process id.
         connect: endpoints of nodes or name servers to connect to.
-        bind: endpoints at which nodes of other hosts connect to it.
-        directory: where nodes of one host find each other; `private_directory` makes it.
-        limits: those of the file's table `[limits]`, and for the others the default.
-        sources: where each came from, by name, as `Setting.source`.
+        bind: endpoints at which nodes of other hosts connect.
+        directory: directory in which nodes of one host find each other. `private_directory` creates it.
+        limits: the limits of the file's table `[limits]`, with defaults for the other limits.
+        sources: source of each setting by name, as `Setting.source`.
     """
 
     bus: str
@@ -45,7 +45,7 @@ class Configuration:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
-            f"a configuration does not change; oz.resolve_configuration({name}=…) is another"
+            f"a configuration is immutable; create another: oz.resolve_configuration({name}=…)"
         )
 
     def __repr__(self) -> str:
@@ -58,15 +58,15 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationSurvey:
-    """All that was found, also what is wrong.
+    """The settings with their sources, and all faults.
 
     Attributes:
-        settings: every setting; a wrong one has the value as it was written.
-        limits: those that the file gives.
-        security: where keys come from: the file that `OZ_SECURITY` names, or what `[security]` says.
-        candidates: the files that were looked at.
-        faults: what is wrong, the worst first.
-        unused: environment variables that no setting has, each with the one that was probably meant.
+        settings: every setting. A wrong setting has the value as it is written.
+        limits: the limits of the file.
+        security: source of the keys: the file that `OZ_SECURITY` names, or the values of `[security]`.
+        candidates: the candidates for the configuration file.
+        faults: all faults; those of the file come first.
+        unused: misspelled environment variables, each with the nearest known variable.
     """
 
     settings: tuple[Setting, ...]
@@ -78,14 +78,14 @@ class ConfigurationSurvey:
 
 
 def resolve(**given: Any) -> Configuration:
-    """Put together what a node goes by, and check all of it, also what something else goes before.
+    """Return the configuration of a node. All sources are checked, also values that an argument overrides.
 
     Args:
-        given: arguments by the name of the setting; None is as good as not given.
+        given: arguments by the name of the setting. None is the same as no argument.
 
     Raises:
-        ConfigurationError: the file cannot be read, or something in it, in the environment or in the
-            arguments is wrong.
+        ConfigurationError: the file cannot be read, or a value in the file, the environment or the arguments
+            is wrong.
         TypeError: no setting has the name of an argument.
     """
     found = survey(**given)
@@ -95,12 +95,12 @@ def resolve(**given: Any) -> Configuration:
 
 
 def resolve_limits() -> Limits:
-    """Return the limits of a program or service that is no node: the file's `[limits]`, and defaults.
+    """Return the limits of a command or service without a node: `[limits]` of the file, and defaults.
 
     Raises:
-        ConfigurationError: the file cannot be read, or one of its limits is wrong.
+        ConfigurationError: the file cannot be read, or a limit is wrong.
     """
-    found = files.look()
+    found = files.read_settings()
     for fault in found.faults:
         if fault.setting is None or fault in found.limit_faults:
             raise fault
@@ -108,10 +108,10 @@ def resolve_limits() -> Limits:
 
 
 def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
-    """Find out where the security of a command is said, if anywhere.
+    """Return the source of the security settings of a command, or None without any.
 
     Returns:
-        The file that `OZ_SECURITY` names, and None; or else the configuration file and its `[security]`.
+        The file that `OZ_SECURITY` names, and None; else the configuration file and its table `[security]`.
 
     Raises:
         ConfigurationError: the configuration file cannot be read.
@@ -119,7 +119,7 @@ def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
     named = os.environ.get(SECURITY_VARIABLE)
     if named:
         return Path(os.path.abspath(os.path.expanduser(named))), None
-    found = files.look()
+    found = files.read_settings()
     for fault in found.faults:
         if fault.setting in (None, files.SECURITY_TABLE):
             raise fault
@@ -127,7 +127,7 @@ def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
 
 
 def survey(**given: Any) -> ConfigurationSurvey:
-    """Find out all that `resolve` would, and what is wrong, without raising it.
+    """Return the settings with their sources and all faults, without raising a fault.
 
     Args:
         given: as for `resolve`.
@@ -137,17 +137,18 @@ def survey(**given: Any) -> ConfigurationSurvey:
     """
     for name in given:
         if name not in BY_NAME:
-            raise TypeError(f"no setting is called {name!r}; there are {', '.join(BY_NAME)}")
-    found = files.look()
+            raise TypeError(f"no setting has the name {name!r}; the settings are {', '.join(BY_NAME)}")
+    found = files.read_settings()
     faults = list(found.faults)
-    settings = tuple(_settle(one, _offers(one, given, found), faults) for one in DEFINITIONS)
+    settings = tuple(_resolve_setting(one, _candidates(one, given, found), faults) for one in DEFINITIONS)
     limits = tuple(Setting(name, value, f"file {found.path}") for name, value in found.limits.items())
-    security = tuple(_security(found))
-    return ConfigurationSurvey(settings, limits, security, found.candidates, tuple(faults), _unused())
+    security = tuple(_security_settings(found))
+    return ConfigurationSurvey(
+        settings, limits, security, found.candidates, tuple(faults), _find_unused_variables()
+    )
 
 
-def _security(found: files.FileSettings) -> Iterator[Setting]:
-    """Yield what says which keys there are, the one that counts first."""
+def _security_settings(found: files.FileSettings) -> Iterator[Setting]:
     named = os.environ.get(SECURITY_VARIABLE)
     if named:
         path = os.path.abspath(os.path.expanduser(named))
@@ -157,11 +158,13 @@ def _security(found: files.FileSettings) -> Iterator[Setting]:
             yield Setting(name, value, f"file {found.path}")
 
 
-_Offer = tuple[Setting, Callable[[Any], Any]]
+_Candidate = tuple[Setting, Callable[[Any], Any]]
 
 
-def _offers(definition: Definition, given: Mapping[str, Any], found: files.FileSettings) -> Iterator[_Offer]:
-    """Yield the values that a setting is offered, the one that counts first, with what checks each."""
+def _candidates(
+    definition: Definition, given: Mapping[str, Any], found: files.FileSettings
+) -> Iterator[_Candidate]:
+    """Yield the value of each source for a setting, by precedence, with the function that checks it."""
     name, kind = definition.name, definition.kind
     if given.get(name) is not None:
         yield Setting(name, given[name], "argument"), kind.check
@@ -172,26 +175,29 @@ def _offers(definition: Definition, given: Mapping[str, Any], found: files.FileS
         yield Setting(name, found.table[name], f"file {found.path}"), kind.check
 
 
-def _settle(definition: Definition, offers: Iterator[_Offer], faults: list[ConfigurationError]) -> Setting:
-    """Check all that a setting is offered, and give the first."""
-    checked = [_checked(offer, check, faults) for offer, check in offers]
+def _resolve_setting(
+    definition: Definition, candidates: Iterator[_Candidate], faults: list[ConfigurationError]
+) -> Setting:
+    checked = [_check_candidate(candidate, check, faults) for candidate, check in candidates]
     if checked:
         return checked[0]
     default = Setting(definition.name, definition.default(), "default")
-    return default if default.value is None else _checked(default, definition.kind.check, faults)
+    return default if default.value is None else _check_candidate(default, definition.kind.check, faults)
 
 
-def _checked(offer: Setting, check: Callable[[Any], Any], faults: list[ConfigurationError]) -> Setting:
+def _check_candidate(
+    candidate: Setting, check: Callable[[Any], Any], faults: list[ConfigurationError]
+) -> Setting:
     try:
-        return Setting(offer.name, check(offer.value), offer.source)
+        return Setting(candidate.name, check(candidate.value), candidate.source)
     except ValueError as error:
-        faults.append(ConfigurationError(offer.name, offer.value, offer.source, str(error)))
-        return offer
+        faults.append(ConfigurationError(candidate.name, candidate.value, candidate.source, str(error)))
+        return candidate
 
 
-def _unused() -> dict[str, str]:
-    """Find variables that look like one that a setting has, as OZ_NAMESERVERS does."""
+def _find_unused_variables() -> dict[str, str]:
+    """Return misspelled variables, such as OZ_CONECT, with the nearest known variable."""
     known = {one.variable for one in DEFINITIONS} | {files.VARIABLE, SECURITY_VARIABLE}
-    strangers = sorted(name for name in os.environ if name.startswith("OZ_") and name not in known)
-    guesses = ((name, meant(name, known)) for name in strangers)
+    unknown = sorted(name for name in os.environ if name.startswith("OZ_") and name not in known)
+    guesses = ((name, nearest_name(name, known)) for name in unknown)
     return {name: guess for name, guess in guesses if guess}

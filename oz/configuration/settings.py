@@ -1,7 +1,7 @@
-"""The settings of a node: what each is for, and what it may be.
+"""Settings of a node: names, kinds of values, and defaults.
 
-A kind of value says how it is read from text and what it may be. It raises a `ValueError` that says what to
-give instead; who asked adds where the value stood.
+A kind reads a value from text and checks it. It raises `ValueError` with the remedy. The caller adds the
+source of the value.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Protocol
 from oz.configuration.directory import default_directory
 
 MAX_BOUND = 16
-"""What an announcement to a name server has room for."""
+"""Endpoints that one node binds. The card of a node has at most 64 endpoints, and a node adds its own."""
 
 MAX_TEXT = 255
-"""Bytes of a name or an endpoint: what an announcement to a name server has room for."""
+"""Bytes of a name or an endpoint. The card of a node has at most 512 characters for each."""
 
 _SOCKET_PATH = 107 if sys.platform == "linux" else 103
 MAX_DIRECTORY = _SOCKET_PATH - len("/01234567-89ab-cdef-0123-456789abcdef")
-"""Bytes of the directory's path: the sockets in it have names, and the system bounds the whole (unix(7))."""
+"""Bytes of the path of the directory. unix(7) bounds the path of a socket, whose name in the directory is a UUID."""
 
 MAX_PORT = 65_535
 
@@ -35,30 +35,30 @@ _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
 class SettingKind(Protocol):
-    """The kind of a setting: how its values are read and checked."""
+    """Kind of a setting: reads and checks values."""
 
     def from_text(self, text: str) -> Any:
-        """Read the value of an environment variable."""
+        """Return the value of an environment variable in the form that the node uses."""
         ...
 
     def check(self, value: Any) -> Any:
-        """Return an argument, or a value of a file, in the form that the node uses."""
+        """Return an argument or a value of a file in the form that the node uses."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Text that travels with announcements and is shown to people."""
+    """Name of a node. It travels in announcements and is shown to users."""
 
     def from_text(self, text: str) -> str:
-        """Take it as it is."""
+        """Return the checked name."""
         return self.check(text)
 
     def check(self, value: Any) -> str:
-        """Refuse what is empty, too long or not printable.
+        """Return the checked name.
 
         Raises:
-            ValueError: it is no such text.
+            ValueError: the name is not text, empty, too long or not printable.
         """
         if isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= MAX_TEXT:
             return value
@@ -67,51 +67,53 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class BusName(Name):
-    """Name of a bus: letters, digits, `_` and `-`, so that no pattern, endpoint or list passes for one."""
+    """Name of a bus: letters, digits, `_` and `-`, so that a pattern or an endpoint is refused as a name."""
 
     def check(self, value: Any) -> str:
-        """Return the name.
+        """Return the checked name.
 
         Raises:
             ValueError: the name has a wildcard, a separator, a blank or another special character.
         """
         if isinstance(value, str) and not _BUS.fullmatch(value):
-            raise ValueError("a bus has a plain name: give letters, digits, _ and - only, such as trading")
+            raise ValueError(
+                "the name of a bus has only letters, digits, _ and -: give a name such as trading"
+            )
         return Name.check(self, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Endpoints, each once, in the order given.
+    """Endpoints without repeats, in order.
 
     Attributes:
-        most: how many there may be.
-        are_bound: whether a node binds to them, so that a `*` may stand for the port.
+        most: maximum number of endpoints.
+        are_bound: whether a node binds to them, so that `*` is allowed as the port.
     """
 
     most: int
     are_bound: bool = False
 
     def from_text(self, text: str) -> tuple[str, ...]:
-        """Read endpoints between commas or blanks.
+        """Return the endpoints of a text, which commas or blanks separate.
 
         Raises:
-            ValueError: one of them is none, or there are too many.
+            ValueError: a part is not an endpoint, or there are too many.
         """
         return self.check([one for one in _SEPARATORS.split(text) if one])
 
     def check(self, value: Any) -> tuple[str, ...]:
-        """Refuse what is neither an endpoint nor some of them.
+        """Return the endpoints of an argument: one endpoint, or a list of them.
 
         Raises:
-            ValueError: it is so, or there are too many.
+            ValueError: the value is neither, or there are too many.
         """
         given: Any = [value] if isinstance(value, (str, bytes)) else value
         if not isinstance(given, (list, tuple, set, frozenset)):
             raise ValueError('give an endpoint such as "tcp://ns1:5756", or a list of them')
         if len(given) > self.most:
             raise ValueError(f"give at most {self.most} endpoints, not {len(given)}")
-        given = [_as_text(one) for one in given]
+        given = [_decode_endpoint(one) for one in given]
         for one in given:
             self._check_one(one)
         return tuple(dict.fromkeys(given))
@@ -123,56 +125,58 @@ class Endpoints:
             self._check_tcp(endpoint, _TCP.fullmatch(address))
         elif scheme != "ipc" or not is_whole:
             raise ValueError(
-                f"{_short(endpoint)} is no endpoint of a node; write tcp://HOST:PORT, or ipc:///PATH"
+                f"{_short_repr(endpoint)} is not an endpoint of a node; write tcp://HOST:PORT or ipc:///PATH"
             )
         elif address == "*" and not self.are_bound:
-            raise ValueError(f"{endpoint!r} is nothing to connect to; name the path that the other side has")
+            raise ValueError(
+                f"{endpoint!r} has no path to connect to; give the path that the other side binds"
+            )
 
     def _check_tcp(self, endpoint: object, found: re.Match[str] | None) -> None:
         if found is None:
             raise ValueError(
-                f"{_short(endpoint)} names no port, or is several; write each as tcp://HOST:PORT"
+                f"{_short_repr(endpoint)} has no port, or is a list in one text; write each endpoint as tcp://HOST:PORT"
             )
         host, port = found["host"], found["port"]
         if port != "*" and int(port) > MAX_PORT:
-            raise ValueError(f"{endpoint!r} names port {port}; the highest is {MAX_PORT}")
+            raise ValueError(f"{endpoint!r} has port {port}; give a port up to {MAX_PORT}")
         if not self.are_bound and (host == "*" or port.strip("0") in ("", "*")):
             raise ValueError(
-                f"{endpoint!r} is nothing to connect to; name the host and port of the other side"
+                f"{endpoint!r} has no host and port to connect to; give those that the other side binds"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateDirectory:
-    """The absolute path of a directory in which sockets find room; a leading `~` is a home directory."""
+    """Absolute path of the directory for the sockets of nodes. A leading `~` is the home directory."""
 
     def from_text(self, text: str) -> Path:
-        """Take it as it is."""
+        """Return the checked path."""
         return self.check(text)
 
     def check(self, value: Any) -> Path:
-        """Refuse what is no path, relative or too long.
+        """Return the checked path.
 
         Raises:
-            ValueError: it is so.
+            ValueError: the value is not a path, is relative, or is too long.
         """
         text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
         if not isinstance(text, str) or "\0" in text:
             raise ValueError("give the path of a directory")
         path = Path(os.path.expanduser(text))
         if not path.is_absolute():
-            raise ValueError("give an absolute path: every node of the host looks in the same place")
+            raise ValueError("give an absolute path, so that all nodes of the host use the same directory")
         length = len(os.fsencode(path))
         if length > MAX_DIRECTORY:
             raise ValueError(
                 f"give a path of at most {MAX_DIRECTORY} bytes, not {length}: "
-                f"the system allows {_SOCKET_PATH} for that of a socket"
+                f"the system allows {_SOCKET_PATH} bytes for the path of a socket"
             )
         return path
 
 
-def _as_text(endpoint: Any) -> Any:
-    """Return an endpoint as text; ZeroMQ tells them as bytes, perhaps with a zero byte at the end."""
+def _decode_endpoint(endpoint: Any) -> Any:
+    """Return an endpoint as text. zmq.LAST_ENDPOINT is bytes, in some versions with a zero byte at the end."""
     if not isinstance(endpoint, bytes):
         return endpoint
     try:
@@ -181,17 +185,17 @@ def _as_text(endpoint: Any) -> Any:
         return endpoint
 
 
-def _short(value: object) -> str:
+def _short_repr(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 100 else f"{shown[:80]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value and where it came from.
+    """Value of a setting with its source.
 
     Attributes:
-        name: what the setting is called.
+        name: of the setting.
         value: in the form that the node uses.
         source: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
     """
@@ -203,42 +207,36 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One setting: its name, its kind and its default.
+    """Definition of one setting.
 
     Attributes:
-        name: as an argument and in a file.
-        kind: what it may be.
-        default: gives its value when nobody says anything.
-        meaning: what it is for, in a few words.
+        name: of the argument, and of the key in a file.
+        kind: reads and checks the values.
+        default: returns the default value.
     """
 
     name: str
     kind: SettingKind
     default: Callable[[], Any]
-    meaning: str
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """Name of the environment variable."""
         return f"OZ_{self.name.upper()}"
 
 
-def _always(value: Any) -> Callable[[], Any]:
-    return lambda: value
-
-
 DEFINITIONS: tuple[Definition, ...] = (
-    Definition("bus", BusName(), _always("default"), "the bus to join; nodes of others never hear of it"),
-    Definition("name", Name(), _always(None), "what the node is called"),
-    Definition("connect", Endpoints(1_024), _always(()), "nodes or name servers to connect to"),
-    Definition("bind", Endpoints(MAX_BOUND, are_bound=True), _always(()), "where other hosts connect to it"),
-    Definition("directory", PrivateDirectory(), default_directory, "where nodes of one host find each other"),
+    Definition("bus", BusName(), lambda: "default"),
+    Definition("name", Name(), lambda: None),
+    Definition("connect", Endpoints(1_024), tuple),
+    Definition("bind", Endpoints(MAX_BOUND, are_bound=True), tuple),
+    Definition("directory", PrivateDirectory(), default_directory),
 )
-"""All settings, in the order in which they are shown."""
+"""All settings, in the order of `oz config show`."""
 
 BY_NAME: dict[str, Definition] = {one.name: one for one in DEFINITIONS}
 
 
-def meant(wrong: str, names: Iterable[str]) -> str | None:
-    """Guess which of some names a wrong one was meant to be."""
+def nearest_name(wrong: str, names: Iterable[str]) -> str | None:
+    """Return the name that a misspelled name is nearest to, or None."""
     return next(iter(difflib.get_close_matches(wrong, names, n=1, cutoff=0.75)), None)

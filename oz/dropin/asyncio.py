@@ -25,7 +25,7 @@ import zmq.asyncio
 
 from oz.dropin import poller, pub, sub
 from oz.dropin.checks import check_arguments
-from oz.dropin.reading import Reading
+from oz.dropin.reading import ReceiveState
 from oz.subjects.pattern import PatternLike
 
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
@@ -34,7 +34,7 @@ _OWN_OPTIONS = frozenset(map(int, (zmq.EVENTS, zmq.RCVMORE, zmq.SNDHWM)))
 _get: Any = zmq.Socket.get
 
 
-class Watched(asyncio.Future[Any]):
+class PollFuture(asyncio.Future[Any]):
     """Future of an `oz.asyncio.Poller`."""
 
 
@@ -44,10 +44,10 @@ class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
     It waits as `zmq.asyncio.Poller` waits, and then calls `poll(0)` of the blocking `oz.Poller`.
     """
 
-    _Future = Watched
+    _Future = PollFuture
 
 
-class Received(asyncio.Future[Any]):
+class ReceiveFuture(asyncio.Future[Any]):
     """Future of a receive.
 
     If the task that awaits it is cancelled when the message is there already, the message goes back to the
@@ -76,7 +76,7 @@ class Received(asyncio.Future[Any]):
             raw, self._raw = self._raw, None
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
-    def load(self, received: Received, load: Callable[[Any], Any]) -> None:
+    def load(self, received: ReceiveFuture, load: Callable[[Any], Any]) -> None:
         """Resolve with the loaded message of another Future, or as the other Future ended."""
         if self.done():
             received.give_back()
@@ -135,7 +135,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
 
     _poller_class = Poller
     _shadow_sock: _Shadow
-    _reading: Reading
+    _reading: ReceiveState
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         if reading.is_plain:
             reading.end_plain(shadow)
         reading.is_awaited = True
-        reading.settle()
+        reading.update_state()
         if not original:
             self.context._add_socket(self)
             shadow.set(zmq.SNDHWM, shadow.SNDHWM)
@@ -239,7 +239,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         add_event = super()._add_recv_event  # type: ignore[misc]
         if kind == "poll":
             return add_event(kind, args=args, kwargs=kwargs, future=future)
-        received = Received(self)
+        received = ReceiveFuture(self)
         if not self._recv_futures and kwargs is not None and not self.closed:
             # No other receive comes first, so that a message that is there needs no timer.
             try:
@@ -261,7 +261,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         events: Any = self._recv_futures
         for event in events or ():
             if not event.future.done():
-                if event.kind == "poll" and not isinstance(event.future, Watched):
+                if event.kind == "poll" and not isinstance(event.future, PollFuture):
                     return bool(_get(self._shadow_sock, _EVENTS) & _POLLIN)
                 return self._shadow_sock._has_message()
         return False
@@ -277,7 +277,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
 
     def _deserialize(self, recvd: Any, load: Callable[[Any], Any]) -> Any:
         """Return a Future of a received message that `load` converts."""
-        loaded = Received(self)
+        loaded = ReceiveFuture(self)
         if recvd.done():
             loaded.load(recvd, load)
         else:
@@ -300,7 +300,7 @@ class PubSocket(zmq.asyncio.Socket):
     """
 
     _shadow_sock: pub.PubSocket
-    _sending: pub.Sending
+    _sending: pub.SendState
 
     def __init__(
         self,

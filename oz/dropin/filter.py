@@ -16,7 +16,7 @@ from collections.abc import Callable
 from oz.errors import PatternTimeout
 from oz.subjects.dialects.base import Stem, Wild
 from oz.subjects.index.patterns import PatternIndex
-from oz.subjects.pattern import LONG_WORDS, TIME_LIMIT, Pattern, may_take_long
+from oz.subjects.pattern import LONG_PATTERN, TIME_LIMIT, Pattern, is_timed
 
 FEW = 4
 """Number of patterns up to which trying each costs less than a search in the index."""
@@ -141,7 +141,7 @@ def _accept_all(subject: bytes) -> object:
 
 def _is_costly(pattern: Pattern) -> bool:
     """Return whether a pattern needs what the index does: a time limit, or no regex of thousands of words."""
-    return may_take_long(pattern) or len(pattern.text) > LONG_WORDS
+    return is_timed(pattern) or len(pattern.text) > LONG_PATTERN
 
 
 def _matcher(pattern: Pattern) -> Matcher:

@@ -13,7 +13,7 @@ from oz.subjects.pattern import validate_subject
 _SNDMORE = int(zmq.SNDMORE)
 
 
-class Sending:
+class SendState:
     """State of one libzmq PUB, which its shadows share.
 
     Attributes:
@@ -59,7 +59,7 @@ class PubSocket(zmq.Socket[bytes]):
         check_arguments("PubSocket", context, socket_type, zmq.PUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
         # Not by setattr, which pyzmq takes for an option.
-        self.__dict__["_sending"] = getattr(shadowed, "_sending", None) or Sending(dialect)
+        self.__dict__["_sending"] = getattr(shadowed, "_sending", None) or SendState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
         if shadowed:
@@ -67,7 +67,7 @@ class PubSocket(zmq.Socket[bytes]):
         else:
             made_of._add_socket(self)
 
-    _sending: Sending
+    _sending: SendState
 
     @property
     def dialect(self) -> str:

@@ -30,7 +30,7 @@ import zmq
 from oz.compiled import HOT
 from oz.dropin.checks import check_arguments
 from oz.dropin.poller import FilteredSocket, Poller
-from oz.dropin.reading import Reading, as_wanted, read_frames
+from oz.dropin.reading import ReceiveState, convert_frame, read_frames
 from oz.errors import ConfigurationError, PatternError, PatternTimeout
 from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_default
 from oz.transport.libzmq import IS_KNOWN
@@ -92,7 +92,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         check_arguments("SubSocket", context, socket_type, zmq.SUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
         # Not by setattr, which pyzmq takes for an option.
-        self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or Reading(dialect)
+        self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or ReceiveState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
         if getattr(shadowed, "_reading", None) is None:
@@ -103,7 +103,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             made_of._add_socket(self)
             self.set(_SNDHWM, super().get(_SNDHWM))
 
-    _reading: Reading
+    _reading: ReceiveState
 
     @property
     def dialect(self) -> str:
@@ -162,12 +162,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         if not pattern.is_prefix:
             for option, name in (_CONFLATE, "CONFLATE"), (_INVERT_MATCHING, "INVERT_MATCHING"):
                 if super().get(option):
-                    raise _unfit(name, 1)
+                    raise _pattern_conflict(name, 1)
             if reading.is_plain:
                 reading.end_plain(self)
         try:
             reading.filter.add(pattern)
-            reading.settle()
+            reading.update_state()
             for prefix in pattern.prefixes:
                 super().set(_SUBSCRIBE, prefix)
         except BaseException:
@@ -200,7 +200,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         elif option == _UNSUBSCRIBE and isinstance(optval, bytes):
             self._unsubscribe(compile(optval, "zmq"))
         elif option in (_CONFLATE, _INVERT_MATCHING) and optval and reading.filter.is_active:
-            raise _unfit(zmq.SocketOption(option).name, optval)
+            raise _pattern_conflict(zmq.SocketOption(option).name, optval)
         else:
             super().set(option, optval)
             if option == _SNDHWM:
@@ -276,11 +276,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 reading.is_ready = not (rest or reading.more or reading.held or reading.error)
                 if copy and isinstance(frame, bytes):
                     return frame
-                return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
+                return convert_frame(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
             if reading.more and copy and not reading.interrupted:
                 frame = _recv(self, flags)
                 reading.is_first = False
-                reading.more = reading.has_more(self)
+                reading.more = bool(reading.has_more(self))
                 reading.is_ready = not (reading.more or reading.held or reading.error)
                 return frame  # type: ignore[no-any-return]
             if reading.is_ready and copy:
@@ -289,8 +289,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 answer = reading.answers.get(subject)
                 if not (reading.filter.find(subject) if answer is None else answer):
                     reading.skip_message(self)
-                    subject = self._read_on(self._read_one, flags, began)[0]
-                    reading.settle()
+                    subject = self._skip_refused(self._read_one, flags, began)[0]
+                    reading.update_state()
                 elif reading.has_more(self):
                     reading.more = True
                     reading.is_ready = False
@@ -298,8 +298,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 return subject
             frames = self._read_next(flags, copy, track, is_whole=False)
             rest.extend(frames[1:])
-            reading.settle()
-            return as_wanted(frames[0], copy, track, bool(rest or reading.more))  # type: ignore[no-any-return]
+            reading.update_state()
+            return convert_frame(frames[0], copy, track, bool(rest or reading.more))  # type: ignore[no-any-return]
         except _NOTHING_READ:
             raise
         except BaseException:
@@ -315,7 +315,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             wait_for_next=_wait_for_next,
             monotonic=monotonic,
             nothing_read=_NOTHING_READ,
-            reading=Reading,
+            reading=ReceiveState,
         )
 
     @overload
@@ -349,13 +349,13 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 subject = frames[0]
                 answer = reading.answers.get(subject)
                 if not (reading.filter.find(subject) if answer is None else answer):
-                    frames = self._read_on(partial(reading.read_message, self), flags, began)
+                    frames = self._skip_refused(partial(reading.read_message, self), flags, began)
                 reading.is_first = True
                 return frames
             frames = self._read_next(flags, copy, track, is_whole=True)
             last = len(frames) - 1
-            reading.settle()
-            return [as_wanted(frame, copy, track, at < last) for at, frame in enumerate(frames)]
+            reading.update_state()
+            return [convert_frame(frame, copy, track, at < last) for at, frame in enumerate(frames)]
         except _NOTHING_READ:
             raise
         except BaseException:
@@ -381,7 +381,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Read one frame of libzmq."""
         frame = _recv(self, flags, copy, track)
         reading = self._reading
-        reading.more = reading.has_more(self) if copy else frame.more
+        reading.more = bool(reading.has_more(self)) if copy else frame.more
         return [frame]
 
     def _read_next(self, flags: int, copy: bool, track: bool, *, is_whole: bool) -> list[Any]:
@@ -416,13 +416,13 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             raise error
         began = monotonic()
         frames = read(flags)
-        return frames if self._accepts(frames) else self._read_on(read, flags, began)
+        return frames if self._accepts(frames) else self._skip_refused(read, flags, began)
 
     def _accepts(self, frames: list[Any]) -> bool:
         subject = frames[0]
         return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
 
-    def _read_on(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
+    def _skip_refused(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
         """Read messages until one matches, after a message that did not.
 
         Args:
@@ -458,7 +458,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
-        # First: an exception may come before `settle`, and a receive must then look at `held`.
+        # First: an exception may come before `update_state`, and a receive must then look at `held`.
         reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))
@@ -475,7 +475,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             return True
         finally:
             reading.is_first = is_first
-            reading.settle()
+            reading.update_state()
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> SubSocket:
@@ -489,7 +489,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     __deepcopy__ = __copy__
 
 
-def _unfit(name: str, value: object) -> ConfigurationError:
+def _pattern_conflict(name: str, value: object) -> ConfigurationError:
     return ConfigurationError(
         name,
         value,

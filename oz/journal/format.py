@@ -340,5 +340,5 @@ def open_regular(path: Path) -> int:
         raise DamageError(path, f"it cannot be opened: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise DamageError(path, "it is no regular file")
+        raise DamageError(path, "it is not a regular file")
     return descriptor

@@ -123,12 +123,14 @@ class Housekeeper:
             except OSError as error:
                 if not self._is_failing:
                     _log.warning(
-                        "%s stays a stream until the disk has room: %s", self._directory / file.name, error
+                        "%s is not sealed, and sealing is tried again: %s", self._directory / file.name, error
                     )
                 self._is_failing = True
                 return
             except (JournalError, pa.ArrowException) as error:
-                _log.warning("%s cannot be sealed: %s", self._directory / file.name, error)
+                _log.warning(
+                    "%s cannot be sealed: %s; run `oz journal verify`", self._directory / file.name, error
+                )
             self._is_failing = False
             with self._changed:
                 self._pending.popleft()

@@ -286,8 +286,8 @@ class Reading:
                 if stream.is_removed:
                     self._list()
                     return
-                is_torn = mark is None and stream.find_intact(place + 1, limit) is None
-                if not is_torn and (outcome is _Outcome.DAMAGED or not is_growing):
+                is_partial = mark is None and stream.find_intact(place + 1, limit) is None
+                if not is_partial and (outcome is _Outcome.DAMAGED or not is_growing):
                     raise self._damage(stream, place, limit, mark)
                 if not self._wait():
                     self._ended = file

@@ -297,7 +297,7 @@ def make_batches(records: Any, first: int, now_ns: int) -> Iterator[tuple[pa.Rec
 def _pieces(records: Any) -> Iterator[dict[str, Any]]:
     if isinstance(records, (pa.Table, pa.RecordBatch)):
         if len(set(records.schema.names)) != len(records.schema.names):
-            raise ValueError(f"a column occurs twice: {', '.join(records.schema.names)}")
+            raise ValueError(f"a column occurs twice: {', '.join(records.schema.names)}; rename or drop one")
         columns: dict[str, Any] = {name: records[name] for name in records.schema.names}
         yield from _split(columns, records.num_rows)
     elif isinstance(records, Mapping):
@@ -506,7 +506,8 @@ def _column(name: str, columns: Mapping[str, Any], rows: int) -> pa.Array:
     if name == "payload" and rows == 1 and array.nbytes > MAX_PAYLOAD + 64:
         raise ValueError(f"a payload of {array.nbytes} bytes; at most {MAX_PAYLOAD} fit a journal")
     if name == "kind" and not set(pc.unique(array).to_pylist()) <= {MESSAGE, GAP, None}:
-        raise ValueError(f"kind is {MESSAGE} (message) or {GAP} (gap)")
+        wrong = sorted(set(pc.unique(array).to_pylist()) - {MESSAGE, GAP, None})
+        raise ValueError(f"kind is {MESSAGE} (message) or {GAP} (gap), not {wrong[0]}")
     return array
 
 

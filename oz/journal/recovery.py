@@ -1,7 +1,7 @@
 """Recovery: the repair of the files of a killed writer, by the next writer before it appends.
 
-A kill may leave temporary files, a stream without an end mark, a torn batch, or a stream beside its sealed
-form. Recovery removes the temporary files, cuts the torn batch, writes the end mark, and leaves the sealing
+A kill may leave temporary files, a stream without an end mark, a partial batch, or a stream beside its sealed
+form. Recovery removes the temporary files, cuts the partial batch, writes the end mark, and leaves the sealing
 to the housekeeper. The new writer begins a segment of its own, at the end of the records or at the
 acknowledged end, if that is greater, so that no offset is given twice.
 
@@ -35,11 +35,11 @@ from oz.journal.store import LocalStore
 from oz.journal.stream import END, ActiveStream, Scan
 
 
-class Recovered(NamedTuple):
+class RecoveredState(NamedTuple):
     """The state of a journal that a new writer continues.
 
     Attributes:
-        reached: the offset after the last record that is there.
+        reached: the offset after the last existing record.
         end: the next offset, which is greater if acknowledged records are lost.
         journal: the id of the journal.
         previous: the id of the last segment; empty if there is none.
@@ -55,7 +55,7 @@ class Recovered(NamedTuple):
     findings: list[Finding]
 
 
-def recover(directory: Path) -> Recovered:
+def recover(directory: Path) -> RecoveredState:
     """Repair what a killed writer left. The caller holds the lock.
 
     Raises:
@@ -85,7 +85,9 @@ def recover(directory: Path) -> Recovered:
         journal, previous = last
     if mark is not None and mark.end > end and (mark.segment or mark.first != end):
         findings.append(Finding("", "the acknowledged records are lost", end, mark.end))
-    return Recovered(end, max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings)
+    return RecoveredState(
+        end, max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings
+    )
 
 
 def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]) -> list[str]:
@@ -119,7 +121,7 @@ def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]
 def _end_stream(
     directory: Path, file: SegmentFile, mark: Mark | None, findings: list[Finding]
 ) -> tuple[SegmentFile | None, int]:
-    """Cut the torn end of a stream, and write the end mark.
+    """Cut the partial batch at the end of a stream, and write the end mark.
 
     Returns:
         The stream if it waits for sealing, and the offset after its last record.

@@ -252,7 +252,7 @@ def _read_footer(read: Any, size: int) -> bytes:
     tail = read(_TAIL, max(0, size - _TAIL))
     length = int.from_bytes(tail[:4], "little") + _TAIL
     if tail[4:] != _MAGIC or length + len(_MAGIC) > size:
-        raise ValueError("it is no complete Parquet file")
+        raise ValueError("it is not a complete Parquet file")
     footer: bytes = read(length, size - length)
     return footer
 
@@ -518,7 +518,7 @@ class SealedFile:
         """Read columns of successive row groups. The column `subject` is a dictionary.
 
         Raises:
-            DamageError: a byte of them is wrong.
+            DamageError: a checksum differs, or the columns cannot be decoded.
         """
         stored = [name for name in columns if name not in self.footer.empty]
         places = sorted(map(COLUMNS.index, stored))

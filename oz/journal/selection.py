@@ -267,7 +267,7 @@ class SubjectFilter:
     def _mask_chunk(self, chunk: pa.Array) -> pa.Array:
         if not isinstance(chunk, pa.DictionaryArray):
             chunk = chunk.dictionary_encode()
-        return _of_distinct(self._mask_distinct(chunk.dictionary), chunk.indices)
+        return _expand_mask(self._mask_distinct(chunk.dictionary), chunk.indices)
 
     def _mask_distinct(self, subjects: pa.Array) -> pa.Array:
         data = subjects.cast(pa.binary())
@@ -288,11 +288,11 @@ class SubjectFilter:
         masks = []
         for chunk in chunks:
             encoded = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
-            verdicts = _booleans([self._concerns(text) for text in encoded.dictionary.to_pylist()])
-            masks.append(_of_distinct(verdicts, encoded.indices))
+            verdicts = _booleans([self._may_match_lost(text) for text in encoded.dictionary.to_pylist()])
+            masks.append(_expand_mask(verdicts, encoded.indices))
         return pa.chunked_array(masks, pa.bool_()) if isinstance(lost, pa.ChunkedArray) else masks[0]
 
-    def _concerns(self, lost: str) -> bool:
+    def _may_match_lost(self, lost: str) -> bool:
         try:
             pattern = compile(lost) if lost else None
             return pattern is None or any(pattern.overlaps(one) for one in self.patterns)
@@ -300,7 +300,7 @@ class SubjectFilter:
             return True
 
 
-def _of_distinct(mask: pa.Array, indices: pa.Array) -> pa.Array:
+def _expand_mask(mask: pa.Array, indices: pa.Array) -> pa.Array:
     """Return the mask of rows from the mask of their distinct values."""
     hits = pc.indices_nonzero(mask)
     if len(hits) == 1:  # three times as fast as `take`

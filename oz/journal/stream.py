@@ -10,7 +10,7 @@ CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CR
 stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
 
 A reader reads no byte beyond the acknowledged size, except in a stream whose writer has gone on to another
-segment. Bytes after the acknowledged size may be torn; the next writer cuts them. Damage before it raises.
+segment. Bytes after the acknowledged size may be a partial batch, which the next writer cuts. Damage before it raises.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of checked bytes and of all bytes."""
 
 
-class _Checked(NamedTuple):
+class _FileResult(NamedTuple):
     """The result for one file: its identity, the offset after its last record, and the count of records."""
 
     head: Head | None
@@ -63,7 +63,7 @@ class _Verification:
         mark, files = acknowledged_mark(self._store), self._store.segments()
         if mark is None and isinstance(self._store, LocalStore) and (self._store.directory / MARK).exists():
             self._findings.append(Finding(MARK, "its checksum is wrong"))
-        before: _Checked | None = None
+        before: _FileResult | None = None
         while files:
             file = files.pop(0)
             try:
@@ -97,7 +97,7 @@ class _Verification:
     def _add(self, error: DamageError, file: SegmentFile) -> None:
         self._findings.append(Finding(file.name, error.reason, error.first, error.end, error.position))
 
-    def _compare(self, before: _Checked | None, checked: _Checked, file: SegmentFile) -> None:
+    def _compare(self, before: _FileResult | None, checked: _FileResult, file: SegmentFile) -> None:
         if before is None:
             return
         if file.first < before.end:
@@ -118,13 +118,13 @@ class _Verification:
         if expected > reached and not is_reported:
             self._findings.append(Finding("", "acknowledged records are missing", reached, expected))
 
-    def _sealed(self, file: SegmentFile) -> _Checked:
+    def _sealed(self, file: SegmentFile) -> _FileResult:
         assert file.end is not None
         try:
             opened = SealedFile(self._store, file, is_cached=False)
         except DamageError as error:
             self._add(error, file)
-            return _Checked(None, file.end, 0)
+            return _FileResult(None, file.end, 0)
         records = 0
         try:
             groups = opened.footer.groups
@@ -139,9 +139,9 @@ class _Verification:
             self._add(error, file)
         finally:
             opened.close()
-        return _Checked(opened.footer.head, file.end, records)
+        return _FileResult(opened.footer.head, file.end, records)
 
-    def _stream(self, file: SegmentFile, mark: Mark | None, following: int | None) -> _Checked:
+    def _stream(self, file: SegmentFile, mark: Mark | None, following: int | None) -> _FileResult:
         assert isinstance(self._store, LocalStore)
         is_named = mark is not None and mark.segment == file.segment
         is_empty = mark is not None and not is_named and mark.end <= file.first
@@ -150,7 +150,7 @@ class _Verification:
         except DamageError as error:
             if not is_empty:
                 self._findings.append(Finding(file.name, error.reason, file.first, following, 0))
-            return _Checked(None, following or file.first, 0)
+            return _FileResult(None, following or file.first, 0)
         try:
             limit = mark.size if mark is not None and is_named else stream.size
             scan = Scan(stream, stream.begin if is_empty else limit)
@@ -164,7 +164,7 @@ class _Verification:
             if (is_named and mark is not None and mark.end > end) or not is_ended:
                 end = mark.end if is_named and mark is not None else following or end
                 self._findings.append(Finding(file.name, "it is damaged", scan.reached, end, scan.place))
-            return _Checked(stream.head, end, records)
+            return _FileResult(stream.head, end, records)
         finally:
             stream.close()
 

@@ -1,11 +1,31 @@
-"""Appending to a journal.
+"""Writer of a journal: `append`, segments, and durability.
 
-An append encodes its batches, writes them behind the acknowledged bytes of the active segment, syncs, and
-writes the acknowledged mark. Readers read up to the mark, so that an append that fails was never visible: its
-bytes are cut. An exception such as KeyboardInterrupt may come between any two steps. So the writer keeps the
-written and the accepted size apart. Every use of the stream begins with `_settle`, which cuts the difference.
+Theory of operation. A journal has one active segment, a file in the format of an Arrow stream, and sealed
+segments, which are Parquet files. The mark, the file `acknowledged`, has 44 bytes: the active segment, its
+acknowledged size in bytes, and the offset behind its last record. Readers read the stream up to the mark and
+no further.
 
-The first append after a segment ended begins the next segment, so that no segment is empty.
+An append takes these steps, under one lock:
+
+1. Encode the batches and write them behind the accepted bytes of the stream.
+2. With `sync="batch"`, sync the stream. After a failed sync the state of the file is unknown, so the writer
+   refuses all further calls.
+3. Check that the file still has its name. Records in a removed file would be lost.
+4. Write the mark with one `pwrite`. This step makes the records visible. It is not synced: recovery reads the
+   stream behind the mark, and accepts complete batches.
+5. Accept the bytes in memory.
+
+If a step fails, the bytes behind the accepted size are cut, and the append had no effect. KeyboardInterrupt
+may be raised between any two steps. So each use of the stream begins with `_resolve_interrupted`. It reads the
+mark, and accepts the bytes if step 4 has happened, or cuts them otherwise.
+
+A segment ends by size, by age, by `roll` or by `close`. The writer writes an end mark, syncs, and moves the
+mark behind the segment. The housekeeper, a thread, then seals the stream as a Parquet file, and removes old
+segments by the rules of retention. The next append begins a new stream, so that no segment is empty. A writer
+never continues the stream of another writer: recovery cuts its partial batch, and seals it.
+
+A full disk is the only error that a program can mend. The append is undone and raises `JournalFull`. With
+retention, the append first waits for the housekeeper, which may free space, and tries once more.
 """
 
 from __future__ import annotations
@@ -52,8 +72,10 @@ from oz.logs import logger
 from oz.message import Message
 from oz.program_end import close_all, end_daemon
 
-_BUSY = 1.0  # seconds until the housekeeper tries again, if an append has the guard or the disk is full
-_SHORTEST = 0.001  # seconds
+_RETRY_SECONDS = (
+    1.0  # seconds until the housekeeper tries again, if an append has the guard or the disk is full
+)
+_MIN_WAIT = 0.001  # seconds
 _ROOM_TIMEOUT = 10.0  # seconds that an append on a full disk waits for retention
 
 _log = logger("oz.journal")
@@ -65,10 +87,10 @@ Appendable = tuple[str | bytes, bytes] | Mapping[str, Any] | Message
 class Writer:
     """Appends records to a journal. A journal has one writer at a time; threads may share it.
 
-    Opening a writer repairs what a killed writer left; see `findings`.
+    The constructor repairs the files of a killed writer; see `findings`.
 
     Attributes:
-        findings: the faults that opening found and repaired. Each is logged as a warning.
+        findings: faults that the constructor found and repaired. Each is logged as a warning.
     """
 
     findings: tuple[Finding, ...]
@@ -127,7 +149,7 @@ class Writer:
             raise JournalError(f"{self._directory}: the journal cannot be opened: {error}") from error
         self._housekeeper = Housekeeper(
             self._directory,
-            _weakly(self._tick),
+            _weak_call(self._tick),
             retain_bytes=retain_bytes,
             retain_seconds=retain_seconds,
             sync=sync != "none",
@@ -201,15 +223,15 @@ class Writer:
                 self._append(make_batches(records, self._end, time.time_ns()))
             except OSError as error:
                 if error.errno not in FULL or self._fault is not None or not self._may_retry(records):
-                    raise self._failure(error) from error
+                    raise self._error_of(error) from error
             else:
                 return self._end
-            # The housekeeper was slower than this writer; it makes room by sealing and by retention.
+            # The housekeeper frees space by sealing and by retention, but it is slower than this writer.
             self._housekeeper.wait(self._housekeeper.wake(), _ROOM_TIMEOUT)
             try:
                 self._append(make_batches(records, self._end, time.time_ns()))
             except OSError as error:
-                raise self._failure(error) from error
+                raise self._error_of(error) from error
             return self._end
 
     def _may_retry(self, records: Any) -> bool:
@@ -237,10 +259,10 @@ class Writer:
             self._check()
             if self._stream is not None:
                 try:
-                    self._settle()
+                    self._resolve_interrupted()
                     self._end_segment()
                 except OSError as error:
-                    raise self._failure(error) from error
+                    raise self._error_of(error) from error
 
     def wait_sealed(self, *, timeout: float | None = 60.0) -> None:
         """Wait until all ended segments are sealed and retention was applied.
@@ -249,7 +271,10 @@ class Writer:
             Timeout: `timeout` seconds have passed.
         """
         if not self._housekeeper.wait_sealed(timeout):
-            raise Timeout(f"{self._directory}: segments were not sealed within {timeout} seconds")
+            raise Timeout(
+                f"{self._directory}: segments were not sealed within {timeout} seconds; check the log, and "
+                "the free space of the disk"
+            )
 
     def close(self) -> None:
         """Seal the active segment, and release the lock. A second call does nothing.
@@ -271,7 +296,7 @@ class Writer:
                 return
             try:
                 if self._stream is not None and self._fault is None:
-                    self._settle()
+                    self._resolve_interrupted()
                     self._stream.check_name()
                     self._end_segment()
             except OSError as error:
@@ -283,7 +308,7 @@ class Writer:
         self._close_mark()
         self._lock.release()
         if self._fault is not None:
-            raise self._broken(self._fault)
+            raise self._broken_error(self._fault)
 
     def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
@@ -306,9 +331,9 @@ class Writer:
             end_daemon()
             raise ClosedError(f"{self._directory}: the writer is closed")
         if self._fault is not None:
-            raise self._broken(self._fault)
+            raise self._broken_error(self._fault)
 
-    def _broken(self, fault: OSError) -> JournalError:
+    def _broken_error(self, fault: OSError) -> JournalError:
         return JournalError(
             f"{self._directory}: {fault}; close this writer and open the journal again, which keeps all "
             "acknowledged records"
@@ -316,7 +341,7 @@ class Writer:
 
     def _append(self, batches: Iterator[tuple[pa.RecordBatch, int]]) -> None:
         """Write batches, and acknowledge them. The caller holds the guard."""
-        self._settle()
+        self._resolve_interrupted()
         stream = self._stream
         if stream is not None and self._is_finished(stream):
             self._end_segment()
@@ -335,16 +360,16 @@ class Writer:
             stream.accept(mark)
             self._end = mark.end
         except BaseException:
-            self._take_back()
+            self._undo_append()
             raise
         if not stream.is_scheduled or (stream.dirty_since is None and self._sync_seconds is not None):
             stream.is_scheduled, stream.dirty_since = True, time.monotonic()
             self._housekeeper.wake()
 
-    def _settle(self) -> None:
+    def _resolve_interrupted(self) -> None:
         """Accept the bytes of an interrupted append if they are acknowledged; otherwise cut them."""
         stream = self._stream
-        if stream is None or not stream.is_unsettled:
+        if stream is None or not stream.has_unaccepted:
             return
         assert self._mark is not None
         mark = Mark.from_bytes(os.pread(self._mark, MARK_SIZE, 0))
@@ -354,10 +379,10 @@ class Writer:
         else:
             stream.cut()
 
-    def _take_back(self) -> None:
-        """Cut the bytes of an append that failed."""
+    def _undo_append(self) -> None:
+        """Cut the bytes of a failed append."""
         try:
-            self._settle()
+            self._resolve_interrupted()
             if self._stream is not None and self._stream.is_empty:
                 self._stream.remove()
                 self._stream = None
@@ -382,23 +407,23 @@ class Writer:
         self._stream, self._previous = None, stream.head.segment
         self._housekeeper.wake(SegmentFile(stream.path.name, stream.head.first, None, stream.head.segment))
 
-    def _failure(self, error: OSError) -> JournalError:
+    def _error_of(self, error: OSError) -> JournalError:
         if self._fault is None and error.errno in FULL:
             self._housekeeper.wake()  # retention may free space
             return JournalFull(str(self._directory), self._end, str(error))
         # After a failed fsync, the state of the file is unknown.
         self._fault = self._fault or error
-        return self._broken(self._fault)
+        return self._broken_error(self._fault)
 
     def _tick(self) -> float | None:
         """Do the timed work; return the seconds until the next time. Called by the housekeeper."""
         if not self._guard.acquire(blocking=False):
-            return _BUSY
+            return _RETRY_SECONDS
         try:
             stream = self._stream
             if stream is None or self._is_closed or self._fault is not None or self._owner != os.getpid():
                 return None
-            self._settle()
+            self._resolve_interrupted()
             if self._is_finished(stream):
                 self._end_segment()
                 return None
@@ -411,11 +436,11 @@ class Writer:
                     stream.dirty_since = None
                 else:
                     delays.append(due)
-            return max(_SHORTEST, min(delays))
+            return max(_MIN_WAIT, min(delays))
         except OSError as error:
             if error.errno not in FULL:
                 self._fault = error
-            return _BUSY
+            return _RETRY_SECONDS
         finally:
             self._guard.release()
 
@@ -426,7 +451,7 @@ class Writer:
         self.close()
 
     def __del__(self) -> None:
-        """Close a writer that was forgotten."""
+        """Close a writer that the program did not close."""
         if not self._is_closed and self._owner == os.getpid():
             warnings.warn(f"a writer of {self._directory} was not closed", ResourceWarning, 2, self)
             with suppress(JournalError):
@@ -500,7 +525,7 @@ class _OpenStream:
             raise FileNotFoundError(errno.ENOENT, "the active segment was removed", str(self.path))
 
     @property
-    def is_unsettled(self) -> bool:
+    def has_unaccepted(self) -> bool:
         """Whether bytes were written and are not accepted."""
         return self._written != self.size
 
@@ -557,7 +582,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _weakly(method: Callable[[], float | None]) -> Callable[[], float | None]:
+def _weak_call(method: Callable[[], float | None]) -> Callable[[], float | None]:
     """Return a function for a thread that calls a method and does not keep its object."""
     found = WeakMethod(method)
     return lambda: call() if (call := found()) else None
@@ -574,11 +599,11 @@ def check_positive(**values: Any) -> None:
     """Check numbers by the names of their arguments.
 
     Raises:
-        TypeError: a value is no number.
+        TypeError: a value is not a number.
         ValueError: a value is not greater than 0.
     """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise TypeError(f"{name} is a number, not {type(value).__name__}")
+            raise TypeError(f"{name} is a number, not {type(value).__name__}: {value!r}")
         if not float(value) > 0:  # also for NaN
             raise ValueError(f"{name} is greater than 0, not {value}")

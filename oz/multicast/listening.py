@@ -169,10 +169,6 @@ class Listener:
         """Return when `look` is due without a frame, in monotonic seconds; None for never."""
         return self._watchdog.next_deadline(self.receiver.senders)
 
-    def is_readable(self) -> bool:
-        """Return whether the socket has a frame."""
-        return bool(_get(self.socket, _EVENTS) & _POLLIN)
-
     def close(self) -> None:
         """Close the sockets."""
         self._stop_observing()

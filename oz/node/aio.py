@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Never, Self
 
@@ -14,24 +12,21 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
-from oz.node.engine import Engine
 from oz.node.events import MAX_EVENTS, Event
 from oz.node.loop_asking import LoopRequesting, LoopTimes
 from oz.node.tasks import TaskPool
 from oz.numbers import check_wait
 from oz.options import Ack, Delivery, NodeOptions, Overflow
-from oz.program_end import close_all
-from oz.publisher.aio import LoopAttendance, Publishing
-from oz.publisher.thread import Attendance
+from oz.publisher.aio import Publishing
+from oz.publisher.loop import LoopLifetime
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.aio import Done
 from oz.subscriber.aio import Subscription as PlainSubscription
-from oz.transport.steps import Steps, run
+from oz.transport.steps import Steps
 
 TURN = 0.005
 """Seconds after which a task that always finds a message lets the loop run."""
-_DROPPED_LINGER = 0.05  # Seconds for the last frames of a node that became garbage.
 
 _log = peer_logger("oz.node")
 
@@ -147,56 +142,6 @@ class _Notices:
             self._task = None
 
 
-class _Life:
-    """Engine and attendance of a node, for the end of the program."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.attendance = engine, LoopAttendance(engine, "node")
-        _open.add(self)
-
-    def forget(self) -> None:
-        """Leave the node open at the end of the program."""
-        _open.discard(self)
-
-    def abort(self) -> None:
-        """Close without BYE, because the sockets are dead."""
-        self.attendance.stop()
-        self.forget()
-        self.engine.abort()
-
-    def finish(self, end: float) -> int:
-        """Close the sockets, but not the context."""
-        self.attendance.stop()
-        _open.discard(self)
-        return self.engine.finish(end)
-
-    def drop(self) -> None:
-        """Close without a wait."""
-        if not self.engine.is_closed:
-            self.finish(self.engine.clock() + _DROPPED_LINGER)
-            self.engine.end_context()
-
-    def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program, where no loop runs; see `close_all`."""
-        engine = self.engine
-        if engine.is_foreign:
-            return
-        self.attendance.stop()
-        turn = Attendance(engine).turn
-        with suppress(ClosedError):
-            self.finish(run(engine.acknowledgements(timeout), turn))
-        engine.end_context()
-
-
-_open: set[_Life] = set()
-"""Nodes that are not closed, so that the end of the program closes them."""
-
-
-@atexit.register
-def _close_all() -> None:
-    close_all(_open)
-
-
 class Node(NodeBase, Publishing, LoopRequesting):
     """Joins a bus, in an event loop; see `oz.Node`.
 
@@ -215,7 +160,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
     def _begin(self) -> None:
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
-        self._life = _Life(self._node)
+        self._life = LoopLifetime(self._node, "node")
         self._node.exchange.finished = Done(None)
         LoopTimes(self._node)
         self._attend_with(self._life.attendance)
@@ -284,11 +229,12 @@ class Node(NodeBase, Publishing, LoopRequesting):
 
         Raises:
             Timeout: something is missing; the text names it and the remedy.
+            PermissionDenied, ProtocolError: a peer denies a subscription or a publication.
             SubjectError, ClosedError, OwnershipError: as `publish`.
         """
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
-        await self._wait(self._node.ready(peers, count, subscriber, timeout))
+        await self._wait(self._node.readiness.ready(peers, count, subscriber, timeout))
 
     async def _wait(self, steps: Steps[Any]) -> Any:
         return await self._attendance.wait(steps, self._node.news)

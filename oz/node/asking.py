@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from oz.errors import OwnershipError, ReplyError
 from oz.message import Message
 from oz.node.engine import Engine
 from oz.node.requests import Request
+from oz.node.wakes import Waiter
 from oz.numbers import check_count, check_wait
+from oz.transport.steps import Steps
+from oz.transport.waiting import Waiters, tell, wait_in_thread
 
 if TYPE_CHECKING:
     from oz.node.threads import ThreadPool
@@ -50,28 +55,43 @@ def result_of(request: Request) -> Message:
 class ManyReplies:
     """Replies of several responders. Error replies are kept, and raised after all other replies."""
 
-    def __init__(self, node: Engine) -> None:
+    def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
         self._exchange = node.exchange
-        self._request: Request | None = None
+        self._news: Waiters = {}
         self._failure: ReplyError | None = None
+        self._request: Request | None = None
+        self._request = self._exchange.begin(
+            message, partial(tell, self._news), timeout=timeout, limit=limit, is_many=True
+        )
 
-    def _take(self) -> Message | None:
-        """Return the next reply; None without one."""
-        assert self._request is not None
-        replies = self._request.replies
-        while replies:
-            reply = replies.popleft()
-            if not isinstance(reply, ReplyError):
-                found: Message = reply
-                return found
-            self._failure = self._failure or reply
-        return None
+    def _next(self) -> Steps[Message | None]:
+        """Wait for the next reply; return None after the last one.
 
-    def _raise_failure(self) -> None:
+        Raises:
+            ReplyError: a handler raised, and all other replies were returned.
+            OzError: the request has failed.
+        """
+        request, exchange = self._request, self._exchange
+        assert request is not None
+        while True:
+            has_ended = request.has_ended
+            while request.replies:
+                reply = request.replies.popleft()
+                if not isinstance(reply, ReplyError):
+                    found: Message = reply
+                    return found
+                self._failure = self._failure or reply
+            if has_ended:
+                self._raise_failure(request)
+                return None
+            yield None if request.deadline == inf else request.deadline
+            if exchange.seconds_left(request) == 0:
+                exchange.expire()
+
+    def _raise_failure(self, request: Request) -> None:
         """Raise the error of the request, else the first error reply, once."""
-        assert self._request is not None
-        error = self._request.error or self._failure
-        self._request.error = self._failure = None
+        error = request.error or self._failure
+        request.error = self._failure = None
         if error is not None:
             raise error
 
@@ -82,19 +102,16 @@ class ManyReplies:
 
     def __del__(self) -> None:
         """Forget the request with the iterator."""
-        self.close()
+        if self._request is not None:
+            self._exchange.forget(self._request)
 
 
 class Replies(ManyReplies):
     """Iterator over the replies of `oz.Node.request_many`."""
 
     def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
-        super().__init__(node)
+        super().__init__(node, message, timeout, limit)
         self._pool = cast("ThreadPool", node.pool)
-        self._news = threading.Event()
-        self._request = self._exchange.begin(
-            message, self._news.set, timeout=timeout, limit=limit, is_many=True
-        )
 
     def __iter__(self) -> Self:
         """Return the iterator."""
@@ -108,23 +125,11 @@ class Replies(ManyReplies):
             ReplyError: a handler raised, and all other replies were returned.
             OzError: the request has failed.
         """
-        request = self._request
-        assert request is not None
-        while True:
-            has_ended = request.has_ended
-            found = self._take()
-            if found is not None:
-                return found
-            if has_ended:
-                self._raise_failure()
-                raise StopIteration
-            self._news.clear()
-            if request.replies or request.has_ended:
-                continue
-            with self._pool.lend():
-                seconds = self._exchange.seconds_left(request)
-                if not self._news.wait(seconds):
-                    self._exchange.expire()
+        with self._pool.lend():
+            found = wait_in_thread(self._news, self._next())
+        if found is None:
+            raise StopIteration
+        return found
 
 
 class ThreadRequesting:
@@ -174,28 +179,30 @@ class ThreadRequesting:
                 "an inline handler cannot wait for a reply, which its own thread would read: leave inline=True out"
             )
         message = node.publisher.prepare(subject, payload, headers, key)
-        waiter = threading.Lock()
-        waiter.acquire()
-        request = exchange.begin(message, waiter.release, timeout=timeout, retries=retries)
+        waiter, wakes = Waiter(), exchange.wakes
+        request = exchange.begin(message, partial(wakes.add, waiter), timeout=timeout, retries=retries)
         try:
             pool = cast("ThreadPool", node.pool)
             if pool.is_worker():
                 with pool.lend():
-                    self._wait(request, waiter)
+                    self._wait(request, waiter.lock)
             else:
-                self._wait(request, waiter)
+                self._wait(request, waiter.lock)
         finally:
+            wakes.leave(waiter)
             if not request.has_ended:
                 exchange.cancel(request)
         return result_of(request)
 
-    def _wait(self, request: Request, waiter: threading.Lock) -> None:
+    def _wait(self, request: Request, lock: threading.Lock) -> None:
         exchange = self._node.exchange
+        if exchange.is_lone:
+            self._node.reader.read_for(request)
         while not request.has_ended:
             seconds = exchange.seconds_left(request)
             if seconds is None:
-                waiter.acquire()
-            elif not waiter.acquire(timeout=seconds):
+                lock.acquire()
+            elif not lock.acquire(timeout=seconds):
                 exchange.expire()
 
     def request_many(

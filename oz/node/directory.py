@@ -132,6 +132,11 @@ class Directory:
                 out += report(endpoint, now)
         return out
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the socket of this node was deleted, as programs that clean temporary files do."""
+        return self._path.is_dir() and not self._own.exists()
+
     def next_read(self, roster: Roster) -> float:
         """Return the time of the next `read`."""
         return self._read_at + (READ_INTERVAL if roster.has_peers else NAME_INTERVAL)

@@ -27,10 +27,9 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,22 +39,22 @@ import zmq
 
 from oz.configuration import resolve
 from oz.errors import (
-    KEYS_HINT,
     ClosedError,
     ConfigurationError,
     OwnershipError,
     PermissionDenied,
-    ProtocolError,
-    Timeout,
 )
 from oz.logs import peer_logger
 from oz.message import Gap
-from oz.node import events, roster
+from oz.node import denials, events, proofs, roster
+from oz.node.denials import NOTICE, Denials
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
 from oz.node.handlers import InlineRunner, Pool, Runner
-from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeRules, NodeSubscriber, runners_of
+from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeSubscriber, runners_of
+from oz.node.readiness import Readiness
+from oz.node.reading import READING, ReplyReader
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -64,8 +63,9 @@ from oz.node.subjects import (
 )
 from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
+from oz.publisher import sessions
 from oz.publisher.session import Session
-from oz.security.identity import is_of, make_uuid_of
+from oz.security.identity import make_uuid_of
 from oz.subjects.pattern import Pattern
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
@@ -88,44 +88,14 @@ LOSS = "_OZ.LOSS"
 """Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
 """Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
-PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
-LOOK_INTERVAL = 0.1
-"""Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 _MAX_REASON = 100
+_MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
-_NAMED = 3  # Refused endpoints that the text of a timeout names.
-
 _log = peer_logger("oz.node")
-
-
-class _Happened(NamedTuple):
-    """Event of one of the two engines, for the roster.
-
-    Attributes:
-        kind: "up", "down", "ended" or "declared" of a session; "live", "answered", "silent" or "ended" of a
-            link; "introduced".
-        node: of a session, else empty.
-        session: id of a session.
-        endpoint: of a link, else empty.
-        card: of the peer; empty if it is no node.
-        reason: of the BYE of a link.
-        peers: that a peer introduces.
-        origin: of a link.
-    """
-
-    kind: str
-    node: bytes = b""
-    session: bytes = b""
-    endpoint: str = ""
-    card: bytes = b""
-    reason: int | None = None
-    peers: Any = ()
-    origin: bytes = b""
 
 
 class _Settings(NamedTuple):
@@ -147,6 +117,9 @@ class Engine:
         options: of the node.
         publisher, subscriber: engines of the node.
         roster: peers.
+        introduced: ids of the nodes that have introduced peers.
+        denied: publications that peers deny, by subject, until `wait_ready` raises the error.
+        readiness: conditions of `wait_ready`.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -179,7 +152,7 @@ class Engine:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
 
         `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
-        `kind`, and a forwarder the last 8 bytes of the id. A name server has no directory, and takes no settings
+        `kind`, and a forwarder the last 6 bytes of the id. A name server has no directory, and takes no settings
         from the environment or a file.
 
         Raises:
@@ -208,19 +181,25 @@ class Engine:
         self.options = options
         self.name: str = config.name or f"{_program()}-{os.getpid()}"
         self.bus: str = config.bus
-        self._introduced: set[bytes] = set()
+        self.introduced: set[bytes] = set()
         self.on_loss: Callable[[bytes], object] = self._put_loss
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
         self._wake: Callable[[], None] = lambda: None
-        self._events: deque[_Happened] = deque()
+        # Events of the two engines for the roster: functions of the time that return effects.
+        self._events: deque[Callable[[float], Iterable[Any]]] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
         # Names of peers that the roster has forgotten, for losses that are reported later.
         self._past_names: dict[bytes, str] = {}
         self._direct = 0
+        self._has_more = False
         self._denials: deque[tuple[str, str]] = deque()
+        # Notices of peers, and the denials of publications that `ready` has not raised yet.
+        self._notices: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_NOTICES)
+        self.denied: dict[str, PermissionDenied] = {}
+        self._dropped: Denials | None = None
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._owns_context = context is None
@@ -258,10 +237,14 @@ class Engine:
                 member=self.id,
                 credentials=credentials,
             )
-            self.publisher.describe_peers = self._describe_peers
+            self.readiness = Readiness(self)
+            self.publisher.describe_peers = self.readiness.describe_peers
             self.subscriber.on_denied = self._on_denied
-            if self.subscriber.keys is not None:
-                self.subscriber.keys.rights.rules = NodeRules()
+            self.subscriber.describe_silence = self.readiness.describe_silence
+            if credentials is not None and self.subscriber.keys is not None:
+                self.subscriber.keys.rights.rules = proofs.NodeRules()
+                self._dropped = Denials(credentials.rights)
+                self.subscriber.on_dropped = self._on_dropped
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
@@ -276,6 +259,8 @@ class Engine:
                 has_keys=credentials is not None,
             )
             self.publisher.send_reply = self.exchange.send_reply
+            self.reader = ReplyReader(self.subscriber, self.exchange, self._has_work, lambda: self._wake())
+            self.exchange.on_end = self.reader.ring
             self._start(config)
         except BaseException:
             self._abandon()
@@ -350,36 +335,54 @@ class Engine:
     # events of the two engines, under their locks
 
     def _on_session(self, session: Session, what: str) -> None:
-        self._events.append(_Happened(what, node=session.member, card=session.card, session=session.id))
+        node, key, card = session.member, session.id, proofs.decode_card(session.card)
+        event = _no_effects
+        if node != self.id and what in (sessions.DOWN, sessions.ENDED):
+            event = lambda now: self.roster.on_session(node, what, now, key)  # noqa: E731
+        elif node != self.id and what == sessions.UP and card is not None:
+            event = lambda now: self.roster.on_hello(card, now, key)  # noqa: E731
+        self._events.append(event)
         self.exchange.on_session(session, what)
         self._wake()
 
     def _on_link(self, place: Place, what: str) -> None:
-        link = place.link
-        if link is not None:
-            self._events.append(
-                _Happened(
-                    f"link {what}",
-                    endpoint=place.endpoint,
-                    card=link.card,
-                    reason=link.ending,
-                    origin=link.origin or b"",
-                )
-            )
+        link, endpoint = place.link, place.endpoint
+        event = _no_effects
+        if link is None or endpoint == self._own_endpoint:
+            pass
+        elif what == "live":
+            card = proofs.card_of_link(link, self.subscriber.keys, endpoint)
+            event = lambda now: self.roster.on_live(endpoint, card, now)  # noqa: E731
+        elif what == "silent":
+            event = lambda now: self.roster.on_silent(endpoint, now)  # noqa: E731
+        elif what == "refused":
+            event = lambda now: self.roster.on_refused(endpoint, now)  # noqa: E731
+        elif what == "ended":
+            reason = link.ending
+            event = lambda now: self.roster.on_end(endpoint, reason, now)  # noqa: E731
+        # Waits check again after an event without effects too.
+        self._events.append(event)
 
     def _on_denied(self, about: str, why: str) -> None:
         self._denials.append((about, why))
         self._wake()
+
+    def _on_dropped(self, node: bytes, key: str, subject: bytes, reply_to: object) -> None:
+        if self._dropped is not None and self._dropped.add(node, key, subject, reply_to):
+            self._wake()
 
     def _on_direct(self, link: Link, messages: list[Direct]) -> None:
         messages = self._allowed_direct(link, messages)
         for subject, payload, _ in messages:
             self._direct += 1
             if subject == INTRODUCTION:
-                self._introduced.add(link.origin or b"")
-                self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
+                self.introduced.add(link.origin or b"")
+                peers = _decode_peers(payload)
+                self._events.append(lambda now, peers=peers: self.roster.introduced(peers, now))  # type: ignore[misc]
             elif subject == LOSS:
                 self.on_loss(payload)
+            elif subject == NOTICE:
+                self._notices.append((link.origin or b"", payload))
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
@@ -416,21 +419,7 @@ class Engine:
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
-        if not hello.card:
-            return None
-        try:
-            card = links.decode_card(hello.card)
-        except ProtocolError:
-            return links.MALFORMED
-        if not card.shares_bus(self.card):
-            return links.OTHER_BUS
-        if card.node != hello.member:
-            return links.MALFORMED
-        if user is not None and not is_of(card.node, user):
-            return links.KEY_REFUSED
-        if card.node == self.id and not self._is_own(hello.session):
-            return links.OWN_ID
-        return None
+        return proofs.refuse_hello(hello, user, self.card, is_own=self._is_own(hello.session))
 
     def _is_own(self, session: bytes) -> bool:
         """Return whether a session is that of the node's link to itself."""
@@ -487,7 +476,11 @@ class Engine:
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         found = self.publisher.descriptors()
-        return (*found, self.subscriber.poll.fileno()) if found else found
+        try:
+            return (*found, self.subscriber.poll.fileno()) if found else found
+        except ValueError:
+            # Another thread has closed the node since.
+            return ()
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Attend to both engines and to the roster; return whether there is more to do at once.
@@ -500,12 +493,25 @@ class Engine:
         """
         # Messages and replies first: threads wait for them.
         with self.subscriber.reading:
-            more = self.subscriber.attend()
+            if self.reader.is_reading():
+                self.subscriber.call_back()
+                more = False
+                if self._has_more:
+                    # A frame may wait that the descriptor does not signal.
+                    self._has_more = False
+                    self.reader.ring_any()
+            else:
+                more = self._has_more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
             is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
             more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
+
+    def _has_work(self) -> bool:
+        """Return whether replies, handlers, gaps or events wait for the attending side."""
+        has_events = bool(self._events or self._losses or self._denials or self._notices or self._dropped)
+        return has_events or self.exchange.has_replies or self.subscriber.has_calls()
 
     def flush_due(self) -> None:
         """Send the waiting messages; see the publisher."""
@@ -515,11 +521,16 @@ class Engine:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
         self.exchange.turn(now)
+        while self._notices:
+            self._read_notice(*self._notices.popleft())
+        for node, notice in self._dropped.notices() if self._dropped else ():
+            with suppress(ClosedError):
+                self.publisher.direct(node, NOTICE, notice.encode())
         if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
             for _ in range(len(happened)):
-                self._run(self._decide(happened.popleft(), now), now)
+                self._run(happened.popleft()(now), now)
             due = self.roster.next_deadline()
             if due is not None and now >= due:
                 self._run(self.roster.tick(now), now)
@@ -532,6 +543,21 @@ class Engine:
             self._emit(events.DENIED, about, why)
         self._tell()
 
+    def _read_notice(self, node: bytes, payload: bytes) -> None:
+        """Handle the notice of a peer that denies a message of this node."""
+        notice = denials.decode(payload)
+        if notice is None:
+            return
+        with self.lock:
+            known = self.roster.by_id.get(node)
+            error = notice.error(known.card.name if known and known.card else node.hex())
+            if notice.reply_to is None and len(self.denied) < _MAX_NOTICES:
+                self.denied[notice.subject] = error
+        if notice.reply_to is None:
+            self._denials.append((notice.subject, str(error)))
+        else:
+            self.exchange.deny(node, notice.reply_to, error)
+
     def _deadline(self) -> float:
         due = self.roster.next_deadline()
         deadline = inf if due is None else due
@@ -542,47 +568,13 @@ class Engine:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
-        seconds = self.subscriber.wait_seconds(None)
+        seconds = READING if self.reader.is_reading() else self.subscriber.wait_seconds(None)
         if seconds is not None:
             deadline = min(deadline, self.clock() + seconds)
         deadline = min(deadline, self.exchange.next_deadline(self.clock()))
         with self.lock:
             deadline = min(deadline, self._deadline())
         return None if deadline == inf else deadline
-
-    def _decide(self, one: _Happened, now: float) -> Iterable[Any]:
-        """Pass one event to the roster, and return its effects."""
-        peers = self.roster
-        if one.endpoint == self._own_endpoint or one.node == self.id:
-            return ()
-        if one.kind == "introduced":
-            return peers.introduced(one.peers, now)
-        card = _decode_card(one.card)
-        if one.endpoint:
-            if one.kind == "link live":
-                if card is not None and not self._is_proved(card, one):
-                    card = None
-                return peers.on_live(one.endpoint, card, now)
-            if one.kind == "link silent":
-                return peers.on_silent(one.endpoint, now)
-            if one.kind == "link ended":
-                return peers.on_end(one.endpoint, one.reason, now)
-            return ()
-        if one.kind == "declared":
-            return ()
-        if one.kind == "up":
-            if card is None:
-                return ()
-            return peers.on_hello(card, now, one.session)
-        return peers.on_session(one.node, one.kind, now, one.session)
-
-    def _is_proved(self, card: Card, one: _Happened) -> bool:
-        """Return whether a card belongs to the publisher that sent it, and to its key."""
-        if card.node != one.origin:
-            return False
-        keys = self.subscriber.keys
-        key = None if keys is None else keys.key_of(one.endpoint)
-        return keys is None or (key is not None and is_of(card.node, key))
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
         """Carry out what the roster has decided."""
@@ -596,6 +588,9 @@ class Engine:
                 # A node that closes still attends to its links. Its publisher refuses both calls then.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
+            elif isinstance(effect, roster.Ping):
+                with suppress(ClosedError):
+                    self.publisher.ping(effect.node)
             elif isinstance(effect, roster.Introduce):
                 with suppress(ClosedError):
                     self._introduce(effect.node, effect.peers)
@@ -621,9 +616,15 @@ class Engine:
             self._emit(events.DENIED, endpoint, str(error))
 
     def _scan(self, now: float) -> None:
-        """Read the directory."""
+        """Read the directory. Bind a new socket if the socket of this node was deleted."""
         if self._directory is None:
             return
+        if self._directory.is_missing:
+            try:
+                self.publisher.bind_links(self._directory.endpoint)
+                _log.warning("the socket %s was deleted, and is bound again", self._directory.endpoint)
+            except (ClosedError, EndpointError, zmq.ZMQError) as error:
+                _log.warning("the socket %s was deleted: %s", self._directory.endpoint, error)
         self._run(self._directory.read(self.roster, now), now)
 
     # events for the program
@@ -636,7 +637,7 @@ class Engine:
         if isinstance(effect, roster.PeerUp):
             self._up_since[card.node] = self.runtime.time_ns() / 1e9
         elif isinstance(effect, roster.PeerGone):
-            self._introduced.discard(card.node)
+            self.introduced.discard(card.node)
         if card.kind == links.NAMESERVER != self.kind:
             self._up_since.pop(card.node, None)
             _log.info("name server %r at %s: %s", card.name, ", ".join(card.endpoints), type(effect).__name__)
@@ -664,7 +665,7 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(one.kind != links.FORWARDER for one in self._cards(roster.UP)):
+        if all(one.kind != links.FORWARDER for one in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
@@ -684,7 +685,7 @@ class Engine:
         since = self._up_since.get(card.node, 0.0)
         return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
 
-    def _cards(self, *states: str) -> list[Card]:
+    def cards(self, *states: str) -> list[Card]:
         """Return the cards of the peers in some states, without name servers. The caller has the lock."""
         return [
             one.card
@@ -698,7 +699,7 @@ class Engine:
         if self.is_foreign:
             return []
         with self.lock:
-            found = [self._peer(card) for card in self._cards(roster.UP, roster.SILENT)]
+            found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
         return sorted(found, key=lambda one: (one.name, one.id))
 
     # subscriptions
@@ -811,139 +812,6 @@ class Engine:
         with self.publisher.lock:
             return self.publisher.session_of(self.id)
 
-    # waits
-
-    def ready(
-        self, names: Sequence[str], count: int | None, subject: Any, timeout: float | None
-    ) -> Steps[None]:
-        """Wait for peers and subscriptions; see `oz.Node.wait_ready`.
-
-        Raises:
-            Timeout: something is missing; the text names it.
-            ClosedError, OwnershipError: as `check_usable`.
-        """
-        end = None if timeout is None else self.clock() + timeout
-        probes: dict[bytes, tuple[Session, int]] = {}
-        has_waited = False
-        # The publisher has news too: acknowledgements and subscriptions of peers.
-        self.waiters[news := partial(tell, self.news)] = None
-        try:
-            while True:
-                self.check_usable()
-                missing = self._missing(names, count, subject, probes)
-                if not missing:
-                    return
-                now = self.clock()
-                if has_waited and end is not None and now >= end:
-                    raise Timeout(f"not ready within {timeout:g} s: {'; '.join(missing)}{self._refusals()}")
-                yield now + LOOK_INTERVAL if end is None else min(end, now + LOOK_INTERVAL)
-                has_waited = True
-        finally:
-            self.waiters.pop(news, None)
-
-    def _missing(
-        self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
-    ) -> list[str]:
-        """Return what `ready` waits for, in words."""
-        missing = []
-        refusing = self._refusing()
-        with self.lock:
-            up, silent = self._cards(roster.UP), {card.name for card in self._cards(roster.SILENT)}
-            missing += self._missing_seeds(refusing)
-            is_greeting = self.roster.is_greeting(self.clock())
-        absent = [one for one in names if all(one != card.name for card in up)]
-        missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
-        absent = [one for one in absent if one not in silent]
-        if absent:
-            missing.append(
-                f"no peer is named {', '.join(map(repr, absent))}; peers that are up: "
-                f"{_listed(card.name for card in up)}{self._hint()}"
-            )
-        if count is not None and len(up) < count:
-            missing.append(
-                f"{len(up)} of {count} peers are up: {_listed(card.name for card in up)}{self._hint()}"
-            )
-        for card in up:
-            why = self._unready(card.node, probes)
-            if why is not None:
-                missing.append(f"peer {card.name!r} {why}")
-        if subject is not None and not self.publisher.count_subscribers(subject, only_up=True):
-            missing.append(f"no node subscribes to {subject!r}; {self._describe_peers()}")
-        if is_greeting:
-            missing.append("endpoints that were just found have not answered yet")
-        return missing
-
-    def _describe_peers(self) -> str:
-        with self.lock:
-            return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
-
-    def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
-        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock.
-
-        Args:
-            refusing: endpoints that refuse the key of this node.
-        """
-        seeds = sorted(self.roster.silent_seeds)
-        missing = [f"{one} refuses the key of this node" for one in seeds if one in refusing]
-        silent = ", ".join(one for one in seeds if one not in refusing)
-        if silent:
-            missing.append(
-                f"nothing answers at {silent}: start a node or a name server of bus {self.bus!r} there, or "
-                "correct connect="
-            )
-        for one in self.roster.by_id.values():
-            card = one.card
-            is_up = card is not None and card.kind == links.NAMESERVER and one.state == roster.UP
-            if card is not None and is_up and one.node not in self._introduced:
-                missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
-        return missing
-
-    def _refusals(self) -> str:
-        """Return which endpoints refuse the key of this node, or may demand a key, as further sentences."""
-        if self.subscriber.keys is None:
-            return f". {KEYS_HINT}" if self.configuration.connect and self.roster.silent_seeds else ""
-        found = [*self._refusing().values()]
-        more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
-        return "".join(f". {one}" for one in found[:_NAMED] + more)
-
-    def _refusing(self) -> dict[str, str]:
-        """Return the reason of each endpoint that refuses the key of this node."""
-        with self.subscriber.lock:
-            return {
-                one.endpoint: one.key_refusal for one in self.subscriber.places.values() if one.key_refusal
-            }
-
-    def _hint(self) -> str:
-        seeds = self.configuration.connect
-        where = f"connect={', '.join(seeds)}" if seeds else f"the directory {self.configuration.directory}"
-        return (
-            f". Start it, and check that it has bus={self.bus!r} and can be reached: this node uses {where}"
-        )
-
-    def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
-        """Return why subscriptions of this node or of a peer may not be known to the other one yet."""
-        with self.subscriber.lock:
-            if not any(one.is_answered for one in self._links_to(node)):
-                return "has not answered the subscriptions of this node"
-        with self.publisher.lock:
-            session = self.publisher.session_of(node)
-            if session is None:
-                return "has no session here yet"
-            probe = probes.get(node)
-            if probe is None or probe[0] is not session:
-                if not self.publisher.direct(node, PROBE, b"", None):
-                    return "is too slow"
-                probe = probes[node] = session, session.following
-            if session.acked < probe[1] or session.declarations or session.work:
-                return "has not told its subscriptions yet"
-        return None
-
-    def _links_to(self, node: bytes) -> list[Link]:
-        found = [place.link for place in self.subscriber.places.values()]
-        return [link for link in found if link is not None and link.origin == node]
-
-    # statistics
-
     # requests and handlers
 
     def _is_greeting(self) -> bool:
@@ -992,7 +860,7 @@ class Engine:
     def stats(self) -> NodeStats:
         """Return the counters."""
         with self.lock:
-            peers = len(self._cards(roster.UP, roster.SILENT))
+            peers = len(self.cards(roster.UP, roster.SILENT))
         received = self.subscriber.stats
         received.failed += self.exchange.failed
         received.dropped += self.exchange.overflowed
@@ -1076,11 +944,9 @@ def _disown_all() -> None:
 after_fork(_disown_all)
 
 
-def _decode_card(card: bytes) -> Card | None:
-    try:
-        return links.decode_card(card) if card else None
-    except ProtocolError:
-        return None
+def _no_effects(now: float) -> Iterable[Any]:
+    """Return the effects of an event that the roster need not know."""
+    return ()
 
 
 def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
@@ -1121,10 +987,6 @@ def decode_loss(payload: bytes) -> tuple[Gap, bytes] | None:
     if type(origin) is not bytes or not is_known or type(reason) is not str or type(via) is not bytes:
         return None
     return Gap(origin, count, 0, reason[:_MAX_REASON]), via
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def _program() -> str:

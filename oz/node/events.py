@@ -48,10 +48,11 @@ class Event:
     peer_up           a peer is up, or a silent peer answers again
     peer_silent       a peer has not answered for 3.5 seconds, or its connection has ended
     peer_left         a peer has closed, or was restarted
-    peer_lost         a peer was silent for `lost_after` seconds
+    peer_lost         a peer was silent for `lost_after` seconds, or its process has ended without `close`
     name_conflict     two nodes have one name
     slow_handler      messages wait for a handler
-    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key
+    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key; or a peer
+                      denies a subscription or a publication
     loss              messages did not arrive
     ================= =======================================================================================
     """

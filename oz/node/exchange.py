@@ -20,13 +20,14 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from oz.errors import ClosedError, NoRequest, OzError, ProtocolError, ReplyError, WouldBlock
+from oz.errors import ClosedError, NoRequest, OzError, PermissionDenied, ProtocolError, ReplyError, WouldBlock
 from oz.logs import peer_logger
 from oz.message import Extras
 from oz.node.handlers import Pool, Runner
 from oz.node.replies import ERROR, Reply, WaitingReplies, decode_error, encode_error
 from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_node
 from oz.node.responders import StreamResponders
+from oz.node.wakes import WakeQueue
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
 from oz.publisher.session import Session
@@ -57,6 +58,8 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
+        wakes: threads whose requests have ended.
+        on_end: called with each request that has ended or has a reply.
         is_urgent: whether requests wait for the attending side to send them.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
@@ -105,16 +108,21 @@ class Exchange:
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
         self._young: dict[Session, float] = {}
-        responders = StreamResponders(publisher.responders, lambda: greets() or self._has_young(), self._name)
+        responders = StreamResponders(
+            publisher.responders, lambda: greets() or self._has_young(), self._name, publisher.lock
+        )
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
+        self.wakes = WakeQueue()
+        self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
-        # Requests that ended in the last turn: as many may begin in this one.
+        # Requests that ended in the last turn. The same number may begin in this turn.
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
+        self.on_end: Callable[[Request], object] = bool
         self.attending = 0
         self.is_urgent = False
         self.failed = self.overflowed = self.lost_replies = 0
@@ -180,11 +188,16 @@ class Exchange:
 
     def _act(self, effects: Iterable[Effect]) -> None:
         """Send requests, and notify callers."""
+        has_news = False
         for effect in effects:
             if type(effect) is Request:
                 effect.notify()
+                self.on_end(effect)
+                has_news = True
             elif type(effect) is Send:
                 self._send(effect)
+        if has_news:
+            self.wakes.wake_next()
 
     def _send(self, send: Send) -> None:
         request, stream = send.request, send.stream
@@ -212,10 +225,20 @@ class Exchange:
             effects = self._requests.fail(request, error)
         self._act(effects)
 
+    @property
+    def is_lone(self) -> bool:
+        """Whether no more than one request has not ended."""
+        return len(self._requests) < 2
+
     def cancel(self, request: Request) -> None:
         """Forget a request, because its caller does not wait any more."""
         with self.lock:
             self._requests.cancel(request)
+
+    def forget(self, request: Request) -> None:
+        """Cancel a request at the next turn: garbage collection calls this in any thread, also in one with `lock`."""
+        if not request.has_ended:
+            self._forgotten.append(request)
 
     def expire(self) -> float | None:
         """End the requests whose time is over; return the deadline of the next one."""
@@ -265,7 +288,7 @@ class Exchange:
         if reply_to is None:
             raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
-            # A file of permissions refuses such a message before. Without one, nobody else looks at the inbox.
+            # With a file of permissions, such a message is denied before. Without a file, only this check refuses it.
             raise NoRequest(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
@@ -308,7 +331,7 @@ class Exchange:
             raise _too_large(len(encoded), self._publisher.most_bytes)
         return encoded
 
-    # what handlers ask for
+    # calls of handlers
 
     def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> None:
         """Send the return value of a handler, if the message is a request of a node.
@@ -361,15 +384,26 @@ class Exchange:
         """Keep an event of a session for `turn`."""
         self._sessions.append((session, what, session.card))
 
+    def deny(self, node: bytes, reply_to: str, error: PermissionDenied) -> None:
+        """Record that a peer denies a request.
+
+        Args:
+            node: id of the peer.
+            reply_to: of the request.
+            error: for the caller of the request.
+        """
+        with self.lock:
+            effects = self._requests.on_reply(node, reply_to, error)
+        self._act(effects)
+
     # the attending side
 
     def turn(self, now: float) -> None:
         """Pass replies and events to the machines, and do what is due."""
         self.attending = threading.get_ident()
-        answered: Sequence[Effect] = ()
-        if self._arrived:
-            answered = self._read_replies()
-            self._answered = len(answered)
+        answered: Sequence[Effect] = self._read_replies() if self._arrived else ()
+        while self._forgotten:
+            self.cancel(self._forgotten.popleft())
         while self._sessions:
             self._on_event(*self._sessions.popleft(), now)
         if len(self._replies):
@@ -383,15 +417,31 @@ class Exchange:
             self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
+            # An exception of a signal handler may have stopped a thread that was to wake the next one.
+            self.wakes.wake_next()
         # At the end, because threads that wake up need the interpreter.
         self._act(answered)
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether replies wait for `turn` or `pass_replies`."""
+        return bool(self._arrived)
+
+    def pass_replies(self) -> None:
+        """Pass the replies that have arrived to their requests; called by a waiting thread too."""
+        if self._arrived:
+            self._act(self._read_replies())
 
     def _read_replies(self) -> list[Effect]:
         """Read the replies that have arrived; return the requests with news."""
         effects: list[Effect] = []
         on_reply = self._requests.on_reply
         while self._arrived:
-            link, messages = self._arrived.popleft()
+            try:
+                link, messages = self._arrived.popleft()
+            except IndexError:
+                # Another thread has read the last ones.
+                break
             node = link.origin or b""
             replies = [
                 (subject, self._read_reply(node, subject, payload, extras))
@@ -400,6 +450,7 @@ class Exchange:
             with self.lock:
                 for subject, reply in replies:
                     effects += on_reply(node, subject, reply)
+        self._answered = len(effects)
         return effects
 
     def _read_reply(
@@ -439,7 +490,7 @@ class Exchange:
                 self._names.pop(session.member, None)
 
     def _send_waiting(self, now: float) -> None:
-        """Send the replies whose asker has a session now, and drop those that have waited too long."""
+        """Send the waiting replies to nodes that have a session now, and drop old replies."""
         for node in self._replies.nodes:
             if not self._has_session(node):
                 continue

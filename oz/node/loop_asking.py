@@ -11,7 +11,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.node.asking import ManyReplies, check_request, result_of
 from oz.node.engine import Engine
-from oz.publisher.aio import LoopAttendance
+from oz.publisher.loop import LoopAttendance
 
 
 class LoopTimes:
@@ -65,12 +65,16 @@ class LoopTimes:
 class AsyncReplies(ManyReplies):
     """Iterator over the replies of `oz.asyncio.Node.request_many`."""
 
-    def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
-        super().__init__(node)
-        self._news = asyncio.Event()
-        self._request = self._exchange.begin(
-            message, self._news.set, timeout=timeout, limit=limit, is_many=True
-        )
+    def __init__(
+        self,
+        node: Engine,
+        attendance: LoopAttendance,
+        message: Any,
+        timeout: float | None,
+        limit: int | None,
+    ) -> None:
+        super().__init__(node, message, timeout, limit)
+        self._attendance = attendance
 
     def __aiter__(self) -> Self:
         """Return the iterator."""
@@ -84,19 +88,10 @@ class AsyncReplies(ManyReplies):
             ReplyError: a handler raised, and all other replies were returned.
             OzError: the request has failed.
         """
-        request = self._request
-        assert request is not None
-        while True:
-            has_ended = request.has_ended
-            found = self._take()
-            if found is not None:
-                return found
-            if has_ended:
-                self._raise_failure()
-                raise StopAsyncIteration
-            self._news.clear()
-            if not request.replies and not request.has_ended:
-                await self._news.wait()
+        found = await self._attendance.wait(self._next(), self._news)
+        if found is None:
+            raise StopAsyncIteration
+        return found
 
 
 class LoopRequesting:
@@ -175,4 +170,5 @@ class LoopRequesting:
         check_request(timeout, limit=limit)
         self._attendance.check_loop()
         node = self._node
-        return AsyncReplies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
+        message = node.publisher.prepare(subject, payload, headers, key)
+        return AsyncReplies(node, self._attendance, message, timeout, limit)

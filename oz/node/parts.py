@@ -8,23 +8,26 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
+import zmq
+
 from oz.errors import ClosedError, OwnershipError, PermissionDenied
 from oz.message import Gap
+from oz.node.dial_check import DialCheck
 from oz.node.handlers import Runner
-from oz.node.requests import INBOX, inbox_node
+from oz.node.requests import INBOX
 from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
 from oz.program_end import end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
-from oz.security.identity import is_of
-from oz.security.permissions import Permissions
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import Link, Refused
+from oz.subscriber.link import LIVE, Link, Messages, Refused
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Inbox, Queue
+from oz.transport.runtime import REAL
+from oz.wire.extras import REPLY_TO
 
 CLOSED_TEXT = "the node is closed"
 FOREIGN_TEXT = (
@@ -63,7 +66,7 @@ class NodePublisher(PublisherEngine):
         return super().offer(message)
 
     def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
+        """Return whether `attend` has nothing to do. An `attend` without effect costs several times as much."""
         with self.lock:
             listener, sessions = self._listener, self._sessions
             if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
@@ -77,24 +80,42 @@ class NodePublisher(PublisherEngine):
         """Return the session of a node, None without. The caller has the lock."""
         return self._sessions.of_node(node)
 
+    def ping(self, node: bytes) -> None:
+        """Send a PING to a node at once: if the connection has ended, its session is DOWN afterwards."""
+        self._locked(self._ping, node)
+
+    def _ping(self, node: bytes) -> None:
+        for session in self._sessions.by_node.get(node, ()):
+            session.ping()
+            self._sessions.ready[session] = None
+        if self._listener is not None:
+            self._pump(self._listener)
+
 
 class NodeSubscriber(SubscriberEngine):
     """Subscriber of a node: the attending side alone reads.
 
     Attributes:
         on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
+        on_dropped: called under the lock with the id of a peer, its key, and subject and `reply_to` of a message that
+            permissions deny.
+        describe_silence: returns why a subscription may receive nothing.
     """
 
-    __slots__ = ("_reported", "on_denied")
+    __slots__ = ("_checks", "_reported", "describe_silence", "on_denied", "on_dropped")
 
     on_denied: Callable[[str, str], object]
+    on_dropped: Callable[[bytes, str, bytes, object], object]
+    describe_silence: Callable[[Inbox | None], str]
     subscriptions_class = NodeSubscriptions
 
     def __init__(self, **options: Any) -> None:
         """Create the engine; see `oz.subscriber.engine.Engine`."""
         self._arrived: deque[Queue] = deque()
+        self._checks: dict[Place, DialCheck] = {}
         self._reported: frozenset[tuple[Place, int]] = frozenset()
         super().__init__(**options)
+        self.on_connection = self._on_connection
 
     def check_open(self) -> None:
         """Raise ClosedError or OwnershipError if the node cannot be used."""
@@ -104,9 +125,54 @@ class NodeSubscriber(SubscriberEngine):
             end_daemon()
             raise ClosedError(CLOSED_TEXT)
 
-    def why_nothing_comes(self, timeout: float | None) -> str:
-        """Return nothing: a node need not have peers."""
-        return ""
+    def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
+        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+        return self.describe_silence(inbox) if timeout else ""
+
+    def _allowed(self, place: Place, link: Link, effect: Messages) -> Iterable[Messages]:
+        kept = tuple(super()._allowed(place, link, effect))
+        if sum(len(one.positions) for one in kept) < len(effect.positions):
+            self._report_dropped(place, link, effect, kept)
+        return kept
+
+    def _report_dropped(self, place: Place, link: Link, effect: Messages, kept: Iterable[Messages]) -> None:
+        left = set(range(effect.sequence, effect.sequence + len(effect.positions)))
+        for one in kept:
+            left.difference_update(range(one.sequence, one.sequence + len(one.positions)))
+        origin, key = link.origin, None if self.keys is None else self.keys.key_of(place.endpoint)
+        if origin is None or key is None:
+            return
+        flat = effect.flat
+        for sequence in sorted(left):
+            at = 3 * (sequence - effect.sequence)
+            extras = flat[at + 2]
+            self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
+
+    def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
+        super()._start_link(place, may_fall_back=may_fall_back)
+        self._watch(place)
+
+    def _unwatch(self) -> None:
+        """Keep the monitor: it reports connections that end."""
+
+    def _on_connection(self, place: Place, event: int, where: str) -> None:
+        """Report the link of a process that has ended as refused.
+
+        libzmq reports a retry when a connection has ended, and after each attempt to connect again: after 100 ms,
+        200 ms and so on.
+        """
+        check = self._checks.pop(place, None)
+        is_refused = check is not None and check.is_refused()
+        if check is not None:
+            check.close()
+        is_live = place.link is not None and place.link.state == LIVE and self.runtime is REAL
+        if event != zmq.EVENT_CONNECT_RETRIED or not is_live:
+            return
+        if not is_refused:
+            check = self._checks[place] = DialCheck(where)
+            is_refused = check.is_refused()
+        if is_refused:
+            self.on_link(place, "refused")
 
     def key_of(self, link: Link) -> str | None:
         """Return the key of the publisher at the other end of a link; None if it has ended."""
@@ -139,6 +205,12 @@ class NodeSubscriber(SubscriberEngine):
         self.denials = {key: (inbox, error) for inbox, (key, error) in kept.items()}
         self._reported = frozenset(self.denials)
 
+    def close(self) -> None:
+        """Say BYE on all links and close the sockets."""
+        super().close()
+        while self._checks:
+            self._checks.popitem()[1].close()
+
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
         # A call that takes a message does not attend.
@@ -153,6 +225,14 @@ class NodeSubscriber(SubscriberEngine):
             self._arrived.clear()
             for queue in queues:
                 self._hand_over(queue)
+
+    def has_calls(self) -> bool:
+        """Return whether `attend` has handlers or gaps to report."""
+        return bool(self._arrived or self.dispatcher.inline or self.dispatcher.reports)
+
+    def call_back(self) -> None:
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        self._call_back()
 
     def _hand_over(self, queue: Queue) -> None:
         items = list(queue.items)
@@ -196,28 +276,3 @@ class NodeSubscriber(SubscriberEngine):
 def runners_of(inboxes: Iterable[Inbox]) -> list[Runner]:
     """Return the runners of the handlers of subscriptions."""
     return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
-
-
-class NodeRules:
-    """Rules for peers with keys that no file of permissions has; see `PublisherRules`."""
-
-    @staticmethod
-    def owns(key: str, origin: bytes) -> bool:
-        """Return whether the id of a node was made from a key."""
-        return is_of(origin, key)
-
-    @staticmethod
-    def is_special(subject: bytes) -> bool:
-        """Return False: messages between nodes are direct."""
-        return False
-
-    @staticmethod
-    def may_say(key: str, subject: bytes, permissions: Permissions | None) -> bool:
-        """Return True; see `is_special`."""
-        return True
-
-    @staticmethod
-    def may_ask(key: str, reply_to: str, permissions: Permissions | None) -> bool:
-        """Return whether an inbox belongs to a key."""
-        node = inbox_node(reply_to)
-        return node is not None and is_of(node, key)

@@ -8,9 +8,9 @@ message over reconnections, so that a request is sent once to each *holder*. Rep
 this subject. They count only if they come from a holder, so that a peer cannot answer a request that it did not
 receive. The members of a group with redelivery may pass a request on: then each peer may answer it.
 
-The first reply ends a request. An error reply ends it only when no other holder is left, because programs that
-only observe, and forwarders, hold it too. If the member of a group is lost, the request is lost: plain
-subscriptions beside a group are taken for observers.
+The first reply ends a request. An error reply ends it only when no other stream holds it, because programs that
+only observe, and forwarders, hold it too. A peer may hold it in several streams. If the member of a group is lost,
+the request is lost: plain subscriptions beside a group are taken for observers.
 
 Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
 
@@ -26,7 +26,8 @@ changed, a responder    HELD                            –
 changed, none, no link  ends: NoResponders              –
 is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
-error reply of a holder –                               many: as a reply; other holders: –; else ends with it
+denied by a holder      –                               other streams: –; many with a reply: ends; else ends with it
+error reply of a holder –                               many: as a reply; other streams: –; else ends with it
 other reply             –  (late)                       –  (late)
 session of a holder     –                               other holders, and no member of a group was lost: –;
 ends                                                    retries: HELD by others too; replies arrived: ends;
@@ -45,7 +46,7 @@ from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from oz.errors import NoResponders, OzError, PeerLost, ReplyError, Timeout, WouldBlock
+from oz.errors import NoResponders, OzError, PeerLost, PermissionDenied, ReplyError, Timeout, WouldBlock
 
 if TYPE_CHECKING:
     from oz.security.permissions import Permissions
@@ -311,7 +312,8 @@ class Requests:
         """
         try:
             sent = self._send(request, now)
-        except WouldBlock as error:
+        except OzError as error:
+            # Full streams, or a node that closes.
             return [self._end(request, error)]
         if sent:
             self._waiting.pop(request.reply_to, None)
@@ -332,10 +334,11 @@ class Requests:
         if request is None or not _may_reply(request, node):
             self.late += 1
             return []
-        if isinstance(message, ReplyError) and not request.is_many:
+        is_denied = isinstance(message, PermissionDenied)
+        if is_denied or (isinstance(message, ReplyError) and not request.is_many):
             request.failure = message
-            request.holders = [one for one in request.holders if one.session.member != node]
-            return [] if request.holders else [self._end(request, message)]
+            request.holders = _without_one(request.holders, node)
+            return [] if request.holders else [self._end(request, None if request._count else message)]
         request._count += 1
         request.replies.append(message)
         return [self._end(request, None) if request._count == request._left else request]
@@ -413,6 +416,13 @@ class Requests:
 def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
     """Return whether a member of a group was lost, and no other member holds the request."""
     return any(one.group is not None for one in lost) and all(one.group is None for one in held)
+
+
+def _without_one(holders: Sequence[Any], node: bytes) -> list[Any]:
+    """Return the holders without one stream of a node: a plain one, because its others may be responders."""
+    streams = [one for one in holders if one.session.member == node]
+    failed = next((one for one in streams if one.group is None), streams[0] if streams else None)
+    return [one for one in holders if one is not failed]
 
 
 def _may_reply(request: Request, node: bytes) -> bool:

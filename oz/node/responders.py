@@ -9,7 +9,8 @@ dropped without a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from oz.errors import WouldBlock
 from oz.node.requests import Content
@@ -33,6 +34,7 @@ class StreamResponders:
         find: Callable[[str, bytes], Route | None],
         greets: Callable[[], bool],
         name: Callable[[bytes], str],
+        lock: AbstractContextManager[Any],
     ) -> None:
         """Start with the interest of a publisher.
 
@@ -40,7 +42,9 @@ class StreamResponders:
             find: returns the route of a subject among the sessions of nodes.
             greets: returns whether a link may bring subscriptions that are not known yet.
             name: returns the name of a peer.
+            lock: of the publisher. Other threads raise and lower the load of a stream.
         """
+        self._lock = lock
         self._find, self.greets, self.name = find, greets, name
 
     @property
@@ -57,8 +61,12 @@ class StreamResponders:
             now: in seconds.
 
         Raises:
-            WouldBlock: each matching stream is full.
+            WouldBlock: each matching stream is full, or the member of each matching group.
         """
+        with self._lock:
+            return self._all(content, excluded, now)
+
+    def _all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:
         route = self._find(content.subject, content.raw)
         if route is None:
             return ()
@@ -70,7 +78,9 @@ class StreamResponders:
                 found.append(member)
         found = [one for one in found if not one.session.has_ended]
         accepting = [one for one in found if one.pending < one.limit]
-        if found and not accepting:
+        # Plain subscriptions beside a group only observe.
+        wanted = [one for one in found if one.group is not None] or found
+        if wanted and not any(one in accepting for one in wanted):
             raise WouldBlock(
                 f"the request to {content.subject!r} was not sent: each node that has a subscription for it is full"
             )

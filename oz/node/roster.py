@@ -23,6 +23,9 @@ This node introduces its peers to each node that says HELLO for the first time. 
 back when its HELLO arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one
 peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
 
+A process that is killed is lost at once: the connection of its link has ended, another one is refused, and after a
+PING its session has no connection either. While one of the two connections exists, its process lives.
+
 Introductions and cards are input of strangers. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
 
@@ -50,6 +53,9 @@ event                        KNOWN                        UP                    
 first session                dial, introduce the peers    –                        –
 link and session             UP                           –                        UP, resumed
 link or session down         –                            SILENT after 1 s         –
+session down, and the link   –                            KNOWN, lost, end session same
+is refused
+link refused, session up     –                            PING                     same
 the same for `lost_after`    –                            –                        KNOWN, lost, end session
 the same, and another peer   –                            forgotten, restarted     same
 has one of its endpoints
@@ -121,6 +127,16 @@ class HangUp(NamedTuple):
 
 class EndSession(NamedTuple):
     """Effect: end all sessions of a node.
+
+    Attributes:
+        node: id of the peer.
+    """
+
+    node: bytes
+
+
+class Ping(NamedTuple):
+    """Effect: send a PING to a node, to learn whether its connection has ended.
 
     Attributes:
         node: id of the peer.
@@ -207,7 +223,7 @@ class Refused(NamedTuple):
     reason: str
 
 
-Effect = Dial | HangUp | EndSession | Introduce
+Effect = Dial | HangUp | EndSession | Ping | Introduce
 Event = PeerUp | PeerSilent | PeerResumed | PeerGone | NameConflict | Refused
 
 
@@ -252,6 +268,7 @@ class Peer:
         endpoints: that may be dialled, in the order of their turns.
         link: endpoint of the last link; None before the first.
         is_linked: whether the link is LIVE.
+        is_refused: whether the connection of the link has ended and its endpoint refuses another one.
         sessions: ids of its sessions that are UP.
         dialled: endpoint that is dialled in its turn, or was when the link began.
         dial_at: time of the next turn, while there is no link.
@@ -263,8 +280,8 @@ class Peer:
     """
 
     __slots__ = (
-        "card", "dial_at", "dialled", "down_since", "endpoints", "greeting_until", "is_linked", "known_at", "link",
-        "node", "sessions", "state", "turn", "up_since",
+        "card", "dial_at", "dialled", "down_since", "endpoints", "greeting_until", "is_linked", "is_refused",
+        "known_at", "link", "node", "sessions", "state", "turn", "up_since",
     )  # fmt: skip
 
     def __init__(self, node: bytes, now: float) -> None:
@@ -272,7 +289,7 @@ class Peer:
         self.card: Card | None = None
         self.endpoints: tuple[str, ...] = ()
         self.link: str | None = None
-        self.is_linked = False
+        self.is_linked = self.is_refused = False
         self.sessions: set[bytes] = set()
         self.dialled: Endpoint | None = None
         self.dial_at = self.known_at = now
@@ -448,6 +465,7 @@ class Roster:
         else:
             is_new = not peer.sessions and peer.state == KNOWN
             peer.sessions.add(session)
+            peer.is_refused = False
             self._contact(peer, card, now)
             if is_new:
                 # The session is enough: the link may take the turns of several endpoints.
@@ -472,6 +490,7 @@ class Roster:
             peer.sessions.discard(session)
             if not peer.sessions:
                 self._down(peer, now)
+                self._end_refused(peer, now)
         return self._take()
 
     # links of this node
@@ -505,6 +524,26 @@ class Roster:
         if peer is not None:
             self._unlink(peer, now)
         return self._take()
+
+    def on_refused(self, endpoint: str, now: float) -> list[Effect | Event]:
+        """Record that the connection of a link has ended and no process listens at its endpoint.
+
+        The peer is lost when its own connection has ended too: its process has ended.
+        """
+        target = self._endpoints.get(endpoint)
+        peer = None if target is None else self.by_id.get(target.node or b"")
+        if peer is not None and peer.link == endpoint and peer.state != KNOWN:
+            if peer.is_linked:
+                self._unlink(peer, now)
+            peer.is_refused = True
+            self._end_refused(peer, now)
+        return self._take()
+
+    def _end_refused(self, peer: Peer, now: float) -> None:
+        if peer.is_refused and not peer.sessions:
+            self._gone(peer, "lost", now)
+        elif peer.is_refused:
+            self._out.append(Ping(peer.node))
 
     def on_end(self, endpoint: str, reason: int | None, now: float) -> list[Effect | Event]:
         """Record a BYE.
@@ -578,7 +617,7 @@ class Roster:
         if peer.is_linked and peer.link != endpoint.text:
             self._hang_up(endpoint)
             return
-        peer.link, peer.is_linked = endpoint.text, True
+        peer.link, peer.is_linked, peer.is_refused = endpoint.text, True, False
         for other in list(self._endpoints.values()):
             if (
                 other.is_dialled
@@ -716,7 +755,7 @@ class Roster:
             self._out.append(EndSession(peer.node))
         if peer.state != KNOWN and peer.card is not None:
             self._out.append(PeerGone(peer.card, reason))
-        peer.state, peer.down_since, peer.greeting_until = KNOWN, None, now
+        peer.state, peer.down_since, peer.greeting_until, peer.is_refused = KNOWN, None, now, False
         peer.sessions.clear()
         if reason == "lost":
             peer.known_at = peer.dial_at = now

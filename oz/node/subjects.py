@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from oz.errors import PatternError, SubjectError
+from oz.publisher.groups import STANDBY
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Stream
@@ -47,9 +48,9 @@ class ReservedIndex(PatternIndex[Any]):
         """Count the pairs of pattern and value; a pattern with prefixes of both kinds counts twice."""
         return super().__len__() + len(self._reserved)
 
-    def _keep_to(self, budget: Budget) -> None:
-        super()._keep_to(budget)
-        self._reserved._keep_to(budget)
+    def _set_budget(self, budget: Budget) -> None:
+        super()._set_budget(budget)
+        self._reserved._set_budget(budget)
 
     def add(self, pattern: Pattern, value: Hashable = None) -> None:
         """Add a pattern."""
@@ -75,6 +76,18 @@ class NodeInterest(Interest):
     """Interest of the sessions of a node."""
 
     index_class = ReservedIndex
+
+    def add(self, pattern: Pattern, stream: Stream) -> None:
+        """Add a pattern of a stream; `STANDBY` takes the session out of groups with other members."""
+        if pattern.text == STANDBY:
+            stream.session.is_standby = True
+        super().add(pattern, stream)
+
+    def discard(self, pattern: Pattern, stream: Stream) -> None:
+        """Remove a pattern of a stream."""
+        if pattern.text == STANDBY:
+            stream.session.is_standby = False
+        super().discard(pattern, stream)
 
     def _may_have(self, stream: Stream, subject: bytes) -> bool:
         return not subject.startswith(LOCAL) or stream.session.route.startswith(LOCAL_ROUTE)

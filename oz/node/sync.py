@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import Any, Never, Self
 
 from oz.errors import ClosedError
@@ -19,13 +17,12 @@ from oz.node.events import MAX_EVENTS, Event
 from oz.node.threads import ThreadPool
 from oz.numbers import check_wait
 from oz.options import Ack, Delivery, NodeOptions, Overflow
-from oz.program_end import CLOSE_TIMEOUT, close_all
 from oz.publisher.sync import Publishing
-from oz.publisher.thread import PublisherThread
+from oz.publisher.thread import ThreadLifetime
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.sync import Subscription as PlainSubscription
-from oz.transport.steps import Steps, run
+from oz.transport.steps import Steps
 from oz.transport.waiting import wait_in_thread
 
 _log = peer_logger("oz.node")
@@ -127,68 +124,24 @@ class _Notices:
                 _log.exception("on_event raised for %s", event)
 
 
-class _Life:
-    """Engine and thread of a node, until its close. The thread refers to it, and not to the node."""
+class _Lifetime(ThreadLifetime):
+    """Thread of a node, until its close."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._closing = threading.Lock()
-        self.thread: PublisherThread | None = None
-        _open.add(self)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self.thread = PublisherThread(self.engine, "node")
+        super().__init__(engine, "node")
+        self._node = engine
 
     def close(self, timeout: float | None) -> int:
         """Close; see `Node.close`."""
-        engine = self.engine
-        if engine.is_foreign:
+        node = self._node
+        if node.is_foreign:
             return 0
-        if engine.is_attended_here():
+        if node.is_attended_here():
             # An inline handler: nothing would happen during a wait.
             timeout = 0.0
-        end = None if timeout is None else engine.clock() + timeout
-        wait_in_thread(engine.news, engine.handled(timeout))
-        left = None if end is None else max(0.0, end - engine.clock())
-        return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(left)))
-
-    def _finish(self, end: float) -> int:
-        # Without the lock: the thread may be here too, to close a node that became garbage.
-        if self.thread is not None:
-            self.thread.stop()
-        with self._closing:
-            left = self.engine.finish(end)
-            self.engine.end_context()
-        _open.discard(self)
-        return left
-
-    def close_dropped(self) -> None:
-        """Close a node that became garbage, without a wait: this may be any thread, at any place."""
-        thread = self.thread
-        if thread is None:
-            # The constructor was interrupted.
-            self._finish(self.engine.clock())
-            return
-
-        def close() -> None:
-            with suppress(ClosedError):
-                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.attendance.turn))
-
-        thread.abandon(close)
-
-    def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
-        self.close(timeout)
-
-
-_open: set[_Life] = set()
-"""Nodes that are not closed, so that the end of the program closes them."""
-
-
-@atexit.register
-def _close_all() -> None:
-    close_all(_open)
+        end = None if timeout is None else node.clock() + timeout
+        wait_in_thread(node.news, node.handled(timeout))
+        return super().close(None if end is None else max(0.0, end - node.clock()))
 
 
 class Node(NodeBase, Publishing, ThreadRequesting):
@@ -205,11 +158,11 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
         self._node.publisher.defer = defer_to_thread(self._node.publisher)
-        self._life = _Life(self._node)
+        self._life = _Lifetime(self._node)
         self._life.start()
 
     def _drop(self) -> None:
-        self._life.close_dropped()
+        self._life.drop()
 
     def subscribe(
         self,
@@ -299,13 +252,16 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Raises:
             Timeout: something is missing; the text names it and the remedy.
+            PermissionDenied: a peer denies a subscription, as long as it exists; or a message that this node has
+                published, once for each subject.
+            ProtocolError: a peer refuses a subscription for another reason.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, ClosedError: as `publish`.
         """
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
         self._node.check_may_wait()
-        self._run(self._node.ready(peers, count, subscriber, timeout))
+        self._run(self._node.readiness.ready(peers, count, subscriber, timeout))
 
     def _run(self, steps: Steps[Any]) -> Any:
         return wait_in_thread(self._node.news, steps)

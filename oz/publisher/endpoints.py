@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
 from typing import Any, cast
 
 import zmq
@@ -141,19 +143,19 @@ class PublisherEndpoints:
     def _bind_plain(self, endpoint: str) -> str:
         plain = self._plain
         if self._keys is not None:
-            self._keys.serve(plain.socket, endpoint)
+            self._keys.serve(plain.socket, endpoint, monotonic())
         with refused_by_libzmq(endpoint, _BIND_HINT):
             bind = self._plain_files.bind
             bound = cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
         if self._keys is not None:
-            self._keys.served(plain.socket, bound)
+            self._keys.served(bound)
         return bound
 
     def _unbind_plain(self, endpoint: str) -> None:
         self._plain_files.remove(endpoint)
         self._plain.socket.unbind(endpoint)
         if self._keys is not None:
-            self._keys.forget(self._plain.socket, endpoint)
+            self._keys.forget(endpoint)
 
     def bind_links(self, endpoint: str | bytes) -> str:
         """Bind to an endpoint for links only; return it with its port.
@@ -186,12 +188,12 @@ class PublisherEndpoints:
     def _listen(self, where: str) -> str:
         listener: Any = self.listener
         if self._keys is not None:
-            self._keys.serve(listener.socket, where)
+            self._keys.serve(listener.socket, where, monotonic())
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
             bound = cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
         if self._keys is not None:
-            self._keys.served(listener.socket, bound)
+            self._keys.served(bound)
         return bound
 
     def connect(self, endpoint: str | bytes) -> None:
@@ -204,7 +206,7 @@ class PublisherEndpoints:
         self._check(text)
         descriptors.need_for_endpoint(text)
         if self._keys is not None:
-            self._keys.call(self._plain.socket, text)
+            self._keys.call(self._plain.socket, text, monotonic())
         with refused_by_libzmq(text, _CONNECT_HINT):
             self._plain.connect(text)
         self.connected.append(text)
@@ -241,8 +243,10 @@ class PublisherEndpoints:
             raise EndpointError(f"{text!r} is not connected; connected are {known}", errno.ENOENT)
         self.connected.remove(text)
         if self._keys is not None:
-            self._keys.forget(self._plain.socket, text)
-        self._plain.socket.disconnect(text)
+            self._keys.forget(text)
+        # ENOENT: the connection has ended for its key.
+        with suppress(zmq.ZMQError):
+            self._plain.socket.disconnect(text)
 
     def close(self) -> None:
         """Remove the socket files, and forget the endpoints."""

@@ -62,7 +62,7 @@ from oz.transport import descriptors
 from oz.transport.contexts import has_ended
 from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
-from oz.transport.security import find_credentials
+from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
@@ -123,8 +123,8 @@ class Engine:
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
-        most_quick: the same for the hot path. If `publish` may wait, a batch of such payloads has at most half of
-            `pending_bytes`, and a larger one is sent at once.
+        most_quick: bytes of a payload of the hot path at most. If `publish` may wait, a batch of such payloads has at
+            most half of `pending_bytes`, and a larger one is sent at once.
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
@@ -184,7 +184,7 @@ class Engine:
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
-        credentials = find_credentials(security, options.multicast)
+        credentials = credentials_of(security, options.multicast)
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
@@ -328,14 +328,15 @@ class Engine:
         """Publish a message to one stream, with the next batch.
 
         Args:
-            stream: of `responders`. `Group.pick` has counted the message of a group.
+            stream: of `responders`. The caller has counted the message of a group in `load`.
             raw: subject.
             payload: of the message.
             extras: of `check_extras`, or None.
             is_alone: whether no message is expected that could join the batch.
 
         Returns:
-            False if the stream is full or its session has ended: nothing was published.
+            False if the stream is full or its session has ended: nothing was published, and `load` does not count
+            the message any more.
 
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
@@ -345,7 +346,11 @@ class Engine:
     def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
         if self.is_closing:
             self.check_usable()
-        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone)
+        if self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone):
+            return True
+        if stream.group is not None:
+            stream.load -= 1
+        return False
 
     def _add(
         self,
@@ -1025,7 +1030,7 @@ class Engine:
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:
-                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+                deadline = min(self._keys.next_deadline(), inf if deadline is None else deadline)
             if self._endpoints.taken:
                 deadline = min(self._retry_at, inf if deadline is None else deadline)
             if self.is_watching:
@@ -1077,7 +1082,7 @@ class Engine:
         """Return the number of links with subscriptions, plus the number of subscriptions of plain subscribers.
 
         Args:
-            subject: count only those that receive this subject; None counts all.
+            subject: count only subscribers that receive this subject; None for all subscribers.
             only_up: whether to count only links with a connection.
 
         Raises:

@@ -16,6 +16,9 @@ failover    member that joined first among those UP
 any         members that are DOWN, if none is UP: the messages wait for their return
 =========== ==========================================================================================
 
+A session *stands by* while it has the pattern `STANDBY`: a route has such members only if it has no others. So one
+of two parallel forwarders receives the messages of a group in order, and the other one takes over at once.
+
 `pick` counts the message at the member at once (`load`), because messages of one batch are picked before the
 session numbers them. The session lowers `load` when messages are acknowledged, handled, dropped or moved.
 """
@@ -29,6 +32,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from oz.publisher.session import Stream
 
+STANDBY = "_OZ.STANDBY"
+"""Pattern of a session that receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
 """Seconds since the last frame after which a member with unacknowledged messages gets no new ones."""
 HANDLED_PREFETCH = 64

@@ -24,6 +24,7 @@ that reports are never guessed.
 from __future__ import annotations
 
 from collections import Counter
+from time import monotonic
 from typing import Any
 
 import zmq
@@ -31,7 +32,7 @@ import zmq
 from oz.logs import peer_logger
 from oz.publisher.keys import PublisherKeys
 from oz.publisher.plain import PlainSubscribers
-from oz.transport.backend import PYZMQ, Peer
+from oz.transport.connections import Connection, cut, inode_of
 
 MAX_READ = 1_000
 """Frames that are read at once at most."""
@@ -47,7 +48,7 @@ _ENTRY = 64  # Bytes that a prefix counts beside its length.
 _log = peer_logger("oz.publisher")
 
 
-class _Connection:
+class _Held:
     """Prefixes of one connection.
 
     Attributes:
@@ -85,7 +86,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
         """
         super().__init__(context, longest_prefix=longest_prefix, **options)
         self._keys, self._most_bytes = keys, longest_prefix
-        self._connections: dict[Peer, _Connection] = {}
+        self._connections: dict[Connection, _Held] = {}
         self._reported: dict[bytes, list[float]] = {}
         self._expected: Counter[bytes] = Counter()
         self._inside: Counter[bytes] = Counter()
@@ -103,7 +104,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
         """
         if not self.has_input():
             return False
-        now = PYZMQ.monotonic()
+        now = monotonic()
         for _ in range(MAX_READ):
             try:
                 frame, peer = self._keys.receive(self.socket, _LAST)
@@ -115,14 +116,14 @@ class KeyedPlainSubscribers(PlainSubscribers):
             else:
                 self._apply(frame)
                 if peer is not None and frame[:1] == _ADD:
-                    self._connections.setdefault(peer, _Connection())
+                    self._connections.setdefault(peer, _Held())
         if len(self._connections) >= self._sweep_at:
             self._sweep()
             self._sweep_at = max(_MIN_SWEEP, 2 * len(self._connections))
         self.settle(now)
         return True
 
-    def _on_frame(self, frame: bytes, peer: Peer | None, now: float) -> None:
+    def _on_frame(self, frame: bytes, peer: Connection | None, now: float) -> None:
         kind, prefix = frame[:1], frame[1:]
         if kind == _REMOVE:
             if peer is None:
@@ -135,7 +136,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
         if self._is_astray:
             if peer is not None:
                 _log.warning("a connection of key %s is ended: it sends what is no subscription", peer.key)
-                PYZMQ.cut(peer)
+                cut(peer)
                 self._expect(peer, prefix, kind)
         elif peer is None:
             self._inside[prefix] += 1
@@ -146,7 +147,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
         else:
             self._subscribe(peer, frame, prefix)
 
-    def _expect(self, peer: Peer, prefix: bytes, kind: bytes) -> None:
+    def _expect(self, peer: Connection, prefix: bytes, kind: bytes) -> None:
         """Expect the report of a prefix that was not recorded."""
         if kind == _ADD and peer not in self._connections:
             self._expected[prefix] += 1
@@ -157,8 +158,8 @@ class KeyedPlainSubscribers(PlainSubscribers):
         self.socket.setsockopt(_SUBSCRIBE, frame[1:])
         self._apply(frame)
 
-    def _subscribe(self, peer: Peer, frame: bytes, prefix: bytes) -> None:
-        connection = self._connections.setdefault(peer, _Connection())
+    def _subscribe(self, peer: Connection, frame: bytes, prefix: bytes) -> None:
+        connection = self._connections.setdefault(peer, _Held())
         connection.size += len(prefix) + _ENTRY
         denial = self._keys.access.denial_of_key(peer.key or "", prefix)
         if denial is None:
@@ -169,9 +170,9 @@ class KeyedPlainSubscribers(PlainSubscribers):
         self._keys.count(peer.key or "", denial)
         if connection.size > self._most_bytes:
             _log.warning("a connection of key %s is ended: it asks for too much that is denied", peer.key)
-            PYZMQ.cut(peer)
+            cut(peer)
 
-    def _unsubscribe(self, peer: Peer, prefix: bytes) -> None:
+    def _unsubscribe(self, peer: Connection, prefix: bytes) -> None:
         connection = self._connections.get(peer)
         if connection is None:
             return
@@ -189,7 +190,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
 
     def _sweep(self) -> None:
         """Forget the connections that have ended."""
-        for peer in [one for one in self._connections if PYZMQ.inode(one.descriptor) != one.inode]:
+        for peer in [one for one in self._connections if inode_of(one.descriptor) != one.inode]:
             connection = self._connections.pop(peer)
             if not self._is_manual:
                 continue
@@ -234,4 +235,4 @@ class KeyedPlainSubscribers(PlainSubscribers):
                 "a connection of key %s is ended: what is trusted or allowed has changed; it may ask again",
                 key,
             )
-            PYZMQ.cut(peer)
+            cut(peer)

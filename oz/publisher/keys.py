@@ -1,4 +1,4 @@
-"""Keys of a publisher: who may connect, what a key may subscribe to, and changes of the files.
+"""Keys of a publisher: which keys may connect, what a key may subscribe to, and changes of the files.
 
 Theory of operation
 -------------------
@@ -6,12 +6,11 @@ A publisher with `security=` has CURVE on both sockets. libzmq asks the authenti
 key, and sets the key as User-Id of each frame. Sessions belong to the key of their HELLO, and the publisher
 checks each declared pattern by the rights of this key.
 
-The files of keys and permissions are read again by the clock, every `RIGHTS_INTERVAL` seconds. A change applies
+The files of keys and permissions are read again by the clock, every `TEND_INTERVAL` seconds. A change applies
 to sessions that exist (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions
 of keys that are not trusted any more end. Their connections are cut, so that they must prove a key again.
 
-A peer without a key never reaches the authenticator. Only the monitor of the socket reports it. `Calls` logs and
-counts it, and connects again to endpoints that have refused the publisher.
+`Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
 """
 
 from __future__ import annotations
@@ -21,73 +20,45 @@ from typing import Any
 
 import zmq
 
-from oz.errors import PermissionDenied
 from oz.logs import peer_logger
+from oz.publisher.groups import STANDBY
 from oz.security.access import Access
 from oz.security.denials import Denial
 from oz.security.identity import is_of
 from oz.subjects.pattern import Pattern
-from oz.transport.backend import PYZMQ, Peer
-from oz.transport.calls import Calls
+from oz.transport.arrivals import Arrivals
+from oz.transport.connections import Connection
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import needs_ipv6
-from oz.transport.peer_keys import PeerKeys
+from oz.transport.keys import Keys
+from oz.transport.monitors import Event
+from oz.transport.peer_keys import PeerKeys, called_endpoint, is_of_caller
 from oz.wire.links import Item, Refusal
-
-RIGHTS_INTERVAL = 0.5
-"""Seconds between two checks whether the files of keys and permissions have changed."""
 
 owns_session = is_of
 """Whether a session id was made from a key. A foreign key that repeats the id is refused, whether or not the
 session exists."""
 
+_recv: Any = zmq.backend.Socket.recv
+
 _log = peer_logger("oz.publisher")
 
 
-class _KeyedEndpoints:
-    """Endpoints of one socket with keys, for `Calls` and `PeerKeys`.
+def _ignore(*_: object) -> None:
+    pass
+
+
+class PublisherKeys(Keys):
+    """Keys of the subscribers of a publisher, and of the listeners that it connects to.
 
     Attributes:
-        credentials: of the publisher.
-        bound: endpoints that peers connect to.
-        called: key of each endpoint that the socket connects to.
-    """
-
-    def __init__(self, credentials: Credentials) -> None:
-        self.credentials: Credentials | None = credentials
-        self.bound: list[str] = []
-        self.called: dict[str, str] = {}
-
-    @property
-    def has_bound(self) -> bool:
-        """Whether the socket is bound."""
-        return bool(self.bound)
-
-    def give_up(self, socket: zmq.Socket[Any], endpoint: str) -> None:
-        """End a connection that libzmq has given up, before another one is made."""
-        # ENOENT: it was ended before.
-        with suppress(zmq.ZMQError):
-            socket.disconnect(endpoint)
-
-    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
-        """Connect again to an endpoint, by a key."""
-        assert self.credentials is not None
-        self.give_up(socket, endpoint)
-        self.credentials.prepare(socket, key)
-        self.called[endpoint] = key
-        socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
-        socket.connect(endpoint)
-
-
-class PublisherKeys:
-    """Credentials of a publisher, the rights of its subscribers, and the handshakes at its sockets.
-
-    Attributes:
-        credentials: of the publisher.
         access: rights by key.
         has_permissions: whether a file of permissions bounds subscriptions.
         denied: subscriptions that were refused by permissions.
     """
+
+    # Only the socket of plain subscribers connects.
+    plain = int(zmq.PUB)
 
     def __init__(self, credentials: Credentials, dialect: str, delimiter: bytes = b"") -> None:
         """Start without sockets.
@@ -97,68 +68,83 @@ class PublisherKeys:
             dialect: of its subjects.
             delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """
-        self.credentials = credentials
+        # Refusals are logged: `publish` goes on for other subscribers. Results of searches wait for the next
+        # `has_changed`.
+        super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)
         self.has_permissions = credentials.permissions is not None
         self.denied = 0
-        self._sockets: dict[zmq.Socket[Any], tuple[_KeyedEndpoints, PeerKeys, Calls]] = {}
-        self._due_at = 0.0
+        self._peers = PeerKeys()
+        self._socket: zmq.Socket[Any] | None = None
 
-    def _parts(self, socket: zmq.Socket[Any]) -> tuple[_KeyedEndpoints, PeerKeys, Calls]:
-        parts = self._sockets.get(socket)
-        if parts is None:
-            endpoints = _KeyedEndpoints(self.credentials)
-            # Refusals are logged: `publish` goes on for other subscribers.
-            calls = Calls(endpoints, _ignore, lambda end: end())
-            parts = self._sockets[socket] = endpoints, PeerKeys(endpoints, PYZMQ), calls
-        return parts
-
-    def serve(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+    def serve(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
         """Demand a trusted key at the endpoint that a socket binds next. inproc has no keys.
 
         Raises:
             ConfigurationError: the context has another authenticator.
         """
         if not endpoint.startswith("inproc:"):
-            self._parts(socket)[2].begin(socket)
+            self.watch(socket, now)
             self.credentials.serve(socket)
 
-    def served(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+    def served(self, endpoint: str) -> None:
         """Record an endpoint that a socket has bound, with its port."""
         if not endpoint.startswith("inproc:"):
-            self._parts(socket)[0].bound.append(endpoint)
+            self._peers.bound.append(endpoint)
 
-    def call(self, socket: zmq.Socket[Any], endpoint: str) -> None:
-        """Set the key of the listener that a socket connects to next. inproc has no keys.
+    def call(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
+        """Set the key of the listener that the socket of plain subscribers connects to next. inproc has no keys.
 
         Raises:
             PermissionDenied: one side does not trust the key of the other.
         """
         if not endpoint.startswith("inproc:"):
-            endpoints, _, calls = self._parts(socket)
-            calls.begin(socket)
-            endpoints.called[endpoint] = self.credentials.call(socket, endpoint)
+            self._socket = socket
+            self.watch(socket, now)
+            self.find(endpoint, None, is_plain=True)
+            self.prepare(socket, endpoint)
 
-    def forget(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+    def _disconnect(self, endpoint: str) -> None:
+        # ENOENT: the connection was ended before.
+        with suppress(zmq.ZMQError):
+            if self._socket is not None:
+                self._socket.disconnect(endpoint)
+
+    def _connect_again(self, endpoint: str) -> None:
+        if self._socket is not None:
+            self._disconnect(endpoint)
+            self.prepare(self._socket, endpoint)
+            self._socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
+            self._socket.connect(endpoint)
+
+    def _on_event(self, event: Event, arrivals: Arrivals, now: float) -> None:
+        called = self.by_endpoint
+        if is_of_caller(event.endpoint, self._peers.bound, called):
+            arrivals.add(event, now)
+            return
+        endpoint = called_endpoint(event.endpoint, called)
+        if endpoint is not None and event.outcome is not None:
+            self.on_handshake(endpoint, event.outcome, self.plain, now)
+
+    def forget(self, endpoint: str) -> None:
         """Forget an endpoint that a socket is neither bound nor connected to any more."""
-        parts = self._sockets.get(socket)
-        if parts is not None:
-            parts[0].called.pop(endpoint, None)
-            with suppress(ValueError):
-                parts[0].bound.remove(endpoint)
+        super().forget(endpoint)
+        with suppress(ValueError):
+            self._peers.bound.remove(endpoint)
 
-    def receive(self, socket: zmq.Socket[Any], flags: int) -> tuple[bytes, Peer | None]:
+    def receive(self, socket: zmq.Socket[Any], flags: int) -> tuple[bytes, Connection | None]:
         """Receive one frame, and its connection with the key; None inside the process.
 
         Raises:
             zmq.Again: there is none.
         """
-        return self._parts(socket)[1].receive(socket, flags)
+        frame = _recv(socket, flags, copy=False)
+        return frame.bytes, self._peers.connection_of(frame, self.by_endpoint)
 
     def authorize(self, user: str | None, item: Item, pattern: Pattern, group: str | None) -> Refusal | None:
         """Return why a key may not have a subscription, or None; see `Sessions`."""
-        if user is None:
-            # Inside the process, where no key is needed.
+        if user is None or pattern.text == STANDBY:
+            # Inside the process no key is needed. The other pattern matches no message.
             return None
         denial = self.access.denial(user, (pattern,), group or "")
         if denial is None:
@@ -183,24 +169,12 @@ class PublisherKeys:
         Args:
             now: in seconds of `time.monotonic`.
         """
-        if now < self._due_at:
+        if now < self.next_deadline():
             return False
-        self._due_at = now + RIGHTS_INTERVAL
-        for socket, (_, _, calls) in self._sockets.items():
-            calls.look(socket, now)
+        self.tend(now)
         return self.access.has_changed()
-
-    @property
-    def deadline(self) -> float:
-        """Time of the next check in seconds of `time.monotonic`."""
-        return self._due_at
 
     def close(self) -> None:
         """End the monitors, before the sockets close."""
-        while self._sockets:
-            socket, (_, _, calls) = self._sockets.popitem()
-            calls.close(socket)
-
-
-def _ignore(error: PermissionDenied) -> None:
-    pass
+        for socket in [*self._monitors]:
+            self.unwatch(socket)

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
-from oz.subjects.pattern import Pattern, decides, may_take_long
+from oz.subjects.pattern import Pattern, is_timed, match_within
 from oz.wire.links import SID
 
 STEP, SLOW_STEP = 256, 2
@@ -73,7 +73,7 @@ class LastValues:
         """
         if pattern.literal is not None:
             return {pattern.literal}
-        step = SLOW_STEP if may_take_long(pattern) else STEP
+        step = SLOW_STEP if is_timed(pattern) else STEP
         known: set[bytes] = set()
         matched: set[bytes] = set()
         strikes = 0
@@ -109,8 +109,8 @@ class LastValues:
 
 def _matches(pattern: Pattern, subject: bytes, seconds: float) -> bool:
     try:
-        if may_take_long(pattern):
-            return decides(pattern, subject if pattern.is_bytes else subject.decode(), seconds)
+        if is_timed(pattern):
+            return match_within(pattern, subject if pattern.is_bytes else subject.decode(), seconds)
         return pattern.matches(subject)
     except (SubjectError, UnicodeDecodeError):
         return False

@@ -9,7 +9,6 @@ processed the command that makes it readable. The caller checks `has_input` afte
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import EAGAIN, EHOSTUNREACH
@@ -17,8 +16,8 @@ from typing import Any
 
 import zmq
 
-from oz.transport.backend import PYZMQ, Peer
-from oz.transport.libzmq import SHARED_FRAME, raw_socket
+from oz.transport.connections import Connection, cut, inode_of
+from oz.transport.libzmq import SHARED_FRAME, option_reader, raw_socket
 from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
 from oz.transport.runtime import runtime_of
@@ -100,7 +99,9 @@ class LinkListener:
         self.socket.setsockopt(zmq.RCVHWM, _RECEIVED)
         self.rejected = 0
         runtime = runtime_of(context)
-        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        self._send, self._recv = runtime.send, runtime.recv
+        self._events = option_reader(self.socket, _EVENTS, runtime.get)
+        self._has_more = option_reader(self.socket, _RCVMORE, runtime.get)
         self.raw = raw_socket(self.socket)
         if self.raw is not None:
             self.has_input = self.raw.has_input  # type: ignore[method-assign]
@@ -121,7 +122,7 @@ class LinkListener:
 
     def has_input(self) -> bool:
         """Return whether a frame can be read. libzmq processes its commands in this call."""
-        return bool(self._get(self.socket, _EVENTS) & _POLLIN)
+        return bool(self._events(self.socket) & _POLLIN)
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read, `limit` at most."""
@@ -135,15 +136,15 @@ class LinkListener:
                 if not found:
                     return
             return
-        socket, get, recv = self.socket, self._get, self._recv
-        if get(socket, _RCVMORE):
+        socket, events, has_more, recv = self.socket, self._events, self._has_more, self._recv
+        if has_more(socket):
             # A signal handler has raised inside the last message: pyzmq runs handlers at the end of `recv`.
             self._skip()
         for _ in range(limit):
-            if not get(socket, _EVENTS) & _POLLIN:
+            if not events(socket) & _POLLIN:
                 return
             route, frame = map(recv, self._pair, _BOTH)
-            if get(socket, _RCVMORE):
+            if has_more(socket):
                 self._skip()
             else:
                 yield route, frame
@@ -151,7 +152,7 @@ class LinkListener:
     def _skip(self) -> None:
         """Read the rest of a message with too many frames. libzmq has received all of it."""
         self.rejected += 1
-        while self._get(self.socket, _RCVMORE):
+        while self._has_more(self.socket):
             self._recv(self.socket, _LAST)
 
     def send(self, route: bytes, frames: tuple[Any, ...]) -> int:
@@ -169,10 +170,11 @@ class LinkListener:
                     return FULL if error == EAGAIN else GONE
             return TAKEN
         try:
+            # `any` is an iteration in C, because `send` returns None.
             if len(frames) == 1:
-                deque(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME), 0)
+                any(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME))
             else:
-                deque(map(self._send, self._four, (route, frames[0], route, frames[1]), _TWO_FRAMES), 0)
+                any(map(self._send, self._four, (route, frames[0], route, frames[1]), _TWO_FRAMES))
         except zmq.ZMQError as error:
             if error.errno == EAGAIN:
                 return FULL
@@ -211,19 +213,19 @@ class KeyedListener(LinkListener):
     ) -> None:
         """Create the socket; see `LinkListener`."""
         super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
-        self._connections: dict[bytes, Peer] = {}
+        self._connections: dict[bytes, Connection] = {}
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read; `user` has the key of each."""
         socket: Any = self.socket
-        if self._get(socket, _RCVMORE):
+        if self._has_more(socket):
             self._skip()
         for _ in range(limit):
-            if not self._get(socket, _EVENTS) & _POLLIN:
+            if not self._events(socket) & _POLLIN:
                 return
             received: Any = map(self._recv, self._pair, _BOTH, _COPIED)
             route, frame = received
-            if self._get(socket, _RCVMORE):
+            if self._has_more(socket):
                 self._skip()
                 continue
             self.user = key_of_client(frame)
@@ -237,10 +239,10 @@ class KeyedListener(LinkListener):
         if len(connections) >= _MOST_CONNECTIONS:
             del connections[next(iter(connections))]
         descriptor = int(frame.get(_SOURCE))
-        connections[route] = Peer(descriptor, PYZMQ.inode(descriptor), self.user)
+        connections[route] = Connection(descriptor, inode_of(descriptor), self.user)
 
     def cut(self, route: bytes) -> None:
         """End the connection of a route: its key is not trusted any more."""
-        peer = self._connections.pop(route, None)
-        if peer is not None:
-            PYZMQ.cut(peer)
+        connection = self._connections.pop(route, None)
+        if connection is not None:
+            cut(connection)

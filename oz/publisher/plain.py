@@ -16,7 +16,7 @@ from typing import Any
 import zmq
 
 from oz.transport.endpoints import needs_ipv6
-from oz.transport.libzmq import raw_socket
+from oz.transport.libzmq import option_reader, raw_socket
 from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
@@ -69,9 +69,11 @@ class PlainSubscribers:
             (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             self.socket.setsockopt(option, value)
+        self._pair = (self.socket, self.socket)
         self._delimiter = delimiter
         runtime = runtime_of(context)
-        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        self._send, self._recv = runtime.send, runtime.recv
+        self._events = option_reader(self.socket, _EVENTS, runtime.get)
         # C sends two frames.
         self.raw = None if delimiter else raw_socket(self.socket)
         self._counts: dict[bytes, int] = {}
@@ -104,7 +106,7 @@ class PlainSubscribers:
 
     def has_input(self) -> bool:
         """Return whether a subscription can be read. libzmq processes its commands in this call."""
-        return bool(self._get(self.socket, _EVENTS) & _POLLIN)
+        return bool(self._events(self.socket) & _POLLIN)
 
     def read(self, limit: int) -> bool:
         """Read subscriptions, `limit` at most; return whether there were any."""
@@ -162,14 +164,13 @@ class PlainSubscribers:
         Raises:
             zmq.ZMQError: the context is terminated.
         """
-        socket = self.socket
         try:
             if self._delimiter:
-                self._send(socket, subject + self._delimiter + payload, _LAST)
+                self._send(self.socket, subject + self._delimiter + payload, _LAST)
                 return True
-            # One iteration in C: a signal handler that raises leaves half a message in the socket only if the
-            # signal comes during the first send.
-            deque(map(self._send, (socket, socket), (subject, payload), _FLAGS), 0)
+            # One iteration in C, because `send` returns None: a signal handler that raises leaves half a message
+            # in the socket only if the signal comes during the first send.
+            any(map(self._send, self._pair, (subject, payload), _FLAGS))
         except zmq.Again:
             return False
         return True

@@ -59,7 +59,7 @@ class Route:
         for one in streams:
             if one.group is not None:
                 members.setdefault(one.group, []).append(one)
-        self.groups = [(group, tuple(found)) for group, found in members.items()]
+        self.groups = [(group, tuple(_on_duty(found))) for group, found in members.items()]
         self._choices = choices
 
     def recipients(self, key: bytes, now: float) -> tuple[Stream, ...]:
@@ -81,6 +81,11 @@ class Route:
         if len(choices) >= _MAX_CHOICES:
             choices.clear()
         return choices.setdefault(found, found)
+
+
+def _on_duty(members: list[Stream]) -> list[Stream]:
+    """Return the members that do not stand by; all members if each one stands by."""
+    return [one for one in members if not one.session.is_standby] or members
 
 
 class _TimeLimit:
@@ -171,7 +176,7 @@ class Interest:
         self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
         self._index: PatternIndex[Stream] = self.index_class(cache_size=0)
         self._limit = _TimeLimit(pattern_time, processor_clock)
-        self._index._keep_to(self._limit)
+        self._index._set_budget(self._limit)
         self._counts: dict[Pattern, dict[Stream, int]] = {}
         self._strikes: dict[Pattern, int] = {}
         self._choices: dict[tuple[Stream, ...], tuple[Stream, ...]] = {}

@@ -644,6 +644,7 @@ class Session:
         declare_bytes: of these parts.
         work: the part that is applied, changes of rights, and the removal of all patterns.
         is_working: whether the session waits for its turn in `Sessions.work`.
+        is_standby: whether groups prefer members of other sessions.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -675,7 +676,7 @@ class Session:
         self.declarations: deque[bytes] = deque()
         self.declare_bytes = 0
         self.work: deque[Iterator[None]] = deque()
-        self.is_working = False
+        self.is_working = self.is_standby = False
         self.heard_at = now
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None

@@ -52,7 +52,7 @@ from oz.publisher.direct import DirectStream
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest, Route
 from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.subjects.pattern import Pattern, may_take_long, weight_of
+from oz.subjects.pattern import Pattern, estimate_memory, is_timed
 from oz.subjects.spelling import restore
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
@@ -369,7 +369,7 @@ class Sessions:
             # A link takes a new session id only when it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
-            self._set_route(session, hello, route)
+            self._set_route(session, route)
             # The link declares everything again.
             self._discard_declarations(session)
             session.resume(hello, route, now)
@@ -387,7 +387,7 @@ class Sessions:
             hello.attempt == session.attempt and route != session.route
         )
 
-    def _set_route(self, session: Session, hello: Hello, route: bytes) -> None:
+    def _set_route(self, session: Session, route: bytes) -> None:
         if self._by_route.get(session.route) is session:
             del self._by_route[session.route]
         self._by_route[route] = session
@@ -519,6 +519,9 @@ class Sessions:
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
             self._answer(session)
+            if declare.removed and not session.has_unsent:
+                # `drain` waits for a PING with the revision and without pending messages.
+                session.ping()
             self.on_session(session, DECLARED)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:
@@ -584,7 +587,7 @@ class Sessions:
         self.flush()
         self.interest.add(pattern, stream)
         session.patterns[sid] = pattern, stream
-        session.weight += weight_of(pattern)
+        session.weight += estimate_memory(pattern)
         session.since[sid] = session.following
         if subjects:
             self._send_last_values(stream, subjects, sid)
@@ -607,7 +610,7 @@ class Sessions:
             and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
-        if session.weight + weight_of(pattern) > settings.pattern_weight:
+        if session.weight + estimate_memory(pattern) > settings.pattern_weight:
             return Refusal(
                 item.sid,
                 f"the patterns of the session take {settings.pattern_weight} bytes of memory, which is the limit",
@@ -648,7 +651,7 @@ class Sessions:
     def _remove(self, session: Session, sid: int) -> Stream:
         pattern, stream = session.patterns.pop(sid)
         del session.since[sid]
-        session.weight -= weight_of(pattern)
+        session.weight -= estimate_memory(pattern)
         self.flush()
         self.interest.discard(pattern, stream)
         if not stream.patterns and not stream.matched:
@@ -669,7 +672,8 @@ class Sessions:
     def reconsider(self, is_trusted: Callable[[str], bool]) -> list[bytes]:
         """Apply rights that have changed; return the routes of the sessions that have ended.
 
-        `work` refuses the patterns that are not allowed any more. A refused pattern stays refused.
+        `work` refuses the patterns that are not allowed any more. A session with patterns that rights refused
+        declares everything again.
 
         Args:
             is_trusted: whether a user may have a session.
@@ -679,12 +683,25 @@ class Sessions:
             if session.user is None:
                 continue
             if is_trusted(session.user):
+                self._revive(session)
                 self._add_work(session, self._reconsider(session))
             else:
                 self.replies.append((session.route, self._bye(links.KEY_REFUSED, session.following)))
                 ended.append(session.route)
                 self.end(session, self.now)
         return ended
+
+    def _revive(self, session: Session) -> None:
+        """Ask for a new declaration of everything, if rights refused a pattern: the pattern itself is not kept."""
+        denied = [sid for sid, one in session.refused.items() if one.rule is not None]
+        if denied and session.applied:
+            for sid in denied:
+                del session.refused[sid]
+            # The link declares its revision, which must count as new.
+            session.applied -= 1
+            answer = Answer(session.applied, None, self.batcher.position)
+            session.post(links.encode_answer(answer), is_nil=True)
+            self.ready[session] = None
 
     def _reconsider(self, session: Session) -> Iterator[None]:
         has_refused = False
@@ -730,7 +747,7 @@ class Sessions:
         kept = [
             (pattern, session.since[sid])
             for sid, (pattern, owner) in session.patterns.items()
-            if owner is stream and not may_take_long(pattern)
+            if owner is stream and not is_timed(pattern)
         ]
         self._move(stream, is_final=True, kept=kept)
 

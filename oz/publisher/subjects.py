@@ -8,8 +8,8 @@ from typing import Any
 
 from oz.errors import SubjectError, SubjectWarning
 from oz.subjects import dialects
-from oz.transport.dropin import callers_level
 from oz.transport.endpoints import is_local
+from oz.transport.warning_level import callers_level
 
 CACHED_SUBJECTS = 65_536
 _LONGEST_CACHED = 1_024

@@ -2,82 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
 from oz.compiled import HOT
-from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
-from oz.program_end import CLOSE_TIMEOUT, close_all
 from oz.publisher.base import PublisherBase, PublishingBase
 from oz.publisher.engine import UNKNOWN, Engine
-from oz.publisher.thread import PublisherThread
-from oz.transport.steps import run
+from oz.publisher.thread import ThreadLifetime
 from oz.transport.waiting import wait_in_thread
 
 _MAX_COUNT = 2**31
-
-
-class _Life:
-    """Engine and thread of a publisher, from its first endpoint to its close. The thread refers to it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.thread: PublisherThread | None = None
-        self._closing = threading.Lock()
-
-    def start(self) -> None:
-        """Start the thread, at the first endpoint."""
-        if self.thread is None:
-            self.thread = PublisherThread(self.engine)
-
-    def close(self, timeout: float | None) -> int:
-        """Close; see `Publisher.close`."""
-        engine = self.engine
-        if engine.is_foreign:
-            return 0
-        end = wait_in_thread(engine.waiters, engine.acknowledgements(timeout))
-        return self._finish(end)
-
-    def _finish(self, end: float) -> int:
-        # Without the lock: the thread may be here too, to close a publisher that became garbage.
-        if self.thread is not None:
-            self.thread.stop()
-        with self._closing:
-            left = self.engine.finish(end)
-            self.engine.end_context()
-        _open.discard(self)
-        return left
-
-    def close_dropped(self) -> None:
-        """Close a publisher that became garbage, without a wait: this may be any thread, at any place."""
-        thread = self.thread
-        if thread is None:
-            self._finish(0.0)
-            return
-
-        def close() -> None:
-            with suppress(ClosedError):
-                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.attendance.turn))
-
-        thread.abandon(close)
-
-    def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
-        self.close(timeout)
-
-
-_open: set[_Life] = set()
-"""Publishers that are not closed, so that the end of the program closes them."""
-
-
-@atexit.register
-def _close_all() -> None:
-    close_all(_open)
 
 
 class Publishing(PublishingBase):
@@ -221,8 +157,7 @@ class Publisher(Publishing, PublisherBase):
     """
 
     def _begin(self, engine: Engine) -> None:
-        self._life = _Life(engine)
-        _open.add(self._life)
+        self._life = ThreadLifetime(engine)
 
     def _start(self) -> None:
         self._life.start()
@@ -231,7 +166,7 @@ class Publisher(Publishing, PublisherBase):
         self._life.close(0.0)
 
     def _drop(self) -> None:
-        self._life.close_dropped()
+        self._life.drop()
 
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.

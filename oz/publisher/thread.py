@@ -1,16 +1,21 @@
-"""Attention to a publisher in a thread: its own thread, or the thread that closes it at the end of a program."""
+"""Attention to a publisher or a node in a thread, and its end."""
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
+from oz.program_end import CLOSE_TIMEOUT, Closable, close_all
 from oz.system import POLLIN, Poll, make_poll
+from oz.transport.steps import Steps, run
+from oz.transport.waiting import Waiters, wait_in_thread
 from oz.transport.wakeups import WakeUp
 
 _log = peer_logger("oz.publisher")
@@ -42,8 +47,33 @@ class Attended(Protocol):
         """Return the descriptors that become readable when there is something to read."""
 
 
+class AttendedEngine(Attended, Protocol):
+    """Engine of a publisher or of a node, as its end needs it."""
+
+    @property
+    def waiters(self) -> Waiters:
+        """Functions of the threads and tasks that wait."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the engine belongs to the parent process."""
+
+    def acknowledgements(self, timeout: float | None) -> Steps[float]:
+        """Wait until subscribers have the messages; return the end of the timeout."""
+
+    def finish(self, end: float) -> int:
+        """Close the sockets; return the number of messages that were not acknowledged."""
+
+    def end_context(self) -> None:
+        """Terminate an own context."""
+
+
 class Attendance:
-    """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline."""
+    """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline.
+
+    Attributes:
+        more_descriptors: that end a sleep too.
+    """
 
     def __init__(self, engine: Attended) -> None:
         """Let the engine wake the thread that calls `turn`."""
@@ -52,6 +82,7 @@ class Attendance:
         self._polled: tuple[int, ...] = ()
         self._poll: Poll = make_poll()
         self.is_stopped = False
+        self.more_descriptors: tuple[int, ...] = ()
         engine.wake = self.wake = self._wake_up.wake
 
     def turn(self, until: float | None) -> None:
@@ -78,7 +109,7 @@ class Attendance:
         self._sleep(deadline)
 
     def _sleep(self, deadline: float | None) -> None:
-        descriptors = self._engine.descriptors()
+        descriptors = (*self._engine.descriptors(), *self.more_descriptors)
         if descriptors != self._polled:
             self._polled = descriptors
             self._poll = make_poll()
@@ -136,3 +167,70 @@ class PublisherThread:
             except Exception:
                 _log.exception("a %s failed to attend to its links; it goes on", self._kind)
                 time.sleep(_FAILURE_PAUSE)
+
+
+class ThreadLifetime:
+    """Thread of a publisher or a node, from its start to its close.
+
+    The thread refers to this object, and not to the publisher or node, so that the latter can become garbage.
+    """
+
+    def __init__(self, engine: AttendedEngine, kind: str = "publisher") -> None:
+        """Let the end of the program close the object.
+
+        Args:
+            engine: of the publisher or the node.
+            kind: "publisher" or "node", for the name of the thread and the log.
+        """
+        self.engine, self._kind = engine, kind
+        self.thread: PublisherThread | None = None
+        self._closing = threading.Lock()
+        OPEN.add(self)
+
+    def start(self) -> None:
+        """Start the thread, if it does not run."""
+        if self.thread is None:
+            self.thread = PublisherThread(self.engine, self._kind)
+
+    def close(self, timeout: float | None) -> int:
+        """Wait for acknowledgements and close; return the number of messages that were not acknowledged."""
+        engine = self.engine
+        if engine.is_foreign:
+            return 0
+        return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(timeout)))
+
+    def _finish(self, end: float) -> int:
+        # Without the lock: the thread may be here too, to close an object that became garbage.
+        if self.thread is not None:
+            self.thread.stop()
+        with self._closing:
+            left = self.engine.finish(end)
+            self.engine.end_context()
+        OPEN.discard(self)
+        return left
+
+    def drop(self) -> None:
+        """Close an object that became garbage, without a wait: this may be any thread, at any place."""
+        thread = self.thread
+        if thread is None:
+            self._finish(0.0)
+            return
+
+        def close() -> None:
+            with suppress(ClosedError):
+                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.attendance.turn))
+
+        thread.abandon(close)
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.close(timeout)
+
+
+OPEN: set[Closable] = set()
+"""Lifetimes of publishers and nodes that are not closed, so that the end of the program closes them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(OPEN)

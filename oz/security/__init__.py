@@ -1,1 +1,1 @@
-"""The protection of a program from its peers: limits of what they may use, and of what they make it say."""
+"""Security: permissions, decisions about keys, and identities."""

@@ -1,6 +1,6 @@
-"""Access: which subscriptions a publisher grants to whom, where it has permissions.
+"""Access: which subscriptions a publisher grants to a key.
 
-What was asked before is answered at once. All answers are forgotten when the permissions change.
+Answers are cached until the permissions change.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from oz.security.permissions import Action, Permissions
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile
 
-MOST_REMEMBERED = 65_536
-"""Answers that are remembered; then all are forgotten."""
+MAX_CACHED = 65_536
+"""Answers in the cache, which is then cleared."""
 
-MOST_CHARACTERS = 1 << 24
-"""Characters of their patterns and reasons; then all are forgotten too."""
+MAX_CHARACTERS = 1 << 24
+"""Characters of the patterns and reasons in the cache, which is then cleared too."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
-"""The dialects whose subjects are words that are not empty, between dots."""
+"""Dialects whose subjects are words between dots; no word is empty."""
 
 
 class Rights(NamedTuple):
-    """The rights that a file and a directory give at one time.
+    """Rights by the files of permissions and trusted keys at one time.
 
     Attributes:
-        trusted: the public keys that are trusted.
-        permissions: what is allowed to whom; None for everything.
+        trusted: public keys.
+        permissions: None allows everything.
     """
 
     trusted: Container[str]
@@ -38,11 +38,11 @@ class Rights(NamedTuple):
 
 
 class Access:
-    """The subscriptions that one publisher grants to keys.
+    """Decisions of one publisher about subscriptions.
 
     Attributes:
-        rights: those that its answers are by.
-        answers: those that are remembered.
+        rights: of the answers.
+        answers: cache.
     """
 
     __slots__ = (
@@ -61,12 +61,12 @@ class Access:
         dialect: str,
         delimiter: bytes = b"",
     ) -> None:
-        """Start without an answer.
+        """Start with an empty cache.
 
         Args:
-            read: gives the rights as they are now, the same object as long as they are the same.
-            dialect: the dialect that the publisher's subjects are valid in.
-            delimiter: what ends the subject in a frame that holds the payload too, or nothing.
+            read: returns the current rights, the same object as long as they are the same.
+            dialect: of the subjects of the publisher.
+            delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """
         self._read = read
         self._delimiter = delimiter
@@ -77,7 +77,7 @@ class Access:
         self._has_changed = False
 
     def has_changed(self) -> bool:
-        """Tell whether the rights are others than at the last call, and answer by them from now on."""
+        """Return whether the rights have changed since the last call. Later answers follow the new rights."""
         self._refresh()
         has_changed, self._has_changed = self._has_changed, False
         return has_changed
@@ -90,15 +90,15 @@ class Access:
             self._forget()
 
     def denial(self, key: str, patterns: Iterable[Pattern], group: str = "") -> Denial | None:
-        """Say why somebody may not subscribe to patterns, if so.
+        """Return why a key may not subscribe to patterns; None if it may.
 
         Args:
-            key: the public key of whoever asks.
-            patterns: what is asked for.
-            group: the queue group that is to be joined, or empty.
+            key: public key of the subscriber.
+            patterns: of the subscription.
+            group: queue group, or empty.
         """
         if key not in self.rights.trusted:
-            # Whoever has come in a moment ago was trusted then: that is asked more often.
+            # The authenticator reads the files more often: the key may have been added a moment ago.
             self._refresh()
         if key not in self.rights.trusted:
             return Denial(f"the key {key} is not trusted any more")
@@ -122,22 +122,22 @@ class Access:
             found = self.denial(key, patterns)
             if found is None:
                 return None
-            said = str(found)
+            reason = str(found)
             for one in patterns:
-                said = said.replace(repr(one.text), f"the prefix {subscribed.decode(errors='replace')!r}")
-            return Denial(said, found.rule, found.subject)
+                reason = reason.replace(repr(one.text), f"the prefix {subscribed.decode(errors='replace')!r}")
+            return Denial(reason, found.rule, found.subject)
         except PatternError as error:
             return Denial(str(error))
 
     def _beginning_with(self, prefix: bytes) -> list[Pattern]:
-        """Return patterns of the subjects that a plain subscription lets through, with any payload."""
+        """Return patterns of the subjects that pass a plain subscription, with any payload."""
         delimiter = self._delimiter
         if not delimiter:
             return [beginning_with(prefix, self._dialect)]
         subject, found, _ = prefix.partition(delimiter)
         if found:
             return [exactly(subject)]
-        # It may end in the middle of a delimiter.
+        # The prefix may end in the middle of a delimiter.
         parts = (prefix[:-size] for size in range(1, len(delimiter)) if prefix.endswith(delimiter[:size]))
         return [beginning_with(prefix, self._dialect), *map(exactly, parts)]
 
@@ -151,7 +151,7 @@ class Access:
         verdict = permissions.decide(permissions.user_of(key), action, pattern, group or None)
         rule = None if verdict.rule is None else str(verdict.rule)
         found = None if verdict.granted else Denial(verdict.reason, rule, verdict.subject)
-        if len(self.answers) >= MOST_REMEMBERED or self._characters > MOST_CHARACTERS:
+        if len(self.answers) >= MAX_CACHED or self._characters > MAX_CHARACTERS:
             self._forget()
         self.answers[asked] = found
         self._characters += len(pattern.text) + len(found or "")
@@ -163,12 +163,12 @@ class Access:
 
 
 def beginning_with(prefix: bytes, dialect: str) -> Pattern:
-    """Return a pattern of the subjects that a plain subscription lets through.
+    """Return a pattern of the subjects that pass a plain subscription.
 
     Args:
-        prefix: what they begin with.
-        dialect: the dialect that they are valid in: `md.` lets all through that `md.>` of nats does, but
-            also `md..x`, which no publisher of that dialect publishes.
+        prefix: of the subjects.
+        dialect: of the subjects. `md.` passes the same subjects as `md.>` of nats, and also `md..x`, which no
+            publisher of that dialect publishes.
     """
     assert dialect in dialects.BY_NAME
     try:
@@ -186,7 +186,7 @@ def exactly(subject: bytes) -> Pattern:
     """Return a pattern of one subject.
 
     Raises:
-        PatternError: it is not UTF-8, and so no subject that rules are about.
+        PatternError: the subject is not UTF-8. No rule concerns such a subject.
     """
     try:
         text = subject.decode()

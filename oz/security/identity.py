@@ -1,6 +1,6 @@
-"""Identities: public keys, and the uuid of a node that is made from one, so that all can tell whose it is.
+"""Identities: public keys, and ids of nodes that are made from keys.
 
-docs/decisions/064-keys-of-nodes.md
+docs/decisions/080-keys-on-links.md
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ KEY_SIZE = 40
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _VALUES = {character: value for value, character in enumerate(_Z85)}
-_GROUP, _MOST = 5, 0xFFFFFFFF
-"""Characters that are four bytes together, and the largest number that they may spell."""
+_GROUP, _MAX_VALUE = (
+    5,
+    0xFFFFFFFF,
+)  # Characters that encode four bytes, and the largest number that they may encode.
 
 _HASH_SIZE = 10
-"""Bytes of a uuid that come from the key: nobody finds another key that has the same."""
+"""Bytes of an id that are a hash of the key. No two keys with the same hash can be found."""
 
-_REMEMBERED = 1_024
-"""Keys whose hashes are remembered: a node looks at all its peers whenever links come or go."""
+_CACHED = 1_024  # Keys in the cache of hashes: each HELLO and each request compares one.
 
 
 def is_key(text: str) -> bool:
-    """Tell whether a text can be a key: 40 characters of Z85 that spell 32 bytes."""
+    """Return whether a text can be a key: 40 characters of Z85 that encode 32 bytes."""
     if len(text) != KEY_SIZE or not _VALUES.keys() >= set(text):
         return False
     for at in range(0, KEY_SIZE, _GROUP):
         number = 0
         for character in text[at : at + _GROUP]:
             number = number * len(_Z85) + _VALUES[character]
-        if number > _MOST:
+        if number > _MAX_VALUE:
             return False
     return True
 
 
 def make_uuid_of(key: str, random_bytes: Callable[[int], bytes]) -> bytes:
-    """Name a node that has a key: the last byte is even, so that both its publishers have names.
+    """Return a new id of a node or a session that belongs to a key.
 
     Args:
-        key: its public key, in Z85.
-        random_bytes: gives so many.
+        key: public key in Z85.
+        random_bytes: returns a number of random bytes.
     """
-    drawn = random_bytes(UUID_SIZE - _HASH_SIZE)
-    return _hash(key) + drawn[:-1] + bytes((drawn[-1] & 0xFE,))
+    return _hash(key) + random_bytes(UUID_SIZE - _HASH_SIZE)
 
 
 def is_of(uuid: bytes, key: str) -> bool:
-    """Tell whether a node, or one of its publishers, is of somebody who has a public key."""
+    """Return whether an id belongs to a public key."""
     return len(uuid) == UUID_SIZE and uuid.startswith(_hash(key))
 
 
@@ -60,6 +60,6 @@ def is_same_key(uuid: bytes | None, other: bytes | None) -> bool:
     return uuid is not None and other is not None and uuid[:_HASH_SIZE] == other[:_HASH_SIZE]
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED)
 def _hash(key: str) -> bytes:
     return hashlib.blake2b(key.encode(), digest_size=_HASH_SIZE).digest()

@@ -1,7 +1,7 @@
-"""Permissions: who may publish, subscribe to and ask for what. Decisions only; files are read elsewhere.
+"""Permissions: which user may publish, subscribe and send requests on which subjects. Decisions only.
 
-A pattern stands for many subjects, so it is granted as a whole or not at all: one rule that allows must cover
-it, and no rule that denies may overlap it. A refusal names the rule and a subject that shows why.
+A pattern matches many subjects, so it is granted as a whole or not at all: one rule that allows must cover the
+pattern, and no rule that denies may overlap it. A refusal names the rule and a subject as an example.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Literal, get_args
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
 from oz.subjects.pattern import Pattern
-from oz.subjects.relations import counterexample, prefixes_meet, surely_covers
+from oz.subjects.relations import counterexample, covers_by_tokens, prefixes_overlap
 
 Action = Literal["publish", "subscribe", "request", "reply", "group", "history"]
-"""What somebody may be allowed to do."""
+"""Actions that rules allow or deny."""
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
-_DOES: Mapping[Action, str] = {
+_VERBS: Mapping[Action, str] = {
     "publish": "publish",
     "subscribe": "subscribe",
     "request": "ask",
@@ -33,20 +33,20 @@ _DOES: Mapping[Action, str] = {
 Effect = Literal["allow", "deny"]
 
 _TRIED = 16
-"""Subjects that are tried on each rule, and rules of which the nearest is found, where there are many."""
+"""Subjects that are compared with each rule, and rules among which a reason is chosen, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One pattern in a list of what is allowed or denied.
+    """One pattern in a list `allow` or `deny`.
 
     Attributes:
-        action: what it is about.
+        action: that the rule concerns.
         effect: "allow" or "deny".
-        text: the rule as it was written.
-        pattern: the subjects.
-        place: where it was written, such as `roles.reader.subscribe.deny[0], line 7`.
-        group: the names of the queue groups, of a rule about "group".
+        text: as in the file.
+        pattern: of the subjects.
+        place: in the file, such as `roles.reader.subscribe.deny[0], line 7`.
+        group: pattern of the names of queue groups, if the action is "group".
     """
 
     action: Action
@@ -57,38 +57,37 @@ class Rule:
     group: Pattern | None = None
 
     def __str__(self) -> str:
-        """Show the rule as it was written, and where."""
+        """Show place and text of the rule."""
         return f"{self.place}: {self.effect} {self.action} {self.text!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """The replies that somebody may send to the inbox of each request that came, without a rule for it.
+    """Replies that a user may send to each request without a rule (`allow_responses`).
 
     Attributes:
-        count: how many replies.
-        seconds: for how long after the request.
+        count: replies to one request.
+        seconds: after the request.
     """
 
     count: int = 1
     seconds: float = 5.0
 
     def __str__(self) -> str:
-        """Show it in words."""
+        """Return the text for a reason."""
         what = "reply" if self.count == 1 else "replies"
         return f"allow_responses: {self.count} {what} to each request that came, for {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one question.
+    """Decision about one action.
 
     Attributes:
         granted: whether it is allowed.
-        rule: the rule that decided; None where no rule did.
-        subject: where it is refused, a subject that was asked for and must not be had; None where none can
-            be named.
-        reason: the decision in words.
+        rule: that decided; None without one.
+        subject: example of a denied subject; None if it is granted, or without an example.
+        reason: in words.
     """
 
     granted: bool
@@ -99,14 +98,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody with a key.
+    """User with one or more keys.
 
     Attributes:
-        name: what rules call it.
-        keys: public keys, of 40 characters each; two while one replaces the other.
-        roles: names of the roles.
-        rules: the user's own and those of the roles.
-        responses: what it may reply without a rule; None for nothing.
+        name: in the file.
+        keys: public keys of 40 characters; two while one replaces the other.
+        roles: names.
+        rules: of the user and of its roles.
+        responses: replies that need no rule; None for none.
     """
 
     name: str
@@ -116,20 +115,20 @@ class User:
     responses: Responses | None = None
 
     def rules_of(self, action: Action, effect: Effect) -> list[Rule]:
-        """Return the rules that allow, or deny, an action."""
+        """Return the rules of one effect about an action."""
         return [rule for rule in self.rules if rule.action == action and rule.effect == effect]
 
 
-_NOBODY = User("this key")
-"""What rules a key has that belongs to nobody: none."""
+_UNKNOWN_USER = User("this key")
+"""User of a key that the file does not name: without rules."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """All that is allowed to whom; it does not change.
+    """Rules of one file. They do not change.
 
     Attributes:
-        default: what becomes of an action that no rule allows to anybody of this kind: "deny" or "allow".
+        default: "deny" or "allow", for an action about which a user has no rule that allows.
         users: by name.
     """
 
@@ -137,27 +136,27 @@ class Permissions:
     users: Mapping[str, User] = field(default_factory=dict)
 
     def user_of(self, key: str) -> User | None:
-        """Return the user that has a public key; None when nobody has it."""
+        """Return the user with a public key; None without one."""
         return self._by_key.get(key)
 
     @cached_property
     def _by_key(self) -> Mapping[str, User]:
-        # Of two with one key the first counts, though a file cannot say that.
+        # The first of two users with one key counts. Files with such users are refused.
         return {key: user for user in reversed([*self.users.values()]) for key in user.keys}
 
     def decide(self, user: User | None, action: Action, asked: Pattern, group: str | None = None) -> Verdict:
-        """Decide whether somebody may do something.
+        """Decide about an action of a user.
 
         Args:
-            user: who; None for a key that belongs to nobody.
-            action: what.
-            asked: the subjects: a pattern, or one subject as a pattern that matches only that.
-            group: the queue group, of the action "group".
+            user: None for a key that the file does not name.
+            action: of the user.
+            asked: pattern of the subjects; for one subject, a pattern that matches only this subject.
+            group: queue group, if the action is "group".
         """
-        user = user or _NOBODY
+        user = user or _UNKNOWN_USER
         denying, allowing = user.rules_of(action, "deny"), user.rules_of(action, "allow")
         if action == "group":
-            # Who joins a group reads what it is about.
+            # A member of a group receives messages as a subscriber does.
             denying += user.rules_of("subscribe", "deny")
             if not allowing and self.default == "allow":
                 action, allowing = "subscribe", user.rules_of("subscribe", "allow")
@@ -180,17 +179,17 @@ class Permissions:
             granted,
             None,
             None,
-            f"no rule allows {name} to {_DOES[action]}, and the default is {self.default}",
+            f"no rule allows {name} to {_VERBS[action]}, and the default is {self.default}",
         )
 
     def may_reply(self, user: User | None, subject: bytes, count: int, age: float) -> bool:
-        """Tell whether somebody may answer a request.
+        """Return whether a user may reply to a request.
 
         Args:
-            user: who; None for a key that belongs to nobody.
-            subject: of the request, as it goes over the wire.
-            count: the replies that it has given to it before.
-            age: seconds since it was asked.
+            user: None for a key that the file does not name.
+            subject: of the request, as on the wire.
+            count: earlier replies of the user to this request.
+            age: seconds since the request was sent.
         """
         if user is None or user.responses is None:
             return self.allows(user, "reply", subject)
@@ -201,12 +200,12 @@ class Permissions:
         return count < user.responses.count and age <= user.responses.seconds
 
     def allows(self, user: User | None, action: Action, subject: bytes) -> bool:
-        """Tell whether somebody may do something on one subject; `decide` says why.
+        """Return whether a user may do an action on one subject; `decide` returns the reason too.
 
         Args:
-            user: who; None for a key that belongs to nobody.
-            action: what; not "group".
-            subject: as it came over the wire.
+            user: None for a key that the file does not name.
+            action: not "group".
+            subject: as on the wire.
         """
         ours = () if user is None else user.rules
         ours = tuple(rule for rule in ours if rule.action == action)
@@ -219,9 +218,9 @@ class Permissions:
 
 
 def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
-    """Tell whether a rule is about a subject; `otherwise` where that cannot be told in time."""
+    """Return whether a rule concerns a subject; `otherwise` if the match takes too long."""
     if not subject.startswith(rule.pattern.prefixes):
-        # A twentieth of what matching takes, and most of what denies is about others.
+        # This comparison takes a twentieth of the time of a match, and excludes most rules.
         return False
     try:
         return rule.pattern.matches(subject)
@@ -236,7 +235,7 @@ def _names(rule: Rule, group: str | None) -> bool:
 
 
 def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
-    """Refuse what overlaps a rule that denies; None where it does not."""
+    """Return the refusal by a rule that denies; None if the rule does not overlap the pattern."""
     try:
         subject = asked.witness(rule.pattern)
     except Undecidable as error:
@@ -248,16 +247,15 @@ def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
 
 
 def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action: Action) -> Verdict:
-    """Grant what one rule covers; otherwise say what the nearest does not cover."""
-    # The rest is about subjects that begin otherwise, and there may be thousands. A pattern of nothing is
-    # covered by any.
-    near = [rule for rule in rules if prefixes_meet(rule.pattern, asked)] or rules[:1]
+    """Return the grant by a rule that covers the pattern, or a refusal with a subject that no rule covers."""
+    # There may be thousands of rules, and most have other prefixes. A pattern without subjects is covered by any rule.
+    near = [rule for rule in rules if prefixes_overlap(rule.pattern, asked)] or rules[:1]
     undecided: Verdict | None = None
     beyond: dict[str, None] = {}
     uncovering: list[tuple[Rule, str]] = []
-    # What is surely covered needs no automaton.
-    for rule in sorted(near, key=lambda one: not surely_covers(one.pattern, asked)):
-        # What one rule leaves out mostly shows that others do not cover it either, which costs no automaton.
+    # Rules that cover the pattern for certain go first, because they need no automaton.
+    for rule in sorted(near, key=lambda one: not covers_by_tokens(one.pattern, asked)):
+        # A subject that one rule does not cover is often outside other rules too: this check needs no automaton.
         found = next((one for one in beyond if not _may_match(rule, one)), None)
         try:
             if found is None and (found := counterexample(rule.pattern, asked)) is None:
@@ -271,15 +269,20 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action:
             uncovering.append((rule, found))
     if uncovering:
         return _not_covered(uncovering, asked)
-    return undecided or Verdict(False, None, None, f"no rule allows {name} to {_DOES[action]} of this name")
+    return undecided or Verdict(False, None, None, f"no rule allows {name} to {_VERBS[action]} of this name")
 
 
 def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
-    """Refuse what none of some rules covers, each with a subject that it leaves out."""
+    """Return the refusal of a pattern that no rule covers.
+
+    Args:
+        rules: each with a subject that it does not cover.
+        asked: pattern.
+    """
     last = reversed(rules[-_TRIED:])
     rule, beyond = next((one for one in last if _overlap(one[0].pattern, asked)), rules[0])
     with suppress(Undecidable):
-        # A shortest one.
+        # The shortest subject.
         beyond = counterexample(rule.pattern, asked) or beyond
     return Verdict(False, rule, beyond, f"{rule} does not cover {beyond!r}")
 

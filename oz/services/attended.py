@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import closing
 from math import inf
 from typing import Any, Protocol, Self
 
@@ -16,7 +17,7 @@ from oz.logs import peer_logger
 from oz.numbers import check_number, check_wait
 from oz.program_end import close_all
 from oz.publisher.thread import Attendance, Attended
-from oz.services.waiting import look_again
+from oz.services.waiting import Bell, look_again
 from oz.transport.steps import Steps, run
 
 CLOSE_TIMEOUT = 5.0
@@ -69,16 +70,20 @@ class Service:
         self._idle.clear()
         again: float = 0.0
         try:
-            while not self._is_stopping:
-                try:
-                    self._round(again)
-                except ClosedError:
-                    return
-                except Exception:
-                    _log.exception("a round of %r failed; it goes on", self)
-                    time.sleep(_FAILURE_PAUSE)
-                again = look_again(look)
+            with closing(Bell()) as bell, bell.rung_by_signals():
+                self._attendance.more_descriptors = (bell.fileno(),)
+                while not self._is_stopping:
+                    try:
+                        self._round(again)
+                    except ClosedError:
+                        return
+                    except Exception:
+                        _log.exception("a round of %r failed; it goes on", self)
+                        time.sleep(_FAILURE_PAUSE)
+                    bell.hear()
+                    again = look_again(look)
         finally:
+            self._attendance.more_descriptors = ()
             self._idle.set()
 
     def turn(self, seconds: float = 0.0) -> None:

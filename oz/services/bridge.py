@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -24,6 +24,7 @@ from oz.node.subjects import NodeSubscriptions
 from oz.node.threads import ThreadPool
 from oz.options import Delivery, NodeOptions
 from oz.publisher.engine import Outgoing
+from oz.publisher.groups import STANDBY
 from oz.publisher.routing import Route
 from oz.publisher.session import Session, Stream
 from oz.services import bridge_rules as rules
@@ -41,15 +42,14 @@ from oz.wire.links import StreamOptions
 
 REQUEST_TIMEOUT = 60.0
 """Seconds that a forwarder waits for the replies to a request."""
+STANDBY_TIMEOUT = 5.0
+"""The same while it stands by: responders reply to the copy of the other forwarder, as a rule."""
 PREFETCH = 4_096
 """Messages of a group that a forwarder accepts before their members on the other bus acknowledge."""
 RETRY_INTERVAL = 0.1
 """Seconds between two attempts to pass a message of a group on, if no member has space."""
-SETTLE_TIME = 3.0
-"""Seconds after the start within which a forwarder learns of other forwarders, at most."""
-HANDOVER_TIME = 1.0
-"""Seconds for which two forwarders serve a group, so that all publishers know the subscription of the new one."""
-_SETTLE_INTERVAL = 0.05  # Seconds between two looks whether they are known.
+HANDOVER_TIME = 2.0
+"""Seconds for which a closing forwarder waits until another one takes its groups over, at most."""
 _DRAIN_INTERVAL = 0.02  # Seconds between two looks whether a closing forwarder has passed everything on.
 _PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
 
@@ -97,22 +97,41 @@ class LegPublisher(NodePublisher):
 
     Attributes:
         known: ids of the forwarders by session.
-        hidden: ids of the forwarders that get no requests, because they are parallel.
+        asked: while a request is passed on: its group, or None, and the forwarders that do not receive it.
     """
 
     __slots__ = ()
 
     known: dict[Session, bytes | None]
-    hidden: frozenset[bytes] = frozenset()
+    asked: tuple[str | None, Collection[bytes]] | None = None
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of nodes that receive a subject, without parallel forwarders."""
+        """Return the streams of nodes that receive a request."""
         route = super().responders(subject, raw)
-        if route is None or not self.hidden:
-            return route
-        streams = [*route.plain, *(one for _, members in route.groups for one in members)]
-        kept = [one for one in streams if rules.is_for(self.known.get(one.session), self.hidden)]
-        return route if len(kept) == len(streams) else Route(raw, kept, {}) if kept else None
+        if route is None or self.asked is None:
+            return None
+        found = self.recipients(route, *self.asked)
+        return Route(raw, [*found], {}) if found else None
+
+    def recipients(
+        self, route: Route | None, group: str | None, excluded: Collection[bytes]
+    ) -> Sequence[Stream]:
+        """Return the streams of a route that receive a message.
+
+        Args:
+            route: of its subject.
+            group: for the members of a group; None for the plain streams.
+            excluded: ids of forwarders that do not receive it.
+        """
+        if route is None:
+            return ()
+        streams: Sequence[Stream] = route.plain
+        if group is not None:
+            streams = [one for found, members in route.groups if found.name == group for one in members]
+        known = self.known
+        if all(rules.is_for(known.get(one.session), excluded) for one in streams):
+            return streams
+        return tuple(one for one in streams if rules.is_for(known.get(one.session), excluded))
 
 
 class LegSubscriptions(NodeSubscriptions):
@@ -193,7 +212,7 @@ class Leg:
         changed: sessions with a new interest.
         losses: losses that other forwarders report.
         held: messages that are passed on to this bus and not acknowledged, by stream.
-        handovers: groups that another forwarder takes over, with the time at which their subscription ends.
+        is_standby: whether publishers on this bus prefer another forwarder for groups.
     """
 
     def __init__(self, settings: Mapping[str, Any], own: bytes, notify: Callable[[], None]) -> None:
@@ -216,7 +235,7 @@ class Leg:
         self.losses: deque[tuple[Gap, bytes]] = deque()
         self.asked: dict[StreamOptions, _Asked] = {}
         self.held: dict[Stream, deque[_Held]] = {}
-        self.handovers: dict[Interest, float] = {}
+        self.is_standby = False
         self.engine = LegEngine(
             given["name"],
             bus=given["bus"],
@@ -248,9 +267,8 @@ class Leg:
             self.publisher.known[session] = forwarder_of(session)
         elif what == "ended":
             self.publisher.known.pop(session, None)
-        if what != "down":
-            self.changed.append(session)
-            self._notify()
+        self.changed.append(session)
+        self._notify()
 
     def _on_event(self, event: Event) -> None:
         self._notify()
@@ -263,45 +281,39 @@ class Leg:
             self.losses.append(found)
 
     def read(self) -> None:
-        """Read the interest of the sessions that have changed, and which forwarders are up."""
+        """Read the interest of the sessions that have changed."""
         with self.publisher.lock:
             for session in dict.fromkeys(self.changed):
                 if session.has_ended:
                     self.side.sources.pop(session, None)
                     continue
                 found = {_interest(pattern, stream) for pattern, stream in session.patterns.values()}
-                self.side.sources[session] = Source(forwarder_of(session), frozenset(found))
+                forwarder = forwarder_of(session)
+                self.side.sources[session] = Source(forwarder, frozenset(found), session.is_standby)
             self.changed.clear()
-        with self.engine.lock:
-            self.side.forwarders = frozenset(
-                one.node[-FORWARDER_ID:]
-                for one in self.engine.roster.by_id.values()
-                if one.card is not None and one.card.kind == links.FORWARDER and one.state == roster.UP
-            )
 
-    def kept(self, own: bytes, now: float) -> set[Interest]:
-        """Return the groups that this forwarder serves until another one has taken them over.
+    def find_forwarders(self, ids: Collection[bytes]) -> None:
+        """Find out which forwarders are on the bus, and which of them stand by.
 
         Args:
-            own: id of the forwarder.
-            now: in seconds.
+            ids: of all forwarders that have a session at a leg.
         """
-        groups = {
-            Interest(pattern, stream.group, stream.policy)
-            for stream, asked in self.asked.items()
-            if stream.group is not None
-            for pattern in asked.entries
+        with self.engine.lock:
+            peers = {one.node[-FORWARDER_ID:]: one for one in self.engine.roster.by_id.values()}
+        self.side.forwarders = frozenset(ids & peers.keys())
+        up = {
+            source.forwarder: source.is_standby
+            for session, source in self.side.sources.items()
+            if source.forwarder in peers and session.is_up and peers[source.forwarder].state == roster.UP
         }
-        self.handovers = {
-            one: self.handovers.get(one, now + HANDOVER_TIME)
-            for one in groups
-            if rules.is_taken_over(own, self.side, one)
-        }
-        return {one for one in groups if now < self.handovers.get(one, inf)}
+        self.side.standby = frozenset(one for one, is_standby in up.items() if is_standby)
+        self.side.active = frozenset(up.keys() - self.side.standby)
 
     def ask(self, wanted: Iterable[Interest]) -> int:
         """Replace the subscriptions by the interest of other buses; return the number of patterns."""
-        by_stream: dict[StreamOptions, set[Pattern]] = {}
+        by_stream: dict[StreamOptions, set[Pattern]] = {
+            StreamOptions(): {_STANDBY} if self.is_standby else set()
+        }
         for pattern, group, policy in wanted:
             stream = StreamOptions()
             if group is not None:
@@ -319,31 +331,12 @@ class Leg:
             if added or removed:
                 made = self.engine.subscriber.change_patterns(asked.inbox, stream, added, removed)
                 asked.entries.update(zip(added, made, strict=True))
-        return count
+        return count - self.is_standby
 
     def has_peer(self, node: bytes) -> bool:
         """Return whether a node is a peer on this bus."""
         peer = self.engine.roster.by_id.get(node)
         return peer is not None and peer.state != roster.KNOWN
-
-    def streams(self, route: Route | None, excluded: Collection[bytes]) -> tuple[Stream, ...]:
-        """Return the plain streams of a route that receive a message."""
-        if route is None:
-            return ()
-        known = self.publisher.known
-        if all(rules.is_for(known.get(one.session), excluded) for one in route.plain):
-            return route.plain
-        return tuple(one for one in route.plain if rules.is_for(known.get(one.session), excluded))
-
-    def members(self, route: Route | None, name: str, excluded: Collection[bytes]) -> list[Stream]:
-        """Return the members of a group that may receive a message."""
-        known = self.publisher.known
-        return [
-            one
-            for group, members in ([] if route is None else route.groups)
-            for one in members
-            if group.name == name and rules.is_for(known.get(one.session), excluded)
-        ]
 
     def send(self, stream: Stream, message: Message, extras: dict[str, Any]) -> bool:
         """Publish a message of a group to one member; return whether it had space."""
@@ -351,7 +344,6 @@ class Leg:
             return False
         stream.load += 1
         if not self.publisher.send_in(stream, message.subject_bytes, message.payload, extras):
-            stream.load -= 1
             return False
         self.held.setdefault(stream, deque()).append(_Held(message, stream.matched))
         return True
@@ -393,6 +385,11 @@ class Leg:
             self.publisher.direct(member, LOSS, payload)
 
 
+def _source_of(message: Message) -> Forwarded:
+    forwarded = message.extras.forwarded if message.extras is not None else None
+    return rules.source_of(forwarded, message.origin, message.position, message.reply_to)
+
+
 def _interest(pattern: Pattern, stream: Stream) -> Interest:
     options = stream.options
     if options.group is None:
@@ -411,31 +408,41 @@ _OPTIONS = {
 LEG_SETTINGS = ("bus", "connect", "bind", "name", "security", "allow", *_OPTIONS)
 
 
-class _Crossing:
-    """Request that a forwarder has passed on."""
+_STANDBY = compile(STANDBY)
 
-    def __init__(self, engine: BridgeEngine, leg: Leg, message: Message) -> None:
-        self._engine, self._leg = engine, leg
+
+class _Crossing:
+    """Request that a forwarder has passed on, to one bus or more.
+
+    Attributes:
+        requests: on the other buses.
+        failure: why a bus did not accept it.
+    """
+
+    def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
+        self._stats, self._leg = stats, leg
         self._subject, self._reply_to = message.subject, message.reply_to or ""
-        self.request: Request | None = None
+        self._is_answered = False
+        self.requests: list[Request] = []
+        self.failure: OzError | None = None
 
     def notify(self) -> None:
-        """Pass replies back."""
-        request = self.request
-        if request is None:
-            return
-        while request.replies:
-            reply = request.replies.popleft()
-            if isinstance(reply, ReplyError):
-                self._send(b"", {ERROR: [reply.kind, reply.text]})
-            else:
-                extras = None if reply.extras is None else encode_extras(Extras(reply.extras.headers))
-                self._send(reply.payload, extras)
-        if request.has_ended and request.error is not None and not isinstance(request.error, Timeout):
-            self.fail(request.error)
+        """Pass replies back, and the error of a request without a reply."""
+        for request in self.requests:
+            while request.replies:
+                reply = request.replies.popleft()
+                if isinstance(reply, ReplyError):
+                    self._fail(reply)
+                else:
+                    extras = None if reply.extras is None else encode_extras(Extras(reply.extras.headers))
+                    self._send(reply.payload, extras)
+            if request.error is not None and not isinstance(request.error, (Timeout, ClosedError)):
+                self.failure = request.error
+        has_ended = all(one.has_ended for one in self.requests)
+        if has_ended and self.failure is not None and not self._is_answered:
+            self._fail(self.failure)
 
-    def fail(self, error: OzError) -> None:
-        """Send an error to the requester."""
+    def _fail(self, error: OzError) -> None:
         found = (
             [error.kind, error.text]
             if isinstance(error, ReplyError)
@@ -444,7 +451,8 @@ class _Crossing:
         self._send(b"", {ERROR: found})
 
     def _send(self, payload: bytes, extras: dict[str, Any] | None) -> None:
-        self._engine.stats.replies += 1
+        self._is_answered = True
+        self._stats.replies += 1
         try:
             self._leg.engine.exchange.send_reply(self._reply_to, payload, extras)
         except OzError as error:
@@ -470,9 +478,8 @@ class BridgeEngine:
         self.stats = ForwarderStats()
         self.legs: list[Leg] = []
         self._is_dirty, self._read_at, self._retry_at = True, 0.0, inf
-        self._handover_at = inf
-        self._unplaced: deque[tuple[Leg, str, Message]] = deque()
-        self._turn = 0
+        self._unplaced: dict[tuple[Leg, str, bytes], deque[Message]] = {}
+        self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
         try:
             for one in legs:
@@ -482,8 +489,6 @@ class BridgeEngine:
             self.end_context()
             raise
         self.clock = self.legs[0].engine.clock
-        self._settle_until = self.clock() + SETTLE_TIME
-        self._is_settled = False
 
     def _notify(self) -> None:
         self._is_dirty = True
@@ -534,59 +539,34 @@ class BridgeEngine:
             has_more |= self._pass(leg)
             leg.acknowledge()
         now = self.clock()
-        if not self._is_settled:
-            self._settle(now)
         if self._unplaced and now >= self._retry_at:
             self._place_again()
-        if now >= self._handover_at:
-            self._is_dirty = True
-        if self._is_dirty and now >= self._read_at:
+        if self._is_dirty and now >= self._read_at and not self._is_draining:
             self._is_dirty = False
-            self._ask(now)
+            self._ask()
             self._read_at = now + _PACE * (self.clock() - now)
         return has_more
 
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never."""
         found = [leg.engine.next_deadline() for leg in self.legs]
-        if not self._is_settled:
-            found.append(self.clock() + _SETTLE_INTERVAL)
-        found += [
-            self._handover_at,
-            self._read_at if self._is_dirty else inf,
-            self._retry_at if self._unplaced else inf,
-        ]
+        found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
+        found.append(self._retry_at if self._unplaced else inf)
         deadline = min(one for one in (*found, inf) if one is not None)
         return None if deadline == inf else deadline
 
-    def _settle(self, now: float) -> None:
-        """Begin to serve groups when the nodes and forwarders that were there before are known.
-
-        Before, two forwarders may both have the smallest id that they know of.
-        """
-        if now >= self._settle_until or not any(leg.engine.roster.is_greeting(now) for leg in self.legs):
-            self._is_settled = self._is_dirty = True
-
-    def _ask(self, now: float) -> None:
+    def _ask(self) -> None:
         for leg in self.legs:
             leg.read()
         sides = [leg.side for leg in self.legs]
-        parallel = {
-            one
-            for leg in self.legs
-            for one in leg.side.forwarders
-            if sum(one in side.forwarders for side in sides) > 1
-        }
+        ids = {one.forwarder for side in sides for one in side.sources.values() if one.forwarder is not None}
+        for leg in self.legs:
+            leg.find_forwarders(ids)
         self.stats.interests = 0
         for at, leg in enumerate(self.legs):
-            leg.publisher.hidden = frozenset(parallel)
+            leg.is_standby = self._is_leaving or rules.stands_by(self.id, sides, at)
             with suppress(ClosedError):
-                found = rules.wanted(self.id, sides, at, leg.kept(self.id, now))
-                if not self._is_settled:
-                    found = {one for one in found if one.group is None}
-                self.stats.interests += leg.ask(found)
-        ends = (end for leg in self.legs for end in leg.handovers.values() if end > now)
-        self._handover_at = min(ends, default=inf)
+                self.stats.interests += leg.ask(rules.wanted(sides, at))
 
     # messages
 
@@ -619,103 +599,106 @@ class BridgeEngine:
         stats = self.stats
         stats.received += 1
         stats.payload_bytes += len(message.payload)
-        forwarded = message.extras.forwarded if message.extras is not None else None
-        source = forwarded or Forwarded(message.origin or b"", message.position or 0, b"")
-        raw = message.subject_bytes
+        source, raw = _source_of(message), message.subject_bytes
         if rules.has_passed(source.via, self.id):
             stats.looped += 1
             message.ack()
             return
         targets = [one for one in others if one.side.may_enter(raw) and not one.has_peer(source.origin)]
         if not targets:
-            stats.looped += any(one.has_peer(source.origin) for one in others)
-            stats.unwanted += not any(one.has_peer(source.origin) for one in others)
+            is_looped = any(one.has_peer(source.origin) for one in others)
+            stats.looped += is_looped
+            stats.unwanted += not is_looped
             message.ack()
         elif message.reply_to is not None and inbox_node(message.reply_to) is not None:
             message.ack()
-            self._pass_request(leg, message, source, targets)
+            self._pass_request(leg, group, message, source, targets)
         elif group is None:
             self._publish(leg, message, source, targets)
-        elif not self._place(leg, group, message):
-            self._unplaced.append((leg, group, message))
-            self._retry_at = min(self._retry_at, self.clock() + RETRY_INTERVAL)
+        else:
+            waiting = self._unplaced.get((leg, group, raw))
+            if waiting is not None:
+                waiting.append(message)
+            elif not self._place(leg, group, message):
+                self._unplaced[leg, group, raw] = deque([message])
+                self._retry_at = min(self._retry_at, self.clock() + RETRY_INTERVAL)
 
     def _publish(self, leg: Leg, message: Message, source: Forwarded, targets: list[Leg]) -> None:
         raw, extras, is_wanted = message.subject_bytes, None, False
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         for other in targets:
-            streams = other.streams(other.publisher.find_route(message.subject, raw), excluded)
+            publisher = other.publisher
+            streams = publisher.recipients(publisher.find_route(message.subject, raw), None, excluded)
             if streams:
                 if extras is None:
-                    extras = rules.extras_of(message.extras, source, self.id, is_request=False)
-                other.publisher.publish_to(streams, raw, message.payload, extras)
+                    extras = rules.extras_of(message.extras, source, self.id)
+                publisher.publish_to(tuple(streams), raw, message.payload, extras)
                 self.stats.passed += 1
                 is_wanted = True
         self.stats.unwanted += not is_wanted
 
     def _place(self, leg: Leg, group: str, message: Message) -> bool:
         """Pass a message of a group to one member; return whether there was one with space."""
-        raw = message.subject_bytes
-        forwarded = message.extras.forwarded if message.extras is not None else None
-        source = forwarded or Forwarded(message.origin or b"", message.position or 0, b"")
+        raw, source = message.subject_bytes, _source_of(message)
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         found: dict[Stream, Leg] = {}
         for other in self.legs:
             if other is leg or other.engine.is_closing:
                 continue
             if other.side.may_enter(raw) and not other.has_peer(source.origin):
-                route = other.publisher.find_route(message.subject, raw)
-                found.update((one, other) for one in other.members(route, group, excluded))
-        streams = list(found)
-        if streams and streams[0].options.policy != "failover":
-            streams = rules.by_rank(streams, source)
-        extras = rules.extras_of(message.extras, source, self.id, is_request=False)
-        is_placed = any(found[one].send(one, message, extras) for one in streams)
+                publisher = other.publisher
+                members = publisher.recipients(publisher.find_route(message.subject, raw), group, excluded)
+                found.update((one, other) for one in members)
+        extras = rules.extras_of(message.extras, source, self.id, is_redelivered=message.redelivered)
+        is_placed = any(found[one].send(one, message, extras) for one in rules.by_rank([*found], raw, source))
         self.stats.passed += is_placed
         return is_placed
 
     def _place_again(self) -> None:
-        """Try to pass on the messages of groups that found no member with space.
+        """Try to pass on the messages of groups that found no member with space, in the order of each subject.
 
         A message whose subscription has ended goes to another member of its group on its bus.
         """
         self._retry_at = inf
-        for _ in range(len(self._unplaced)):
-            leg, group, message = self._unplaced.popleft()
-            is_asked = any(one.stream.group == group and one.entries for one in leg.asked.values())
-            if not is_asked:
-                self.stats.unwanted += 1
-            elif not self._place(leg, group, message):
-                self._unplaced.append((leg, group, message))
-                self._retry_at = self.clock() + RETRY_INTERVAL
+        for key, waiting in [*self._unplaced.items()]:
+            leg, group, _ = key
+            if not any(one.stream.group == group and one.entries for one in leg.asked.values()):
+                self.stats.unwanted += len(waiting)
+                waiting.clear()
+            while waiting and self._place(leg, group, waiting[0]):
+                waiting.popleft()
+            if not waiting:
+                del self._unplaced[key]
+        if self._unplaced:
+            self._retry_at = self.clock() + RETRY_INTERVAL
 
-    def _pass_request(self, leg: Leg, message: Message, source: Forwarded, targets: list[Leg]) -> None:
+    def _pass_request(
+        self, leg: Leg, group: str | None, message: Message, source: Forwarded, targets: list[Leg]
+    ) -> None:
+        """Pass a request on: that of a group to one member, another one to each plain subscription."""
         extras = rules.extras_of(message.extras, source, self.id, is_request=True)
         content = Outgoing(message.subject, message.subject_bytes, message.payload, extras, None)
         is_many = bool(message.extras is not None and message.extras.to_all)
-        error: OzError | None = None
-        self._turn += 1
-        for step in range(len(targets)):
-            other = targets[(self._turn + step) % len(targets)]
-            if not rules.leads(self.id, leg.side, other.side):
-                # A parallel forwarder has received the request too.
-                continue
-            crossing = _Crossing(self, leg, message)
+        crossing = _Crossing(self.stats, leg, message)
+        timeout = STANDBY_TIMEOUT if leg.is_standby else REQUEST_TIMEOUT
+        excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
+        first = source.position % len(targets)
+        for other in targets[first:] + targets[:first]:
+            other.publisher.asked = group, excluded
             try:
-                crossing.request = other.engine.exchange.begin(
-                    content, crossing.notify, timeout=REQUEST_TIMEOUT, is_many=is_many
+                crossing.requests.append(
+                    other.engine.exchange.begin(content, crossing.notify, timeout=timeout, is_many=is_many)
                 )
             except OzError as failure:
-                error = failure
+                crossing.failure = None if is_many else failure
                 continue
+            finally:
+                other.publisher.asked = None
             self.stats.requests += 1
             self.stats.passed += 1
-            error = None
-            crossing.notify()
-            if not is_many:
-                return
-        if error is not None and not is_many:
-            _Crossing(self, leg, message).fail(error)
+            if group is not None and crossing.requests[-1].holders:
+                break
+        crossing.notify()
 
     def _lose(self, leg: Leg, gap: Gap, via: bytes) -> None:
         """Report a loss on the other buses."""
@@ -733,6 +716,14 @@ class BridgeEngine:
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Receive no more messages, pass the last ones on, and wait until peers have them."""
         end = self.clock() + (timeout if timeout is not None else inf)
+        self._is_leaving = True
+        with suppress(ClosedError):
+            self._ask()
+        revisions = [leg.engine.subscriber.subscriptions.revision for leg in self.legs]
+        handover_end = min(end, self.clock() + HANDOVER_TIME)
+        while self.clock() < handover_end and self._is_needed(revisions):
+            yield min(handover_end, self.clock() + _DRAIN_INTERVAL)
+        self._is_draining = True
         drains = []
         for leg in self.legs:
             with suppress(ClosedError):
@@ -748,6 +739,20 @@ class BridgeEngine:
             left = None if timeout is None else max(0.0, end - self.clock())
             yield from leg.engine.acknowledgements(left)
         return end
+
+    def _is_needed(self, revisions: Sequence[int]) -> bool:
+        """Return whether a parallel forwarder has not taken the groups over, or messages of groups are on their way.
+
+        Args:
+            revisions: of the declarations since which each leg stands by.
+        """
+        sides = [leg.side for leg in self.legs]
+        if not any(side.active or side.standby for side in sides):
+            return False
+        if rules.is_needed(sides) or self._unplaced or any(leg.held for leg in self.legs):
+            return True
+        pairs = zip(self.legs, revisions, strict=True)
+        return not all(leg.engine.subscriber.is_drained([], revision) for leg, revision in pairs)
 
     def finish(self, end: float) -> int:
         """Say BYE and close the sockets; return the number of messages that were not acknowledged."""
@@ -804,13 +809,7 @@ class Forwarder(Service):
     @property
     def states(self) -> list[str]:
         """For each leg "passing", or "standing by for groups" while another forwarder has a smaller id."""
-        own, sides = self._engine.id, [leg.side for leg in self.legs]
-        return [
-            "passing"
-            if all(rules.leads(own, side, other) for other in sides if other is not side)
-            else "standing by for groups"
-            for side in sides
-        ]
+        return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 
     def __repr__(self) -> str:
         """Show the buses."""

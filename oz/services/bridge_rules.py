@@ -12,13 +12,17 @@ the patterns of a forwarder do not count for a bus on which it has a leg itself.
 message             parallel forwarders
 =================== ==========================================================================================
 plain               all pass it. Subscribers drop the repeat: origin and position are the same
-group               the forwarder with the smallest id subscribes. It acknowledges a message when the member on the
-                    other bus has done so. After its death the next forwarder receives the message again, and
-                    picks the same member by rank, which drops a repeat. A forwarder with a smaller id that
-                    starts takes the group over: the former one goes on until the new one has subscribed
-request             the forwarder that received it, because a request goes to one peer
-request to all      the forwarder with the smallest id
+group               all are members of the group. A forwarder *stands by* while a parallel one with a smaller id is
+                    up and does not: its publishers pick it only if no other member matches. So one forwarder passes
+                    the messages in order. It acknowledges a message after the member on the other bus. After its
+                    death another forwarder receives the message again, and picks the same member by rank, which
+                    drops a repeat
+request             as a message. All copies of a request have the same position (`source_of`)
 =================== ==========================================================================================
+
+A forwarder that ends stands by first. Then a parallel forwarder does not stand by any more, and the first one ends when
+its messages are acknowledged. Forwarders that do not reach each other do not stand by. Each message of a group still
+has one of them, but one subject may be out of order.
 
 A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, and a
 message whose origin is a peer on the other bus: that bus has it already.
@@ -26,19 +30,24 @@ message whose origin is a peer on the other bus: that bus has it already.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from oz.errors import Undecidable
 from oz.message import Extras, Forwarded
+from oz.node.requests import inbox_node
 from oz.publisher.groups import rank
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
-from oz.wire.extras import FORWARDED, FORWARDER_ID, MAX_FORWARDERS, encode_extras
+from oz.wire.extras import FORWARDED, FORWARDER_ID, MAX_FORWARDERS, REDELIVERED, encode_extras
 
 _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
 """Subjects that stay on their bus."""
+REQUEST_POSITION = 1 << 62
+"""Position of request 0 of a node. Positions of messages are smaller."""
+_MAX_DIGITS = 19  # Below `REQUEST_POSITION`, so that positions have 63 bits: a journal has signed integers.
 
 
 class Interest(NamedTuple):
@@ -61,10 +70,12 @@ class Source(NamedTuple):
     Attributes:
         forwarder: id of the forwarder whose session it is, or None.
         interests: of the session.
+        is_standby: whether the forwarder stands by.
     """
 
     forwarder: bytes | None
     interests: frozenset[Interest]
+    is_standby: bool = False
 
 
 class Side:
@@ -73,7 +84,9 @@ class Side:
     Attributes:
         allowed: patterns of the messages that may enter the bus; all without a pattern.
         sources: interest of each session.
-        forwarders: ids of the other forwarders that are up on the bus.
+        forwarders: ids of the other forwarders on the bus, though this forwarder may not reach them.
+        active: ids of the forwarders that are up and do not stand by.
+        standby: ids of the forwarders that are up and stand by.
     """
 
     def __init__(self, allowed: Iterable[Pattern] = ()) -> None:
@@ -83,8 +96,10 @@ class Side:
             allowed: patterns of the messages that may enter the bus.
         """
         self.allowed = tuple(allowed)
-        self.sources: dict[Hashable, Source] = {}
+        self.sources: dict[Any, Source] = {}
         self.forwarders: frozenset[bytes] = frozenset()
+        self.active: frozenset[bytes] = frozenset()
+        self.standby: frozenset[bytes] = frozenset()
         self._index: PatternIndex[None] = PatternIndex()
         for one in self.allowed:
             self._index.add(one, None)
@@ -96,50 +111,44 @@ class Side:
         return not self.allowed or bool(self._index.find(subject).values)
 
 
-def leads(own: bytes, one: Side, other: Side) -> bool:
-    """Return whether a forwarder has the smallest id of the parallel forwarders between two buses."""
-    return all(own < parallel for parallel in one.forwarders & other.forwarders)
-
-
-def is_taken_over(own: bytes, side: Side, interest: Interest) -> bool:
-    """Return whether a forwarder with a smaller id serves a group on a bus.
-
-    Args:
-        own: id of this forwarder.
-        side: its leg on that bus.
-        interest: of the group.
-    """
-    return any(
-        source.forwarder in side.forwarders and source.forwarder < own and interest in source.interests
-        for source in side.sources.values()
-        if source.forwarder is not None
-    )
-
-
-def wanted(
-    own: bytes, sides: Sequence[Side], at: int, kept: Collection[Interest] = frozenset()
-) -> set[Interest]:
-    """Return what a forwarder subscribes to on one bus.
+def stands_by(own: bytes, sides: Sequence[Side], at: int) -> bool:
+    """Return whether a forwarder stands by on one bus.
 
     Args:
         own: id of the forwarder.
         sides: its legs.
         at: index of the leg on that bus.
-        kept: groups that it serves until the forwarder with the smallest id serves them.
     """
     here = sides[at]
-    found: set[Interest] = set()
-    for side in sides:
-        if side is here:
-            continue
-        is_leader = leads(own, here, side)
-        for source in side.sources.values():
-            if source.forwarder is not None and source.forwarder in here.forwarders:
-                continue
-            for interest in source.interests:
-                narrowed = {interest._replace(pattern=one) for one in narrow(interest.pattern, side.allowed)}
-                found |= narrowed if interest.group is None or is_leader else narrowed.intersection(kept)
-    return found
+    return any(one < own for side in sides if side is not here for one in here.active & side.active)
+
+
+def is_needed(sides: Sequence[Side]) -> bool:
+    """Return whether parallel forwarders exist, and all of them stand by."""
+    pairs = list(combinations(sides, 2))
+    return any(
+        (one.active | one.standby) & (two.active | two.standby) and not one.active & two.active
+        for one, two in pairs
+    )
+
+
+def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
+    """Return what a forwarder subscribes to on one bus.
+
+    Args:
+        sides: its legs.
+        at: index of the leg on that bus.
+    """
+    here = sides[at]
+    return {
+        interest._replace(pattern=pattern)
+        for side in sides
+        if side is not here
+        for source in side.sources.values()
+        if source.forwarder is None or source.forwarder not in here.forwarders
+        for interest in source.interests
+        for pattern in narrow(interest.pattern, side.allowed)
+    }
 
 
 @lru_cache(maxsize=65_536)
@@ -178,33 +187,72 @@ def has_passed(via: bytes, own: bytes) -> bool:
     return len(via) >= FORWARDER_ID * MAX_FORWARDERS or own in forwarder_ids(via)
 
 
-def extras_of(extras: Extras | None, source: Forwarded, own: bytes, *, is_request: bool) -> dict[str, Any]:
+def source_of(
+    forwarded: Forwarded | None,
+    origin: bytes | None,
+    position: int | None,
+    reply_to: str | None = None,
+) -> Forwarded:
+    """Return the source of a message.
+
+    Args:
+        forwarded: of a message that another forwarder has passed, or None.
+        origin: of the message.
+        position: of the message.
+        reply_to: of a request. The copies of a request have different positions at their publisher, but one number.
+    """
+    if forwarded is not None:
+        return forwarded
+    node, position = origin or b"", position or 0
+    number = reply_to.rpartition(".")[2] if reply_to is not None and inbox_node(reply_to) == node else ""
+    if number.isdecimal() and len(number) < _MAX_DIGITS:
+        position = REQUEST_POSITION + int(number)
+    return Forwarded(node, position, b"")
+
+
+def extras_of(
+    extras: Extras | None,
+    source: Forwarded,
+    own: bytes,
+    *,
+    is_redelivered: bool = False,
+    is_request: bool = False,
+) -> dict[str, Any]:
     """Return the extras with which a forwarder publishes a message.
 
     Args:
         extras: of the message.
         source: of the message.
         own: id of the forwarder.
+        is_redelivered: whether another member of the group may have received the message.
         is_request: whether the forwarder asks in its own name, so that `reply_to` is its own.
     """
     if extras is not None and is_request:
         extras = extras._replace(reply_to=None, to_all=None)
     found = {} if extras is None else encode_extras(extras)
     found[FORWARDED] = source.origin, source.position, source.via + own
+    if is_redelivered:
+        found[REDELIVERED] = True
     return found
 
 
-def by_rank(streams: Iterable[Any], source: Forwarded) -> list[Any]:
-    """Return members of a group, the member for a message first.
+def by_rank(streams: Sequence[Any], subject: bytes, source: Forwarded) -> list[Any]:
+    """Return the members of a group that may receive a message, in the order of preference.
 
-    Parallel forwarders pick the same member, as long as the member is up.
+    Parallel forwarders pick the same member, as long as the member is up. The members have one policy.
 
     Args:
-        streams: of sessions.
+        streams: of sessions, in the order in which they joined.
+        subject: of the message.
         source: of the message.
     """
-    key = source.origin + source.position.to_bytes(8, "big")
-    return sorted(streams, key=lambda one: rank(key, one.session.member), reverse=True)
+    policy = streams[0].options.policy if streams else ""
+    if policy == "failover":
+        return list(streams)
+    # The `key=` of a message stays with its publisher.
+    key = subject if policy == "sticky" else source.origin + source.position.to_bytes(8, "big")
+    found = sorted(streams, key=lambda one: rank(key, one.session.member), reverse=True)
+    return found[:1] if policy == "sticky" else found
 
 
 def is_for(forwarder: bytes | None, excluded: Collection[bytes]) -> bool:

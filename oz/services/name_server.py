@@ -147,7 +147,7 @@ class NameServer(Service):
     def nodes(self) -> list[Card]:
         """Nodes that are up, of all buses, by bus and name. Name servers are not among them."""
         with self._engine.lock:
-            found = self._engine._cards(roster.UP, roster.SILENT)
+            found = self._engine.cards(roster.UP, roster.SILENT)
         return sorted(found, key=lambda one: (one.bus, one.name, one.node))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The plain forwarder: publishers and subscribers that know its endpoints; libzmq passes everything on."""
+"""Plain forwarder: a proxy of libzmq between publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ _log = peer_logger("oz.forwarder")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
 """Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
-_BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
-_MAX_SUBSCRIPTION = 131_071
-"""Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
 HIGH_WATER_MARK = 100_000
 """Messages that may wait for each subscriber, by default."""
 _KEEPALIVE = (
@@ -38,32 +35,32 @@ _KEEPALIVE = (
     (zmq.RECONNECT_IVL, 100),
     (zmq.RECONNECT_IVL_MAX, 5_000),
 )
-"""Options by which libzmq notices within 5 s that a host is gone, and connects again soon. Not ZMTP heartbeats,
-which abort processes (docs/libzmq.md)."""
-_LINGER = 1_000  # milliseconds for what is still to be sent at the end
+"""Options that find a dead host within 5 s. ZMTP heartbeats would abort the process on some failures
+(docs/libzmq.md)."""
+_LINGER = 1_000  # milliseconds after `close` in which libzmq sends waiting messages
 _COUNTERS = struct.Struct("=Q")
-_PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it gives between two messages
+_ANSWER_TIMEOUT = 1_000  # milliseconds; the proxy of libzmq answers between two messages
 
 
 @dataclass(frozen=True)
 class ProxyStats:
-    """The counts of a plain forwarder so far."""
+    """Counters of a plain forwarder."""
 
     messages: int = 0
-    """Messages of publishers that arrived; plain ones, or batches of many."""
+    """Received messages of publishers. A batch counts as one."""
     size: int = 0
-    """Bytes of these."""
+    """Bytes of the received messages."""
     sent: int = 0
-    """Those that somebody was subscribed to."""
+    """Messages that had a subscriber."""
     subscriptions: int = 0
-    """Subscriptions, and ends of subscriptions, that went to publishers."""
+    """Subscriptions and unsubscriptions that were sent to publishers."""
 
 
 class Proxy:
-    """Joins publishers and subscribers that connect to it, or that it connects to.
+    """Forwards messages of publishers to subscribers, and subscriptions to publishers.
 
-    It is libzmq's own proxy between an XSUB and an XPUB socket, in a thread: nothing is unpacked.
-    Subscriptions pass to the publishers, which send only what somebody behind it wants.
+    The proxy of libzmq runs in a thread, between an XSUB and an XPUB. Messages are not decoded. Publishers send
+    only messages with a subscriber.
     """
 
     def __init__(
@@ -75,19 +72,19 @@ class Proxy:
         high_water_mark: int = HIGH_WATER_MARK,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
-        """Bind and connect; `run` begins to pass messages on.
+        """Bind and connect. `run` starts to forward.
 
         Args:
-            frontend: where publishers connect to, such as `tcp://*:5601`; or a list.
-            backend: where subscribers connect to; or a list.
-            connect: publishers that bind, or the backends of other forwarders; or a list.
-            high_water_mark: messages that may wait here for each subscriber. Further messages are dropped for
-                it. 0 is no limit.
+            frontend: endpoint, or endpoints, for publishers, such as `tcp://*:5601`.
+            backend: endpoint, or endpoints, for subscribers.
+            connect: endpoints of publishers that bind, or of the backends of other forwarders.
+            high_water_mark: messages that may wait for each subscriber. Further messages are dropped for it. 0 is
+                no limit.
             limits: `message_bytes` and `handshake` count. See docs/limits.md.
 
         Raises:
             TypeError: the limits are of another class.
-            ValueError: no endpoint on one of the sides, or a text that is none.
+            ValueError: one of the sides has no endpoint, or a text is no endpoint.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
@@ -106,7 +103,7 @@ class Proxy:
         self._counting = threading.Lock()
         self._is_running = False
         self._stats = ProxyStats()
-        # Its pairs of sockets for control, and what each place takes.
+        # The two control sockets, and two descriptors for each endpoint.
         descriptors.need(
             descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
         )
@@ -117,9 +114,9 @@ class Proxy:
             self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, limits)
             self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, limits)
             self.frontends = self._bind(self._front, ins)
-            """Where publishers connect to, with the ports that a `*` became."""
+            """Endpoints for publishers, with their ports."""
             self.backends = self._bind(self._back, outs)
-            """Where subscribers connect to."""
+            """Endpoints for subscribers, with their ports."""
             for one in dialled:
                 self._front.set(zmq.IPV6, endpoints.needs_ipv6(one))
                 self._front.connect(one)
@@ -136,7 +133,7 @@ class Proxy:
             raise
 
     def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: Limits) -> Any:
-        """Make one of the sockets: what subscribers ask for must all pass, however much at once."""
+        # Subscriptions have no limit, because libzmq drops the excess without an error.
         socket = self._context.socket(kind)
         for option, value in _KEEPALIVE:
             socket.set(option, value)
@@ -159,23 +156,23 @@ class Proxy:
 
     @property
     def stats(self) -> ProxyStats:
-        """The counts so far."""
+        """Counters now."""
         with self._counting:
             if self._is_running:
                 self._count()
             return self._stats
 
     def stop(self) -> None:
-        """Make `run` return at once; any thread or signal handler may call it."""
+        """Make `run` return at once. Any thread or signal handler may call it."""
         self._is_stopping = True
         self._bell.ring()
 
     def run(self, look: Callable[[], object] | None = None) -> None:
-        """Pass messages on until `stop`.
+        """Forward messages until `stop`.
 
         Args:
-            look: called ten times a second, in this thread, or at the time of the monotonic clock that it
-                returns, a float.
+            look: called in this thread ten times a second, or at the time that its last call returned, in seconds
+                of `time.monotonic`.
         """
         passing = threading.Thread(target=self._pass, name="oz-forwarder", daemon=True)
         poller = zmq.Poller()
@@ -196,27 +193,27 @@ class Proxy:
             passing.join()
 
     def _pass(self) -> None:
-        """Be libzmq's proxy; the sockets are this thread's until it ends."""
+        # Until the proxy ends, only this thread uses the two sockets.
         try:
             zmq.proxy_steerable(self._front, self._back, None, self._commands)
         except zmq.ZMQError:
-            _log.exception("passing messages on has ended")
+            _log.exception("the forwarder has ended after an error")
         finally:
             self._bell.ring()
 
     def _count(self) -> None:
         try:
             self._control.send(b"STATISTICS", zmq.NOBLOCK)
-            if self._control.poll(_PATIENCE):
+            if self._control.poll(_ANSWER_TIMEOUT):
                 parts = self._control.recv_multipart()
                 counted = [_COUNTERS.unpack(part)[0] for part in parts]
                 self._stats = ProxyStats(counted[0], counted[1], counted[6], counted[2])
         except zmq.ZMQError:
-            # It has ended.
+            # The proxy has ended.
             pass
 
     def close(self) -> None:
-        """Close the sockets; what is still to be sent has a second. A second call does nothing."""
+        """Close the sockets; waiting messages are sent for a second. A second call has no effect."""
         self._files.remove_all()
         for one in (self._front, self._back, self._control, self._commands):
             one.close()
@@ -224,9 +221,9 @@ class Proxy:
         self._context.term()
 
     def __enter__(self) -> Self:
-        """Use it in `with`."""
+        """Return the forwarder."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the forwarder."""
         self.close()

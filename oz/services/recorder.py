@@ -42,6 +42,7 @@ from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
 from oz.options import Ack, Delivery
 from oz.program_end import close_all
+from oz.services.waiting import look_again
 from oz.subjects.pattern import Pattern, compile
 from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
@@ -61,8 +62,6 @@ FULL_QUEUE = 64
 """Calls of `receive_many` that empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
 """Seconds between two appends while the disk is full. The system does not report when it has room again."""
-POLL_INTERVAL = 0.1
-"""Seconds between two calls of `on_poll`."""
 SERVICE_INTERVAL = 1.0
 """Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
 DRAIN_TIMEOUT = 2.0
@@ -214,7 +213,8 @@ class Recorder:
         """Record until `stop` is called; then write the messages that have arrived, and return.
 
         Args:
-            on_poll: called in this thread at least ten times a second.
+            on_poll: called in this thread ten times a second, or at the time of the monotonic clock that it returns
+                as a float.
 
         Raises:
             JournalFull: the disk was full to the end, so that the last messages are not in the journal.
@@ -226,11 +226,11 @@ class Recorder:
         thread.start()
         try:
             with self._bell.rung_by_signals():
+                again = 0.0
                 while not self._is_stopping and self._failure is None:
                     if not self._receive():
-                        self._wait(POLL_INTERVAL if on_poll is not None else inf)
-                    if on_poll is not None:
-                        on_poll()
+                        self._wait(max(0.0, again - time.monotonic()))
+                    again = look_again(on_poll)
             self._receive_rest()
         finally:
             self._giving_up.set()

@@ -4,13 +4,13 @@ Needs the extra `ozmq[spark]` and Java 17 or newer. `import oz` does not load th
 executors need oz too.
 """
 
-from oz.errors import SparkMissing
+from oz.errors import MissingDependency
 
 try:
     import pyarrow  # noqa: F401
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise SparkMissing(error.name or "pyspark") from None
+    raise MissingDependency(error.name or "pyspark", "spark") from None
 
 from oz.spark.archive import Archived, ArchiveError, archive, archive_batch, archive_stream, read_archive
 from oz.spark.columns import depth, gaps, join_patterns, match_all, matches, prefix, token

@@ -150,7 +150,7 @@ def archive(
             records.
     """
     layout, report = Layout(separator, max_tokens), on_progress or (lambda *_: None)
-    with _opened(spark, path) as store:
+    with _open_archive(spark, path) as store:
         start = _start(store, journal, fail_on_loss)
         end = checkpoint(journal).offset
         done = Archived(first_offset=start, end_offset=start)
@@ -193,7 +193,7 @@ def archive_batch(
     layout = Layout(separator, max_tokens)
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        with _opened(rows.sparkSession, path) as store:
+        with _open_archive(rows.sparkSession, path) as store:
             store.append(rows, layout, journal)
 
     return write
@@ -230,7 +230,7 @@ def archive_stream(
         ArchiveError, JournalError: as `archive`.
     """
     register(spark)
-    with _opened(spark, path) as store:
+    with _open_archive(spark, path) as store:
         start = _start(store, journal, fail_on_loss)
         store.delete(store.checkpoint)
     options: dict[str, Any] = {"journal": os.fspath(journal), "startingOffset": start, "gaps": True}
@@ -399,7 +399,7 @@ def _parse(name: str) -> Batch:
 
 
 @contextmanager
-def _opened(spark: SparkSession, path: Path) -> Iterator[_Store]:
+def _open_archive(spark: SparkSession, path: Path) -> Iterator[_Store]:
     """Lock and recover an archive. Only archives on a local or shared directory are locked."""
     store = _Store(spark, path)
     store.make(store.staging)

@@ -53,8 +53,8 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
     regex = java_regex(compiled)
     if regex is None:
         decided = _decided_by_python(subject, compiled)
-        return decided if b"" in compiled.prefixes else _begins(subject, compiled) & decided
-    conditions = [] if b"" in compiled.prefixes and regex else [_begins(subject, compiled)]
+        return decided if b"" in compiled.prefixes else _has_prefix(subject, compiled) & decided
+    conditions = [] if b"" in compiled.prefixes and regex else [_has_prefix(subject, compiled)]
     if regex and compiled.is_bytes:
         # ISO-8859-1 turns each byte into one character, so that `?` is one byte for Java too.
         conditions.append(F.decode(subject.cast("binary"), "ISO-8859-1").rlike(regex))
@@ -80,7 +80,7 @@ def prefix(column: Column | str, pattern: Pattern | str | bytes) -> Column:
     Raises:
         PatternError: the dialect does not allow the pattern.
     """
-    return _begins(_subject(column), compile(pattern))
+    return _has_prefix(_subject(column), compile(pattern))
 
 
 def token(column: Column | str, n: int, *, separator: str = ".") -> Column:
@@ -128,7 +128,7 @@ def match_all(column: Column | str, patterns: Iterable[Pattern | str] | Pattern 
         PatternError: a dialect does not allow a pattern.
         ValueError: a pattern's text is not UTF-8, so that Spark cannot hold the text.
     """
-    named = {_text(pattern): compile(pattern) for pattern in _listed(patterns)}
+    named = {_text(pattern): compile(pattern) for pattern in _pattern_list(patterns)}
     names = list(named)
     packed = zlib.compress(pickle.dumps(list(named.values())))
 
@@ -206,16 +206,16 @@ def _split(column: Column | str, separator: str) -> Column:
     return F.split(_subject(column), escape(separator))
 
 
-def _begins(subject: Column, pattern: Pattern) -> Column:
+def _has_prefix(subject: Column, pattern: Pattern) -> Column:
     begins = reduce(or_, (_starts_with(subject, prefix) for prefix in pattern.prefixes))
-    if len(pattern.prefixes) == 1 or not (common := _decodable(pattern.prefix)):
+    if len(pattern.prefixes) == 1 or not (common := _utf8_prefix(pattern.prefix)):
         return begins
     # Spark pushes no OR into a Python data source, but pushes this startswith.
     return subject.startswith(common) & begins
 
 
 def _starts_with(subject: Column, prefix: bytes) -> Column:
-    text = _decodable(prefix)
+    text = _utf8_prefix(prefix)
     if text.encode() == prefix:
         return subject.startswith(text)
     # Spark would push a partial character to Parquet as U+FFFD, and lose rows.
@@ -224,13 +224,13 @@ def _starts_with(subject: Column, prefix: bytes) -> Column:
 
 
 def _equals(subject: Column, literal: bytes) -> Column:
-    text = _decodable(literal)
+    text = _utf8_prefix(literal)
     if text.encode() == literal:
         return subject == F.lit(text)
     return _starts_with(subject, literal) & (subject.cast("binary") == F.lit(literal))
 
 
-def _decodable(prefix: bytes) -> str:
+def _utf8_prefix(prefix: bytes) -> str:
     """Return the longest part of a prefix, from its start, that is UTF-8."""
     try:
         return prefix.decode()
@@ -268,7 +268,7 @@ def _for_each_distinct(
     return applied
 
 
-def _listed(patterns: Iterable[Pattern | str] | Pattern | str) -> Iterable[Pattern | str]:
+def _pattern_list(patterns: Iterable[Pattern | str] | Pattern | str) -> Iterable[Pattern | str]:
     return [patterns] if isinstance(patterns, (str, Pattern)) else patterns
 
 

@@ -217,13 +217,13 @@ def _regex(pattern: Pattern) -> str | None:
         ):
             repeats += 1
         previous = item["atom"] if item["repeat"] else None
-        written.append(_written(item, dot))
+        written.append(_item_text(item, dot))
         at = item.end()
     repeats += previous is not None
     return None if repeats > MAX_REPEATS else rf"\A(?:{''.join(written)})\z"
 
 
-def _written(item: re.Match[str], dot: str) -> str:
+def _item_text(item: re.Match[str], dot: str) -> str:
     if item["open"]:
         return "(?:"
     if item["start"] or item["end"]:

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oz.errors import SparkMissing
+from oz.errors import MissingDependency
 from oz.escaping import printable
 from oz.journal.format import GAP, MESSAGE
 from oz.spark.archive import is_archive, read_archive
@@ -98,7 +98,7 @@ def report(
 
     Raises:
         ValueError: `top` is below 1, or `start` or `end` is given for an archive or a DataFrame.
-        SparkMissing: jinja2 or matplotlib is not installed.
+        MissingDependency: jinja2 or matplotlib is not installed.
         JournalError, PatternError: as `oz.spark.read`.
     """
     if top < 1:
@@ -183,7 +183,7 @@ def _top(table: DataFrame, column: str, top: int) -> list[dict[str, Any]]:
 
 
 def _prefixes(subjects: DataFrame, separator: str, top: int) -> list[dict[str, Any]]:
-    tokens = F.split("subject", _quoted(separator))
+    tokens = F.split("subject", _escape_separator(separator))
     sums = (
         F.sum("messages").alias("messages"),
         F.sum("bytes").alias("bytes"),
@@ -198,7 +198,7 @@ def _prefixes(subjects: DataFrame, separator: str, top: int) -> list[dict[str, A
     return found
 
 
-def _quoted(separator: str) -> str:
+def _escape_separator(separator: str) -> str:
     return "".join(f"\\x{{{ord(char):x}}}" for char in separator)
 
 
@@ -307,7 +307,7 @@ def _require(*modules: str) -> None:
         try:
             import_module(module)
         except ImportError:
-            raise SparkMissing(module) from None
+            raise MissingDependency(module, "spark") from None
 
 
 def _page(figures: dict[str, Any]) -> str:

@@ -157,7 +157,7 @@ def _ports(endpoint: str) -> list[str]:
 
 
 @dataclass
-class Published(WriterCommitMessage):  # type: ignore[misc]
+class TaskReport(WriterCommitMessage):  # type: ignore[misc]
     """The report of a task to the driver: the number of rows it published."""
 
     rows: int
@@ -172,7 +172,7 @@ class SinkTask:
         # Created by the driver: the name of a batch write that has none.
         self._write = uuid.uuid4().hex
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Published:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         """Publish the rows.
 
         Raises:
@@ -207,7 +207,7 @@ class SinkTask:
             if delivery is not None:
                 delivery.abandon()
             raise
-        return Published(published)
+        return TaskReport(published)
 
     def _identity(self, context: Any) -> tuple[str, int]:
         """Return the query and the number of the batch that the ids of the rows are made of."""
@@ -270,7 +270,7 @@ class Delivery:
         """Close the publisher after its subscribers have acknowledged everything.
 
         Raises:
-            SinkError: they have not within `timeout`, or a subscriber left.
+            SinkError: a subscriber has not acknowledged within `timeout`, or has left.
         """
         options, engine = self._options, self._engine
         self._publisher.flush()
@@ -361,11 +361,11 @@ class SinkWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, task: SinkTask) -> None:
         self._task = task
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Publish one partition; errors are those of `SinkTask.run`."""
         return self._task.run(iterator)
 
-    def commit(self, messages: Sequence[Published | None]) -> None:
+    def commit(self, messages: Sequence[TaskReport | None]) -> None:
         """Log the number of rows."""
         _log.info("%d rows published", sum(each.rows for each in messages if each is not None))
 
@@ -376,16 +376,16 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, task: SinkTask) -> None:
         self._task = task
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Publish one partition; errors are those of `SinkTask.run`."""
         return self._task.run(iterator)
 
-    def commit(self, messages: Sequence[Published | None], batchId: int) -> None:
+    def commit(self, messages: Sequence[TaskReport | None], batchId: int) -> None:
         """Log the number of rows."""
         rows = sum(each.rows for each in messages if each is not None)
         _log.info("batch %d: %d rows published", batchId, rows)
 
-    def abort(self, messages: Sequence[Published | None], batchId: int) -> None:
+    def abort(self, messages: Sequence[TaskReport | None], batchId: int) -> None:
         """Do nothing: published messages cannot be recalled."""
 
 

@@ -1,1 +1,1 @@
-"""Subjects and patterns: text in, prefixes and a regex out. No sockets, threads or clocks here."""
+"""Subjects and patterns: compilation of text to prefixes and a regex. This package uses no socket and no thread."""

@@ -1,4 +1,4 @@
-"""Advice on patterns: what is legal but unwise, in words."""
+"""Advice on patterns that are legal but unwise."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from oz.subjects.dialects.base import Wild
 from oz.subjects.pattern import Pattern
 
 MAX_TOKENS = 16
-"""More tokens than this suggest data in the subject that belongs in the payload."""
+"""Tokens of a subject. A longer subject probably contains data that belongs in the payload."""
 
 _SEPARATOR = b"."
 
 
 def advice(pattern: Pattern) -> list[str]:
-    """Return a sentence for each thing that is unwise; nothing when all is well."""
+    """Return the advice on a pattern, one sentence for each fault."""
     checks = (_everything_crosses(pattern), _many_tokens(pattern), _not_ascii(pattern), _foreign(pattern))
     return [warning for warning in checks if warning is not None]
 
 
 def misspelled_dialect(text: str) -> str | None:
-    """Return the advice for text whose word before the first colon is nearly the name of a dialect."""
+    """Return the advice for text that begins with a misspelled dialect and a colon, or None."""
     word, colon, rest = text.partition(":")
-    # `subscribe` calls this for each pattern: to compare the names costs a quarter of such a call.
+    # `subscribe` calls this for each pattern, and the comparison of names costs a quarter of such a call.
     if not colon or word in DIALECTS:
         return None
     near = difflib.get_close_matches(word.lower(), DIALECTS, n=1, cutoff=0.75)
     if not near:
         return None
-    return f"no dialect is called {word!r}, so it is part of the pattern; did you mean {near[0]}:{rest}?"
+    return f"no dialect has the name {word!r}, so it is part of the pattern; did you mean {near[0]}:{rest}?"
 
 
 def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:
-    """Find what looks like a wildcard and is an ordinary character in nats, such as the `+` of `a/+`.
+    """Return a wildcard of another dialect that is an ordinary character in nats, such as the `+` of `a/+`.
 
     Returns:
-        The wildcard, and the dialects that it belongs to; None where there is none.
+        The wildcard and its dialects, or None.
     """
     if pattern.dialect != "nats" or not isinstance(pattern.text, str):
         return None
@@ -56,20 +56,20 @@ def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:
 
 def _foreign(pattern: Pattern) -> str | None:
     found = foreign_wildcard(pattern)
-    return None if found is None else said_of_foreign(*found)
+    return None if found is None else foreign_wildcard_text(*found)
 
 
-def said_of_foreign(wildcard: str, owners: tuple[str, ...]) -> str:
-    """Say what `foreign_wildcard` found."""
-    return f"{wildcard!r} is no wildcard in nats, and one in {' and in '.join(owners)}"
+def foreign_wildcard_text(wildcard: str, owners: tuple[str, ...]) -> str:
+    """Return the advice for a result of `foreign_wildcard`."""
+    return f"{wildcard!r} is an ordinary character in nats, and a wildcard in {' and in '.join(owners)}"
 
 
 def _everything_crosses(pattern: Pattern) -> str | None:
     if b"" not in pattern.prefixes:
         return None
     return (
-        "the prefix is empty: everything that is published crosses the wire and is filtered on arrival; "
-        "begin with a literal"
+        "the prefix is empty, so that a plain publisher sends all messages and the subscriber filters them; "
+        "begin the pattern with a literal"
     )
 
 
@@ -77,7 +77,7 @@ def _many_tokens(pattern: Pattern) -> str | None:
     count = _least_tokens(pattern)
     if count <= MAX_TOKENS:
         return None
-    return f"{count} tokens, more than {MAX_TOKENS}: put what nobody selects by into the payload"
+    return f"{count} tokens, more than {MAX_TOKENS}: move data that no pattern selects by into the payload"
 
 
 def _least_tokens(pattern: Pattern) -> int:
@@ -85,7 +85,7 @@ def _least_tokens(pattern: Pattern) -> int:
         return len(pattern.tokens)
     if pattern.words is not None:
         return sum(word is not Wild.ANY for word in pattern.words)
-    # A dialect without tokens: a dot is sure to be a literal only in a prefix.
+    # In a dialect without tokens, only the dots of a prefix are certainly literal.
     return max(prefix.count(_SEPARATOR) for prefix in pattern.prefixes) + 1
 
 
@@ -93,6 +93,6 @@ def _not_ascii(pattern: Pattern) -> str | None:
     if pattern.text.isascii():
         return None
     return (
-        "not ASCII: subjects are compared byte by byte, so text that looks the same but is composed "
-        "differently does not match"
+        "not ASCII: subjects are compared byte by byte, so that the composed and the decomposed form of a "
+        "character differ"
     )

@@ -1,8 +1,21 @@
-"""Small automata over bytes: what an expression stands for, and what two of them share or one takes alone.
+"""Finite automata over bytes: witnesses for the intersection and for the difference of two patterns.
 
-What two share is searched in pairs of their states; whether one takes all that another does, in pairs of a
-state of the one and a set of states of the other, made as they are met. Both searches take the cheapest way
-first, so what they find is as short as can be: in bytes, or in characters and then in bytes.
+Theory of operation. `Automaton` is a Thompson automaton of an expression: moves over sets of bytes, and
+epsilon moves. A set of bytes is an integer with one bit for each byte, so that an intersection of two sets
+is one `&`. `expand_state` follows the epsilon moves of a state and keeps the result.
+
+`find_common` searches the product automaton, whose states are pairs of states. A pair with two final states
+is a witness: a subject that both patterns match.
+
+`find_difference` needs the complement of the outer automaton, which must be deterministic for that. The
+subset construction runs during the search. A node of the search is a state of the inner automaton and a set
+of states of the outer automaton. A node with a final inner state and no final outer state
+is a counterexample. A node is skipped if the search has seen the same inner state with a smaller set,
+because a smaller set matches less.
+
+Both searches are Dijkstra's: the cheapest path comes first, so that the result is a shortest subject. Its
+length counts in bytes, or in characters first and in bytes second. The sizes of these products have no
+useful bound, so the searches count steps and raise `Undecidable` above a limit.
 """
 
 from __future__ import annotations
@@ -28,58 +41,58 @@ from oz.subjects.expressions import (
 )
 
 MAX_STATES = 50_000
-"""How large an automaton may become."""
+"""States of one automaton."""
 
 Move = tuple[int, int]
-"""A set of bytes, as a number, and the state that they lead to."""
+"""Mask of a set of bytes, and the next state."""
 
 
 class Automaton:
-    """Takes the byte strings that an expression stands for. State 0 is the start."""
+    """Automaton that accepts the byte strings of an expression. State 0 is the start."""
 
     def __init__(self, expression: Expression) -> None:
         """Build the states.
 
         Raises:
-            Undecidable: there would be more than `MAX_STATES`.
+            Undecidable: the expression needs more than `MAX_STATES` states.
         """
         self._edges: list[list[Move]] = []
-        self._silent: list[list[int]] = []
-        self._closed: dict[int, tuple[bool, tuple[Move, ...]]] = {}
+        self._epsilon: list[list[int]] = []
+        self._expanded: dict[int, tuple[bool, tuple[Move, ...]]] = {}
         self._last = self._add(expression, self._new())
 
-    def closed(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """Tell whether a subject may end in a state, and what moves lead on."""
-        known = self._closed.get(state)
+    def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
+        """Return whether a state is final, and its moves. Both include epsilon moves."""
+        known = self._expanded.get(state)
         if known is None:
             reached = self._reach(state)
             moves = tuple(dict.fromkeys(move for each in reached for move in self._edges[each] if move[0]))
-            known = self._closed[state] = (self._last in reached, moves)
+            known = self._expanded[state] = (self._last in reached, moves)
         return known
 
     def _reach(self, state: int) -> dict[int, None]:
         reached = {state: None}
         waiting = [state]
         while waiting:
-            fresh = [each for each in self._silent[waiting.pop()] if each not in reached]
+            fresh = [each for each in self._epsilon[waiting.pop()] if each not in reached]
             reached.update(dict.fromkeys(fresh))
             waiting += fresh
         return reached
 
-    def renamed(self, first: int, second: int) -> Automaton:
-        """Copy it with two bytes in each other's place."""
+    def with_swapped_bytes(self, first: int, second: int) -> Automaton:
+        """Return a copy with two bytes exchanged."""
         copy = Automaton.__new__(Automaton)
-        copy._silent, copy._last, copy._closed = self._silent, self._last, {}
-        copy._edges = [[(_swapped(mask, first, second), to) for mask, to in each] for each in self._edges]
+        copy._epsilon, copy._last, copy._expanded = self._epsilon, self._last, {}
+        copy._edges = [[(_swap_bits(mask, first, second), to) for mask, to in each] for each in self._edges]
         return copy
 
-    # Building: each of these adds what leads away from `start`, never what leads to it, and returns the end.
+    # The builders below add moves away from `start`, never moves to it, and return the end state.
 
     def _new(self) -> int:
         if len(self._edges) >= MAX_STATES:
-            raise Undecidable(f"a pattern needs more than {MAX_STATES:,} states")
+            raise Undecidable(f"a pattern needs more than {MAX_STATES:,} states; make it shorter")
         self._edges.append([])
-        self._silent.append([])
+        self._epsilon.append([])
         return len(self._edges) - 1
 
     def _step(self, start: int, mask: int) -> int:
@@ -109,7 +122,7 @@ class Automaton:
     def _join(self, ends: list[int]) -> int:
         joined = self._new()
         for end in ends:
-            self._silent[end].append(joined)
+            self._epsilon[end].append(joined)
         return joined
 
     def _repeat(self, repeat: Repeat, start: int) -> int:
@@ -128,39 +141,42 @@ class Automaton:
     def _loop(self, item: Expression, start: int, *, at_least_once: bool) -> int:
         head = self._join([start])
         end = self._add(item, head)
-        self._silent[end].append(head)
+        self._epsilon[end].append(head)
         return self._join([end] if at_least_once else [head])
 
 
-def _swapped(mask: int, first: int, second: int) -> int:
+def _swap_bits(mask: int, first: int, second: int) -> int:
     differ = (mask >> first ^ mask >> second) & 1
     return mask ^ (differ << first | differ << second)
 
 
-MAX_WORK = 5_000_000
-"""How many steps a question may take; about a second."""
+MAX_STEPS = 5_000_000
+"""Steps of one search; about a second."""
 
-_LIKED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-# Of characters that are not ASCII, those that begin so and go on with A9 have a shape: é, 䩩, 𩩩.
-_ORDER = bytes(dict.fromkeys([*_LIKED, *range(0x21, 0x7F), 0x20, 0xC3, 0xE4, 0xF0, 0xA9, *range(256)]))
+_READABLE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+# Witnesses are shown to users, so letters come first. Outside of ASCII, these lead bytes followed by A9 give
+# visible characters: é, 䩩, 𩩩.
+_ORDER = bytes(dict.fromkeys([*_READABLE, *range(0x21, 0x7F), 0x20, 0xC3, 0xE4, 0xF0, 0xA9, *range(256)]))
 _CONTINUING = (1 << 0xC0) - (1 << 0x80)
-"""The bytes of UTF-8 that begin no character."""
+"""Mask of the continuation bytes of UTF-8."""
 _CHARACTER = 1 << 32
-"""What a character costs where characters count; each byte costs 1 besides."""
+"""Cost of a character if the search counts characters. Each byte costs 1 in addition."""
 
 
-class Meet:
-    """Takes what two automata take."""
+class Intersection:
+    """Automaton that accepts the byte strings that two automata accept."""
 
     def __init__(self, first: Automaton, second: Automaton) -> None:
-        """Number pairs of states as they are met; 0 is the pair of the two starts."""
+        """Create an automaton whose states are pairs, numbered as the search reaches them. 0 is the start."""
         self._sides = first, second
         self._pairs = [(0, 0)]
         self._numbers = {(0, 0): 0}
 
-    def closed(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """As `Automaton.closed`."""
-        one, other = (side.closed(each) for side, each in zip(self._sides, self._pairs[state], strict=True))
+    def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
+        """Return whether a pair is final, and its moves."""
+        one, other = (
+            side.expand_state(each) for side, each in zip(self._sides, self._pairs[state], strict=True)
+        )
         moves = (
             (mask & also, self._number((to, also_to)))
             for mask, to in one[1]
@@ -176,19 +192,23 @@ class Meet:
         return number
 
 
-def shared(first: Automaton | Meet, second: Automaton, *, in_characters: bool = False) -> bytes | None:
-    """Find a shortest byte string that both take: in bytes, or in characters if it is UTF-8.
+def find_common(
+    first: Automaton | Intersection, second: Automaton, *, in_characters: bool = False
+) -> bytes | None:
+    """Return a shortest byte string that both automata accept, or None.
+
+    With `in_characters` the length counts in characters, which holds only for UTF-8.
 
     Raises:
-        Undecidable: it takes too many steps.
+        Undecidable: the search takes too many steps.
     """
     search = _Search((0, 0), in_characters)
     for here in search.queue():
-        ends, moves = first.closed(here[0])
-        other_ends, other_moves = second.closed(here[1])
+        ends, moves = first.expand_state(here[0])
+        other_ends, other_moves = second.expand_state(here[1])
         if ends and other_ends:
             return search.path(here)
-        search.spend(len(moves) * len(other_moves))
+        search.count_steps(len(moves) * len(other_moves))
         for mask, to in moves:
             for other_mask, other_to in other_moves:
                 if mask & other_mask:
@@ -196,30 +216,31 @@ def shared(first: Automaton | Meet, second: Automaton, *, in_characters: bool = 
     return None
 
 
-def alone(inner: Automaton | Meet, outer: Automaton, *, in_characters: bool = False) -> bytes | None:
-    """Find a shortest byte string that `inner` takes and `outer` does not; see `shared`.
+def find_difference(
+    inner: Automaton | Intersection, outer: Automaton, *, in_characters: bool = False
+) -> bytes | None:
+    """Return a shortest byte string that `inner` accepts and `outer` does not, or None; see `find_common`.
 
     Raises:
-        Undecidable: it takes too many steps.
+        Undecidable: the search takes too many steps.
     """
-    # A set of states of `outer` is a number. A smaller set takes less, so what it has seen need not be seen
-    # again with a larger one.
+    # A set of states of `outer` is a bit mask. Integers make the test for a subset cheap.
     search = _Search((0, 1), in_characters)
     seen: dict[int, list[int]] = {}
     for here in search.queue():
         state, around = here
         others = seen.setdefault(state, [])
-        search.spend(len(others))
+        search.count_steps(len(others))
         if any(not other & ~around for other in others):
             continue
         others.append(around)
-        ends, moves = inner.closed(state)
-        if ends and not any(outer.closed(each)[0] for each in _members(around)):
+        ends, moves = inner.expand_state(state)
+        if ends and not any(outer.expand_state(each)[0] for each in _members(around)):
             return search.path(here)
-        outside = [move for each in _members(around) for move in outer.closed(each)[1]]
+        outside = [move for each in _members(around) for move in outer.expand_state(each)[1]]
         for mask, to in moves:
-            search.spend(len(outside))
-            for part, following in _parts(mask, outside).items():
+            search.count_steps(len(outside))
+            for part, following in _partition(mask, outside).items():
                 search.add((to, following), here, part)
     return None
 
@@ -228,35 +249,35 @@ _Pair = tuple[int, int]
 
 
 class _Search:
-    """Pairs of states, the cheapest first, each with the cheapest way that led to it."""
+    """Dijkstra's search over pairs of states, with the cheapest predecessor of each pair."""
 
     def __init__(self, start: _Pair, in_characters: bool) -> None:
         self._from: dict[_Pair, tuple[_Pair, int] | None] = {start: None}
         self._costs = {start: 0}
-        # The second number keeps the order of those that cost the same.
-        self._waiting = [(0, 0, start)]
-        self._work = 0
+        # The second number of an entry keeps the order of pairs with equal costs.
+        self._heap = [(0, 0, start)]
+        self._steps = 0
         self._character = _CHARACTER if in_characters else 0
 
     def queue(self) -> Iterator[_Pair]:
-        while self._waiting:
-            cost, _, pair = heappop(self._waiting)
+        while self._heap:
+            cost, _, pair = heappop(self._heap)
             if cost == self._costs[pair]:
                 yield pair
 
     def add(self, pair: _Pair, origin: _Pair, mask: int) -> None:
-        """Note that any byte of a set leads from one pair to another."""
+        """Add a move from `origin` to `pair` over any byte of a set."""
         continuing = mask & _CONTINUING if self._character else 0
         cost = self._costs[origin] + 1 + (0 if continuing else self._character)
         if cost < self._costs.get(pair, cost + 1):
             self._costs[pair] = cost
-            self._from[pair] = (origin, _liked(continuing or mask))
-            heappush(self._waiting, (cost, len(self._from) + self._work, pair))
+            self._from[pair] = (origin, _readable_byte(continuing or mask))
+            heappush(self._heap, (cost, len(self._from) + self._steps, pair))
 
-    def spend(self, steps: int) -> None:
-        self._work += steps + 1
-        if self._work > MAX_WORK:
-            raise Undecidable(f"the comparison takes more than {MAX_WORK:,} steps")
+    def count_steps(self, steps: int) -> None:
+        self._steps += steps + 1
+        if self._steps > MAX_STEPS:
+            raise Undecidable(f"the comparison takes more than {MAX_STEPS:,} steps")
 
     def path(self, pair: _Pair) -> bytes:
         way = bytearray()
@@ -266,22 +287,22 @@ class _Search:
         return bytes(reversed(way))
 
 
-class _Question(Protocol):
+class _SearchFunction(Protocol):
     def __call__(
-        self, first: Automaton | Meet, second: Automaton, /, *, in_characters: bool = False
+        self, first: Automaton | Intersection, second: Automaton, /, *, in_characters: bool = False
     ) -> bytes | None: ...
 
 
-def preferring_text(search: _Question, first: Automaton, second: Automaton) -> bytes | None:
-    """Do a search for the text of the fewest characters, or the fewest bytes where nothing found is UTF-8.
+def find_text(search: _SearchFunction, first: Automaton, second: Automaton) -> bytes | None:
+    """Return a result of a search with the fewest characters, or the fewest bytes if no result is UTF-8.
 
     Raises:
-        Undecidable: it takes too many steps.
+        Undecidable: the search takes too many steps.
     """
     found = search(first, second, in_characters=True)
     if found is None or _is_text(found):
         return found
-    text = search(Meet(first, _any_text()), second, in_characters=True)
+    text = search(Intersection(first, _any_text()), second, in_characters=True)
     return search(first, second) if text is None else text
 
 
@@ -298,8 +319,8 @@ def _any_text() -> Automaton:
     return Automaton(ANY_TEXT)
 
 
-def _parts(mask: int, moves: list[Move]) -> dict[int, int]:
-    """Split a set of bytes by what they lead to: each part with its set of states."""
+def _partition(mask: int, moves: list[Move]) -> dict[int, int]:
+    """Split a set of bytes into parts whose bytes lead to the same states; return the states of each part."""
     parts = {mask: 0}
     for other, to in moves:
         for part, following in list(parts.items()):
@@ -320,6 +341,6 @@ def _members(states: int) -> Iterator[int]:
 
 
 @lru_cache(maxsize=1024)
-def _liked(mask: int) -> int:
-    """Choose the byte of a set that reads best."""
+def _readable_byte(mask: int) -> int:
+    """Return the byte of a set that is easiest to read."""
     return next(byte for byte in _ORDER if mask >> byte & 1)

@@ -1,7 +1,7 @@
-"""Patterns as expressions: the few forms that every dialect comes down to, and the bytes of characters.
+"""Expressions: regular expressions over bytes, to which the patterns of every dialect translate.
 
-An expression stands for a set of byte strings. What a text dialect matches is spelled as valid UTF-8, so
-that expressions of text and of byte dialects can be compared.
+An expression stands for a set of byte strings. Characters of a text dialect become their UTF-8, so that
+patterns of text dialects and of byte dialects can be compared.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 Ranges = tuple[tuple[int, int], ...]
-"""Code points from the first to the last of each pair; sorted, none touches the next."""
+"""First and last code point of each range. The ranges are sorted, and there is a gap between two of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """These bytes."""
+    """Literal bytes."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """One byte of a set; the set is a number whose bit n stands for byte n."""
+    """One byte of a set. Bit n of the mask stands for byte n."""
 
     mask: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character of a set, as UTF-8."""
+    """UTF-8 of one character of a set."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Seq:
-    """One after the other."""
+    """Concatenation."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alt:
-    """One or another; without any, nothing at all matches."""
+    """Alternation. Without items it stands for the empty set."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """At least `least` times, at most `most`, or without end."""
+    """Repeat of `least` to `most` copies; None for any number."""
 
     item: Expression
     least: int
@@ -66,22 +66,22 @@ _ALL_CHARS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 
 
 def seq(*items: Expression) -> Expression:
-    """Put expressions one after the other."""
+    """Return the concatenation of expressions."""
     return items[0] if len(items) == 1 else Seq(items)
 
 
 def joined(parts: Sequence[Expression], separator: Expression) -> Expression:
-    """Put parts one after the other, with a separator between them."""
+    """Return the concatenation of parts with a separator between them."""
     return seq(*[item for part in parts for item in (separator, part)][1:])
 
 
 def optional(item: Expression) -> Expression:
-    """Make an expression that may be missing."""
+    """Return an expression that also stands for the empty string."""
     return Repeat(item, 0, 1)
 
 
 def ranges_of(pairs: Iterable[tuple[int, int]]) -> Ranges:
-    """Sort and join ranges of code points, and leave the surrogates out: they have no UTF-8."""
+    """Return sorted and merged ranges of code points without the surrogates, which have no UTF-8."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(pairs):
         if joined and low <= joined[-1][1] + 1:
@@ -97,14 +97,14 @@ def ranges_of(pairs: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """List all characters that are not in ranges."""
+    """Return the ranges of all characters that are not in some ranges."""
     ends = [-1, *(end for pair in ranges for end in pair), 0x110000]
     gaps = ((ends[at] + 1, ends[at + 1] - 1) for at in range(0, len(ends), 2))
     return ranges_of(gap for gap in gaps if gap[0] <= gap[1])
 
 
 def chars_but(excluded: str) -> Chars:
-    """Take any character but these."""
+    """Return the set of all characters but some."""
     return Chars(complement(ranges_of((ord(char), ord(char)) for char in excluded)))
 
 
@@ -113,7 +113,7 @@ ANY_TEXT = Repeat(ANY_CHAR, 0, None)
 
 
 def nullable(expression: Expression) -> bool:
-    """Tell whether the empty string is among those that an expression stands for."""
+    """Return whether an expression stands for the empty string, among others."""
     match expression:
         case Text(value):
             return not value
@@ -127,7 +127,7 @@ def nullable(expression: Expression) -> bool:
 
 
 def nonempty(expression: Expression) -> Expression:
-    """Take the empty string out of an expression."""
+    """Return an expression without the empty string."""
     if not nullable(expression):
         return expression
     match expression:
@@ -144,7 +144,7 @@ def nonempty(expression: Expression) -> Expression:
 
 @lru_cache(maxsize=256)
 def utf8(ranges: Ranges) -> Expression:
-    """Spell a set of characters as the bytes of their UTF-8."""
+    """Return a set of characters as an expression of bytes."""
     tree: _Tree = {}
     for low, high in ranges:
         for path in _paths(low, high):
@@ -159,7 +159,7 @@ _Path = list[tuple[int, int]]
 
 
 def _expression(tree: _Tree) -> Expression:
-    """Write a tree of byte ranges; bytes that go on in the same way are taken together."""
+    """Return the expression of a tree of byte ranges. Branches with equal continuations are merged."""
     masks: dict[Expression, int] = {}
     for (low, high), following in tree.items():
         rest = _expression(following) if following else EMPTY
@@ -169,11 +169,11 @@ def _expression(tree: _Tree) -> Expression:
 
 
 def _paths(low: int, high: int) -> list[_Path]:
-    """Split a range of characters into products of byte ranges, no surrogates being in it."""
+    """Split a range of characters without surrogates into products of byte ranges."""
     for border in (0x7F, 0x7FF, 0xFFFF):
-        if low <= border < high:  # no product mixes lengths
+        if low <= border < high:  # All characters of a product have UTF-8 of one length.
             return [*_paths(low, border), *_paths(border + 1, high)]
-    for bits in (6, 12, 18):  # nor has a partial range before bytes that it does not fix
+    for bits in (6, 12, 18):  # A partial range may only be followed by fixed bytes.
         block = (1 << bits) - 1
         if high > 0x7F and low & ~block != high & ~block:
             if low & block:

@@ -1,43 +1,55 @@
-"""A pattern: its text compiled to prefixes for ZeroMQ and a regex for what they let through."""
+"""Compiled patterns: prefixes for the filter of ZeroMQ, and a regex for messages that pass the filter."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects, relations
-from oz.subjects.dialects.base import Compiled, CompiledRegex, Dialect, Form, Regex, Splitting, Token, takes
+from oz.subjects.dialects.base import (
+    CompiledPattern,
+    CompiledRegex,
+    Dialect,
+    Form,
+    Regex,
+    Splitting,
+    Token,
+    words_match,
+)
 from oz.subjects.dialects.regular import MAX_WEIGHT, Regular, flags_of
 from oz.subjects.expressions import Expression, Text
+
+if TYPE_CHECKING:
+    from oz.subjects.translate import Translation
 
 DEFAULT_DIALECT = "nats"
 
 TIME_LIMIT = 0.05
-"""Seconds of processor time that a pattern which may backtrack can spend on one subject."""
+"""Seconds of processor time for one subject, for patterns that may backtrack."""
 
 
-LONG_WORDS = 256
-"""Characters of a pattern of words beyond which it is compared word by word."""
+LONG_PATTERN = 256
+"""Characters of a pattern of words. A longer one is matched word by word, because its regex is slow to compile."""
 
-LIGHT = 1_024
-"""Bytes that any pattern may take: how many there may be is bounded by itself."""
+FREE_BYTES = 1_024
+"""Bytes of memory that `estimate_memory` does not count, because `Limits.patterns` bounds the number of patterns."""
 
 
 class Pattern:
-    """A compiled subject pattern. Make one with `oz.compile`; it never changes.
+    """Compiled subject pattern. `oz.compile` creates patterns. They are immutable.
 
-    Two patterns are equal when dialect and text are (and the flags, for a regex).
+    Two patterns are equal if their dialects, texts and flags are equal.
 
     Attributes:
-        text: the pattern as it was given: `str`, or `bytes` where those are not UTF-8.
+        text: the pattern as `str`, or as `bytes` if it is not UTF-8.
         dialect: the name of its dialect.
-        prefixes: the byte strings for ZMQ_SUBSCRIBE. Every subject that matches starts with one of
-            them; a subject that starts with one may still not match.
-        is_literal: whether exactly one subject matches, and it is known which.
+        prefixes: byte strings for ZMQ_SUBSCRIBE. Each matching subject begins with one of them. A subject
+            that begins with a prefix does not always match.
+        is_literal: whether exactly one subject matches, and the subject is known.
     """
 
     __slots__ = (
@@ -58,10 +70,10 @@ class Pattern:
     is_literal: bool
 
     def __init__(
-        self, text: str | bytes, dialect: Dialect, compiled: Compiled, variant: object = None
+        self, text: str | bytes, dialect: Dialect, compiled: CompiledPattern, variant: object = None
     ) -> None:
-        """For `compile`; `variant` is what else tells this pattern from one with the same text."""
-        self.text = _readable(text)
+        """Create a pattern, for `compile`. Patterns with the same text and other flags differ by `variant`."""
+        self.text = _decode_text(text)
         self.dialect = dialect.name
         self.prefixes = compiled.prefixes
         self._regex = compiled.regex
@@ -72,10 +84,9 @@ class Pattern:
 
     @property
     def regex(self) -> CompiledRegex:
-        """The compiled regex that decides, to be used with `fullmatch`.
+        """Compiled regex for `fullmatch`: of `bytes` in a byte dialect, and of `str` in a text dialect.
 
-        A byte dialect's regex takes `bytes`, a text dialect's `str`. That of a token dialect is made when
-        it is first asked for.
+        The first access compiles the regex of a dialect of words.
         """
         if self._regex is None:
             self._regex = self._dialect.make_regex(self._compiled)
@@ -83,7 +94,7 @@ class Pattern:
 
     @property
     def prefix(self) -> bytes:
-        """The common part of all prefixes: the one prefix to subscribe to, if it must be one."""
+        """Common part of all prefixes, for a filter that takes only one."""
         first, last = min(self.prefixes), max(self.prefixes)
         length = next(
             (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None
@@ -92,113 +103,128 @@ class Pattern:
 
     @property
     def literal(self) -> bytes | None:
-        """The one subject that matches, as bytes; None when there may be others."""
+        """The only subject that matches, as bytes; None if several subjects may match."""
         return self._compiled.literal
 
     @property
     def tokens(self) -> tuple[Token, ...] | None:
-        """The parsed tokens of a dot-separated dialect; None in the others."""
+        """Parsed tokens in a dialect with dots between non-empty tokens; else None."""
         return self._compiled.tokens
 
     @property
     def words(self) -> tuple[Token, ...] | None:
-        """The parsed words of a dialect that splits subjects in a way of its own; None in the others."""
+        """Parsed words in a dialect with other rules for splitting, such as mqtt; else None."""
         return self._compiled.words
 
     @property
     def splitting(self) -> Splitting | None:
-        """The tokens of its dialect's subjects; None where patterns have no words."""
+        """Rules for splitting subjects into words; None in a dialect without words."""
         return self._dialect.splitting
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the dialect matches bytes rather than text."""
+        """Whether the dialect matches bytes. Other dialects match text."""
         return self._dialect.is_bytes
 
     @property
     def is_prefix(self) -> bool:
-        """Whether it matches whatever begins with it, as ZeroMQ's own filter does."""
+        """Whether the pattern matches all subjects that begin with it, as a ZeroMQ subscription does."""
         return self._dialect.form is Form.PREFIX
 
     @property
     def is_lenient(self) -> bool:
-        """Whether it was compiled with `lenient=True`, in the rv dialect."""
+        """Whether the pattern was compiled with `lenient=True`, in the rv dialect."""
         return self._variant == "lenient"
 
     @property
     def flags(self) -> int:
-        """The flags that a compiled regex came with, as the `regex` package counts them; 0 without."""
+        """Flags of a compiled regex, with the numbers of the `regex` package; else 0."""
         return int(self._variant[0]) if isinstance(self._variant, tuple) else 0
 
     @property
     def named_lists(self) -> tuple[Any, ...]:
-        r"""The named lists that a compiled regex came with: pairs of name and words."""
+        """Named lists of a compiled regex: pairs of name and words."""
         return self._variant[1] if isinstance(self._variant, tuple) else ()
 
     def matches(self, subject: str | bytes) -> bool:
-        """Tell whether a subject matches.
+        """Return whether a subject matches.
 
         Args:
-            subject: text or bytes; a byte dialect takes the UTF-8 of text, the others decode bytes.
+            subject: text or bytes. A byte dialect encodes text as UTF-8, and a text dialect decodes bytes.
 
         Raises:
-            SubjectError: the subject cannot be had in the dialect's type.
-            PatternTimeout: the pattern took longer than `TIME_LIMIT`; no other dialect than regex
-                and raims.glob can.
+            SubjectError: the subject cannot be encoded or decoded.
+            PatternTimeout: the match took longer than `TIME_LIMIT`. Only patterns of regex and raims.glob
+                can take so long.
         """
         own = self._dialect.decode(subject, SubjectError)
         if self._compiled.literal is not None:
-            # Not by the regex: of a long literal the engine first makes search tables, in cubic time.
+            # For a long literal the regex engine builds search tables, in cubic time (decision 011).
             return (own if isinstance(own, bytes) else own.encode()) == self._compiled.literal
-        if len(self.text) > LONG_WORDS and self.splitting is not None:
-            # A regex of thousands of words takes a tenth of a second to make.
+        if len(self.text) > LONG_PATTERN and self.splitting is not None:
+            # A regex of thousands of words takes a tenth of a second to compile.
             words = self.tokens if self.tokens is not None else self.words
             assert words is not None
-            return takes(words, self.splitting, own if isinstance(own, bytes) else own.encode())
+            return words_match(words, self.splitting, own if isinstance(own, bytes) else own.encode())
         if self.is_prefix:
             return (own if isinstance(own, bytes) else own.encode()).startswith(self.prefixes[0])
         if self._compiled.timed:
-            return decides(self, own, TIME_LIMIT)
+            return match_within(self, own, TIME_LIMIT)
         return self.regex.fullmatch(own) is not None
 
     def expression(self) -> Expression:
-        """Say what it means, for what relates patterns.
+        """Return the expression of the pattern, for `relations`.
 
         Raises:
-            Undecidable: it is a regex that uses more than expressions can say.
+            Undecidable: a regex has a feature that expressions lack.
         """
         literal = self._compiled.literal
         return Text(literal) if literal is not None else self._dialect.expression(self.text, self._compiled)
 
     def covers(self, other: Pattern) -> bool:
-        """Tell whether this pattern matches every subject that the other matches; see docs/relations.md.
+        """Return whether this pattern matches every subject that the other matches; see docs/relations.md.
 
         Raises:
-            Undecidable: it cannot be told for certain; only regexes and very involved globs are like that.
+            Undecidable: the relation cannot be decided, for some regexes and large globs.
         """
         return relations.covers(self, other)
 
     def overlaps(self, other: Pattern) -> bool:
-        """Tell whether some subject is matched by both patterns.
+        """Return whether both patterns match some subject.
 
         Raises:
-            Undecidable: it cannot be told for certain.
+            Undecidable: the relation cannot be decided.
         """
         return relations.overlaps(self, other)
 
     def witness(self, other: Pattern) -> str | None:
-        """Find a shortest subject that both patterns match, or None where they do not overlap.
+        """Return a subject that both patterns match, or None if they do not overlap.
 
-        It has as few characters as can be. Where nothing in UTF-8 will do, its bytes come by
-        `surrogateescape`, as in `Message.subject`.
+        No other such subject has fewer characters. If no such subject is UTF-8, the text keeps its bytes by
+        `surrogateescape`, as `Message.subject` does.
 
         Raises:
-            Undecidable: it cannot be told for certain.
+            Undecidable: the relation cannot be decided.
         """
         return relations.witness(self, other)
 
+    def translate(self, dialect: str, *, exchange: bool = False) -> Translation:
+        """Return the nearest pattern of another dialect, with its relation to this pattern.
+
+        Args:
+            dialect: one of `oz.DIALECTS`.
+            exchange: whether `.` and `/` are exchanged in subjects.
+
+        Raises:
+            PatternError: the dialect has no similar pattern.
+            ConfigurationError: no dialect has this name.
+        """
+        from oz.subjects.translate import translate  # It imports this module.
+
+        return translate(self, dialect, exchange=exchange)
+
     def __eq__(self, other: object) -> bool:
-        """Equal when dialect, text and flags are."""
+        """Compare dialect, text and flags."""
         return (
             isinstance(other, Pattern)
             and self.text == other.text
@@ -207,58 +233,58 @@ class Pattern:
         )
 
     def __hash__(self) -> int:
-        """Agree with equality."""
-        # Made anew each time: kept for each of a million patterns it would take a quarter of their memory.
+        """Return a hash of dialect, text and flags."""
+        # The hash is not kept: for a million patterns it would take a quarter of their memory.
         return hash((self.dialect, self.text, self._variant))
 
     def __repr__(self) -> str:
-        """Show how to make it again."""
+        """Return the call of `oz.compile` that creates an equal pattern."""
         return f"oz.compile({self.text!r}, {self.dialect!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the call that makes it again."""
+        """Pickle the arguments of `compile`."""
         variant = self._variant
         if self.dialect == "regex":
-            # Not the regex's own flags: those that the text sets would come back as given ones.
+            # The flags of the compiled regex also contain flags that its text sets, such as (?i).
             asked, lists = variant if isinstance(variant, tuple) else (0, ())
             return _from_regex, (self.text, asked, dict(lists))
-        return _remake, (self.text, self.dialect, variant is not None)
+        return _unpickle, (self.text, self.dialect, variant is not None)
 
 
-def decides(pattern: Pattern, subject: str | bytes, seconds: float) -> bool:
-    """Tell whether a pattern's regex takes a subject, which is in the dialect's own type.
+def match_within(pattern: Pattern, subject: str | bytes, seconds: float) -> bool:
+    """Return whether the regex of a pattern matches a subject within a time limit.
 
     Args:
         pattern: the pattern.
-        subject: the subject.
-        seconds: processor time that it may take, if it can backtrack at length.
+        subject: the subject, in the type of the dialect.
+        seconds: processor time for the match, if the pattern may backtrack.
 
     Raises:
-        PatternTimeout: it took longer.
+        PatternTimeout: the match took longer.
     """
     if not pattern._compiled.timed:
-        # To ask the engine for a limit costs more than such a pattern takes.
+        # A match with a time limit costs more than the match of such a pattern.
         return pattern.regex.fullmatch(subject) is not None
     try:
         return pattern.regex.fullmatch(subject, timeout=seconds) is not None
     except (TimeoutError, MemoryError):
-        # A pattern that calls itself runs out of memory instead.
+        # A recursive pattern raises MemoryError before its time ends.
         raise PatternTimeout(pattern.text, subject, seconds) from None
 
 
-def may_take_long(pattern: Pattern) -> bool:
-    """Tell whether a pattern's regex can backtrack at length."""
+def is_timed(pattern: Pattern) -> bool:
+    """Return whether the regex of a pattern may backtrack, so that its match needs a time limit."""
     return pattern._compiled.timed
 
 
 PatternLike = str | bytes | Pattern | Regex
-"""What can be compiled."""
+"""Types that `compile` takes."""
 
 Patterns = PatternLike | Iterable[PatternLike]
-"""What can be subscribed to."""
+"""Types that `subscribe` takes."""
 
 
-def _readable(text: str | bytes) -> str | bytes:
+def _decode_text(text: str | bytes) -> str | bytes:
     if isinstance(text, bytes):
         try:
             return text.decode()
@@ -272,16 +298,16 @@ def compile(text: PatternLike, dialect: str | None = None, *, lenient: bool = Fa
 
     Args:
         text: the pattern, `str` or `bytes`. Without `dialect`, a `str` may name one of `oz.DIALECTS` before
-            its first colon, as in `rv:Foo.*`. A pattern compiled by `re` or `regex` belongs to the regex
-            dialect whatever `dialect` says. A `Pattern` is returned as is.
-        dialect: one of `oz.DIALECTS`; the whole text is then a pattern of that dialect. Default: the dialect
-            that the text names, or nats.
-        lenient: take a misplaced wildcard as a literal, in the rv dialect; no effect in the others.
+            its first colon, as in `rv:Foo.*`. A pattern compiled by `re` or `regex` always belongs to the
+            regex dialect. A `Pattern` is returned unchanged.
+        dialect: one of `oz.DIALECTS`, for the whole text. The default is the dialect that the text names, or
+            nats.
+        lenient: whether a misplaced wildcard of the rv dialect is a literal.
 
     Raises:
-        PatternError: the dialect does not allow the text; says where and why.
+        PatternError: the dialect does not allow the text.
         ConfigurationError: no dialect has this name.
-        TypeError: the text is none of these types.
+        TypeError: the text has another type.
     """
     return compile_with_default(text, dialect, DEFAULT_DIALECT, lenient=lenient)
 
@@ -294,8 +320,8 @@ def compile_with_default(
     Args:
         text: as for `compile`.
         dialect: the dialect of the whole text. None reads the name before the first colon of a `str`.
-        default: the dialect of text that names none. With `zmq` no name is read, so that every prefix can be
-            given.
+        default: the dialect of text without a name. With `zmq` no name is read, because a prefix may begin
+            with any bytes.
         lenient: as for `compile`.
 
     Raises:
@@ -306,13 +332,13 @@ def compile_with_default(
     if isinstance(text, (re.Pattern, regex.Pattern)):
         return _from_regex(text.pattern, flags_of(text), getattr(text, "named_lists", None) or {})
     if dialect is None:
-        dialect, text = _split(text, default)
+        dialect, text = _split_dialect(text, default)
     rules = dialects.find(dialect)
     own = rules.decode(text, PatternError)
     return Pattern(own, rules, rules.compile(own, lenient=lenient), variant="lenient" if lenient else None)
 
 
-def _split(text: Any, default: str) -> tuple[str, Any]:
+def _split_dialect(text: Any, default: str) -> tuple[str, Any]:
     """Return the dialect of a text and the pattern without the name of the dialect."""
     if isinstance(text, str) and default != "zmq":
         name, colon, rest = text.partition(":")
@@ -321,7 +347,7 @@ def _split(text: Any, default: str) -> tuple[str, Any]:
     return default, text
 
 
-def _remake(text: str | bytes, dialect: str, lenient: bool) -> Pattern:
+def _unpickle(text: str | bytes, dialect: str, lenient: bool) -> Pattern:
     return compile(text, dialect, lenient=lenient)
 
 
@@ -331,20 +357,20 @@ def regex_with_flags(text: str | bytes, flags: int, *, max_weight: int = MAX_WEI
     Args:
         text: the pattern.
         flags: such as `regex.I`.
-        max_weight: the most elements, each repeat written out as often as it must occur.
+        max_weight: maximum number of elements, with each repeat written out.
 
     Raises:
-        PatternError: the dialect does not allow it, or it has more elements.
+        PatternError: the dialect does not allow the regex, or the regex has more elements.
     """
     own = dialects.find(Regular.name).decode(text, PatternError)
     return _from_regex(own, flags, {}, max_weight)
 
 
-def weight_of(pattern: Pattern) -> int:
-    """Estimate the bytes of memory that a pattern takes beyond the first `LIGHT`."""
+def estimate_memory(pattern: Pattern) -> int:
+    """Return an estimate of the bytes of memory of a pattern beyond `FREE_BYTES`."""
     elements = pattern._compiled.elements
     bytes_taken = 1_536 + 350 * elements if elements else 600 + 8 * len(pattern.text)
-    return max(0, bytes_taken - LIGHT)
+    return max(0, bytes_taken - FREE_BYTES)
 
 
 def _from_regex(
@@ -354,7 +380,7 @@ def _from_regex(
     assert isinstance(rules, Regular)
     if isinstance(text, bytes):
         raise PatternError(rules.name, text, 0, "this regex matches bytes; compile it from a str")
-    # The engine adds flags of its own to those it was given; without them two equal patterns compare equal.
+    # The engine adds these two flags. Without them, equal patterns compare equal.
     asked = flags & ~(regex.UNICODE | regex.V0)
     compiled = rules.compile_flags(text, asked, named_lists, max_weight=max_weight)
     variant = (asked, tuple(sorted((name, frozenset(words)) for name, words in named_lists.items())))
@@ -362,14 +388,14 @@ def _from_regex(
 
 
 def validate_subject(subject: str | bytes, dialect: str = DEFAULT_DIALECT) -> None:
-    """Check that a subject may be published in a dialect.
+    """Check a subject by the rules of a dialect for publishers.
 
     Args:
         subject: text or bytes.
         dialect: one of `oz.DIALECTS`.
 
     Raises:
-        SubjectError: it may not; says where and why.
+        SubjectError: the dialect does not allow the subject.
         ConfigurationError: no dialect has this name.
     """
     rules = dialects.find(dialect)

@@ -1,9 +1,17 @@
-r"""Regexes as expressions, from the parse tree of the engine that will match them, and back.
+r"""Translation of regexes to expressions, and of expressions to regexes.
 
-As in prefix.py the parser is private, so all is a white list: characters, sets, `.`, sequences, branches,
-groups, greedy and lazy repeats, and anchors where they say nothing new. A look-around, a back-reference, a
-possessive repeat, or whatever else there may be, ends in `oz.Undecidable`. Which characters are the same in
-another case, and which are in `\w`, `\d` or `\s`, is asked of the engine.
+Theory of operation. The reader walks the parse tree of the `regex` package, the engine that also matches the
+regex. The parser is private and may change with each release, so the reader accepts only known classes of
+nodes with known attributes. These are characters, sets, `.`, sequences, branches, groups, greedy and lazy repeats, and
+redundant anchors. All other nodes, such as look-arounds, back-references and possessive repeats, raise
+`Undecidable`. An error here would give a wrong answer to `covers`, and permissions rely on it.
+
+The members of a set with `\w`, `\d`, `\s` or case-insensitive characters are not computed here. The reader
+writes the set as a regex again and lets the engine match it against all characters, so that the Unicode
+tables are the ones of the engine.
+
+An anchor is redundant if no character can precede `^` or follow `$`. `start` and `end` tell a reader whether
+its node begins or ends the subject.
 """
 
 from __future__ import annotations
@@ -40,29 +48,29 @@ _UNREADABLE_FLAGS = int(regex.V1 | regex.REVERSE | regex.LOCALE | regex.WORD)
 
 
 def read_regex(text: str, flags: int) -> Expression:
-    """Write a regex as an expression.
+    """Return the expression of a regex.
 
     Args:
         text: the regex.
-        flags: those it was compiled with.
+        flags: of the compiled regex.
 
     Raises:
-        Undecidable: it uses more than an expression can say.
+        Undecidable: the regex has a feature that expressions lack.
     """
     flags &= ~int(regex.DEBUG)
     try:
         if flags & _UNREADABLE_FLAGS:
-            raise Undecidable("its flags change what the syntax means")
+            raise Undecidable("the flags V1, REVERSE, LOCALE and WORD cannot be compared")
         tree, info, _ = parse_tree(text, flags)
         return _ExpressionReader(info).read(tree, start=True, end=True)
     except Undecidable as error:
         raise Undecidable(f"regex {text!r}: {error}") from None
-    except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
+    except Exception as error:  # A private parser may raise any error; deep nesting raises RecursionError.
         raise Undecidable(f"regex {text!r} cannot be read: {error}") from error
 
 
 class _ExpressionReader:
-    """Reads nodes. `start` and `end` say that a node begins or ends the subject."""
+    """Reader of the nodes of one parse tree."""
 
     def __init__(self, info: Any) -> None:
         self._ascii = bool(info.flags & core.ASCII)
@@ -71,7 +79,7 @@ class _ExpressionReader:
         self._negated = False
 
     def read(self, node: Any, *, start: bool, end: bool) -> Expression:
-        name = _known(node)
+        name = _checked_class_name(node)
         if name in _CHARACTERS:
             return Chars(self._members(node))
         if name == "StartOfString" and start and node.positive:
@@ -80,11 +88,11 @@ class _ExpressionReader:
             return EMPTY
         reader = _READERS.get(name)
         if reader is None:
-            raise Undecidable(f"{name} stands where it cannot be compared")
+            raise Undecidable(f"{name} cannot be compared in this position")
         return reader(self, node, start, end)
 
     def sequence(self, node: Any, start: bool, end: bool) -> Expression:
-        """Read items; what stands before the first that takes characters still begins the subject."""
+        """Read a sequence without redundant anchors at its ends."""
         items = list(node.items)
         while items and start and type(items[0]).__name__ == "StartOfString" and items[0].positive:
             del items[0]
@@ -113,13 +121,13 @@ class _ExpressionReader:
     def any_but_newline(self, node: Any, start: bool, end: bool) -> Expression:
         return chars_but("\n")
 
-    def any_at_all(self, node: Any, start: bool, end: bool) -> Expression:
+    def any_character(self, node: Any, start: bool, end: bool) -> Expression:
         return ANY_CHAR
 
     def _members(self, node: Any) -> Ranges:
-        """List the characters of a character, range, property or set."""
-        items = list(_flat(node))
-        kinds = {_known(item) for item in items}
+        """Return the characters of a character, range, property or set."""
+        items = list(_flatten(node))
+        kinds = {_checked_class_name(item) for item in items}
         cases = node.case_flags
         for item in items:
             cases |= item.case_flags
@@ -129,76 +137,76 @@ class _ExpressionReader:
         if any(
             (item.encoding == core.ASCII_ENCODING) != self._ascii
             for item in items
-            if _known(item) == "Property"
+            if _checked_class_name(item) == "Property"
         ):
-            raise Undecidable("flags for a part of it cannot be compared")
-        if "Property" in kinds or (cases and not self._is_few(node, items)):
-            return _asked(_spelled(node, items), bool(cases), self._ascii)
+            raise Undecidable("flags for a part of a regex cannot be compared")
+        if "Property" in kinds or (cases and not self._is_small(node, items)):
+            return _find_members(_set_source(node, items), bool(cases), self._ascii)
         if cases:
             return self._in_any_case(node, items)
-        found = ranges_of(_ends(item) for item in items)
+        found = ranges_of(_bounds(item) for item in items)
         return found if node.positive else complement(found)
 
     def _check_negated(self, node: Any, cases: bool) -> None:
-        """Refuse what the engine mistakes as it joins sets: `[^a]|[^s]` refuses an s, `[^b.]?(?i:k)` a B."""
+        """Refuse negated sets that the engine merges wrongly: `[^a]|[^s]` rejects an s, `[^b.]?(?i:k)` a B."""
         self._negated |= not node.positive
         self._cases.add(cases)
         if not node.positive and self._branches:
             raise Undecidable("a negated set cannot be compared within a branch")
         if self._negated and len(self._cases) > 1:
-            raise Undecidable("a negated set cannot be compared where case counts in places")
+            raise Undecidable("a negated set cannot be compared in a regex that is case-insensitive in parts")
 
-    def _is_few(self, node: Any, items: list[Any]) -> bool:
-        return bool(node.positive) and sum(high - low + 1 for low, high in map(_ends, items)) <= MAX_MEMBERS
+    def _is_small(self, node: Any, items: list[Any]) -> bool:
+        return bool(node.positive) and sum(high - low + 1 for low, high in map(_bounds, items)) <= MAX_MEMBERS
 
     def _in_any_case(self, node: Any, items: list[Any]) -> Ranges:
-        members = chain.from_iterable(range(low, high + 1) for low, high in map(_ends, items))
+        members = chain.from_iterable(range(low, high + 1) for low, high in map(_bounds, items))
         all_cases = import_module("regex._regex").get_all_cases
         candidates = {case for member in members for case in all_cases(core.UNICODE, member)}
         flags = regex.V0 | regex.I | (regex.A if self._ascii else 0)
-        fits = regex.compile(_spelled(node, items), flags).fullmatch
+        fits = regex.compile(_set_source(node, items), flags).fullmatch
         return ranges_of((code, code) for code in candidates if fits(chr(code)))
 
 
-def _flat(node: Any) -> Iterable[Any]:
-    """List what a set is made of, and the sets in it."""
-    if _known(node) != "SetUnion":
+def _flatten(node: Any) -> Iterable[Any]:
+    """Yield the members of a set and of the sets in it."""
+    if _checked_class_name(node) != "SetUnion":
         yield node
         return
     for item in node.items:
-        nested = _known(item) == "SetUnion"
+        nested = _checked_class_name(item) == "SetUnion"
         if nested and not item.positive:
             raise Undecidable("a set without some of its characters cannot be compared")
         if not nested and type(item).__name__ != "Property" and not item.positive:
             raise Undecidable("a set without some of its characters cannot be compared")
-        yield from _flat(item)
+        yield from _flatten(item)
 
 
-def _ends(item: Any) -> tuple[int, int]:
+def _bounds(item: Any) -> tuple[int, int]:
     return (item.lower, item.upper) if type(item).__name__ == "Range" else (item.value, item.value)
 
 
-def _spelled(node: Any, items: list[Any]) -> str:
-    """Write a set again, for the engine to say what is in it."""
-    inside = "".join(_spelled_item(item) for item in items)
-    # A property alone carries its own sign.
+def _set_source(node: Any, items: list[Any]) -> str:
+    """Return a set as text of a regex, so that the engine can list its members."""
+    inside = "".join(_item_source(item) for item in items)
+    # The escape of a property already contains the negation.
     positive = node.positive or type(node).__name__ == "Property"
     return f"[{'' if positive else '^'}{inside}]"
 
 
-def _spelled_item(item: Any) -> str:
+def _item_source(item: Any) -> str:
     if type(item).__name__ == "Property":
         escape = _escapes().get((item.encoding, item.value, item.positive))
         if escape is None:
             raise Undecidable(r"a property other than \w, \d and \s cannot be compared")
         return escape
-    low, high = _ends(item)
+    low, high = _bounds(item)
     return f"\\U{low:08x}-\\U{high:08x}"
 
 
 @lru_cache(maxsize=1)
 def _escapes() -> dict[tuple[int, int, bool], str]:
-    """Return the escape for each property that is known, as the parser numbers them."""
+    """Return the escape of each known property, by the numbers of the parser."""
     known: dict[tuple[int, int, bool], str] = {}
     for flags in (regex.A, regex.U, 0):
         for escape in (r"\w", r"\W", r"\d", r"\D", r"\s", r"\S"):
@@ -209,8 +217,8 @@ def _escapes() -> dict[tuple[int, int, bool], str]:
 
 
 @lru_cache(maxsize=64)
-def _asked(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
-    """Ask the engine which of all characters are in a set."""
+def _find_members(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
+    """Return the members of a set by a match of all characters."""
     flags = regex.V0 | (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
     everything = "".join(map(chr, chain(range(0xD800), range(0xE000, 0x110000))))
     runs = (found[0] for found in regex.finditer(f"{text}+", everything, flags))
@@ -218,7 +226,7 @@ def _asked(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
 
 
 _ENDS = ("EndOfString", "EndOfStringLine")
-# The classes that are known, with all the attributes that they are known to have.
+# Known classes with all of their known attributes.
 _CHARACTERS = {
     "Character": "value positive case_flags zerowidth folded",
     "Range": "lower upper positive case_flags zerowidth",
@@ -235,7 +243,7 @@ _ATTRIBUTES = _CHARACTERS | {
     "AnyAll": "positive zerowidth case_flags",
     "StartOfString": "positive encoding",
     "EndOfString": "positive encoding",
-    "EndOfStringLine": "positive encoding",  # a `$`, which is the very end in oz
+    "EndOfStringLine": "positive encoding",  # The `$` of oz holds only at the end of the subject.
 }
 _READERS: dict[str, Callable[[_ExpressionReader, Any, bool, bool], Expression]] = {
     "Sequence": _ExpressionReader.sequence,
@@ -244,26 +252,26 @@ _READERS: dict[str, Callable[[_ExpressionReader, Any, bool, bool], Expression]] 
     "GreedyRepeat": _ExpressionReader.repeat,
     "LazyRepeat": _ExpressionReader.repeat,
     "Any": _ExpressionReader.any_but_newline,
-    "AnyAll": _ExpressionReader.any_at_all,
+    "AnyAll": _ExpressionReader.any_character,
 }
 
 
-def _known(node: Any) -> str:
-    """Name the class of a node, if it is just what this module knows it to be."""
+def _checked_class_name(node: Any) -> str:
+    """Return the class name of a node if class and attributes are known; raise Undecidable otherwise."""
     name = type(node).__name__
     known = _ATTRIBUTES.get(name)
     if known is None or type(node) is not getattr(core, name, None):
         raise Undecidable(f"{name} cannot be compared")
     if not vars(node).keys() <= {*known.split(), "_key"} or getattr(node, "zerowidth", False):
-        raise Undecidable(f"{name} has more to it than is known")
+        raise Undecidable(f"{name} has attributes that this version of oz does not know")
     return name
 
 
 def regex_text(expression: Expression) -> str:
-    """Write an expression as a regex, as near as characters come where it is about bytes.
+    """Return the regex of an expression. Sets of bytes become the nearest sets of characters.
 
     Raises:
-        UnicodeDecodeError: it has literal bytes that are not UTF-8, which no regex of text can match.
+        UnicodeDecodeError: the expression has literal bytes that are not UTF-8.
     """
     return f"(?s){_regex(expression)}"
 
@@ -273,27 +281,29 @@ def _regex(expression: Expression) -> str:
         case Text(value):
             return regex.escape(value.decode(), special_only=True, literal_spaces=True)
         case Bytes(mask):
-            return _class(_as_characters(mask))
+            return _class(_characters_of(mask))
         case Chars(ranges):
             return _class(ranges)
         case Seq(items):
-            return "".join(_grouped(item) if isinstance(item, Alt) else _regex(item) for item in _run(items))
+            return "".join(
+                _group_text(item) if isinstance(item, Alt) else _regex(item) for item in _join_literals(items)
+            )
         case Alt(items):
             return "|".join(map(_regex, items))
         case Repeat(item, 1, 1):
-            return _grouped(item)
+            return _group_text(item)
         case Repeat(item, least, most):
             sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
-            return _grouped(item) + (sign or f"{{{least},{'' if most is None else most}}}")
+            return _group_text(item) + (sign or f"{{{least},{'' if most is None else most}}}")
 
 
-def _grouped(item: Expression) -> str:
+def _group_text(item: Expression) -> str:
     one = isinstance(item, (Bytes, Chars))
     return _regex(item) if one else f"(?:{_regex(item)})"
 
 
-def _run(items: Sequence[Expression]) -> list[Expression]:
-    """Join what is literal: a character may be several bytes."""
+def _join_literals(items: Sequence[Expression]) -> list[Expression]:
+    """Merge adjacent literals, because one character may be several bytes."""
     joined: list[Expression] = []
     for item in items:
         if isinstance(item, Bytes) and item.mask.bit_count() == 1:
@@ -305,8 +315,8 @@ def _run(items: Sequence[Expression]) -> list[Expression]:
     return joined
 
 
-def _as_characters(mask: int) -> Ranges:
-    """Take bytes above ASCII for characters: all of them for all others, and some for none."""
+def _characters_of(mask: int) -> Ranges:
+    """Return a set of bytes as characters. Bytes above ASCII count only if all of them are in the set."""
     high = [(0x80, 0x10FFFF)] if mask >> 128 == ANY_BYTE.mask >> 128 else []
     return ranges_of([*((byte, byte) for byte in range(128) if mask >> byte & 1), *high])
 
@@ -315,7 +325,7 @@ def _class(ranges: Ranges) -> str:
     if ranges == ANY_CHAR.ranges:
         return "."
     if not ranges:
-        return r"[^\x00-\U0010ffff]"  # not [^\s\S]: the engine takes that for any character
+        return r"[^\x00-\U0010ffff]"  # The engine reads [^\s\S] as any character.
     others = complement(ranges)
     if len(others) < len(ranges):
         return f"[^{_members(others)}]"

@@ -1,12 +1,11 @@
-"""The relation of two patterns: whether one covers the other, or overlaps it.
+"""Relations of two patterns: whether one covers the other, and whether they overlap.
 
-The subjects are all byte strings, the empty one too, since any frame may come over the wire. Text dialects
-take no string that is not UTF-8. What counts is `Comparable.matches`, and not what a dialect allows to be
-published: `>` of nats does not cover `#` of mqtt, which takes `a//b`, and neither rv's 255 bytes nor amqp's
-make a difference.
+A subject is any byte string, because any frame may arrive. Relations follow `Pattern.matches`, and ignore the
+rules of dialects for publishers. `>` of nats does not cover `#` of mqtt, because `#` matches `a//b`. The
+limit of 255 bytes in rv and amqp has no effect on relations.
 
-Answers are exact, or `oz.Undecidable` is raised. A subject that is given as a proof was tried on both
-patterns first.
+Answers are exact, or `oz.Undecidable` is raised. Tokens, literals and prefixes decide most pairs without an
+automaton. A witness is checked with `matches` of both patterns before it is returned.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
-from oz.subjects.automata import Automaton, alone, preferring_text, shared
+from oz.subjects.automata import Automaton, find_common, find_difference, find_text
 from oz.subjects.dialects.base import Stem, Token, Wild
 from oz.subjects.expressions import Expression
 
@@ -23,37 +22,37 @@ Tokens = tuple[Token, ...]
 
 
 class Comparable(Protocol):
-    """A side of a relation: all that is asked of an `oz.Pattern`."""
+    """Part of the interface of `oz.Pattern` that relations use."""
 
     @property
     def prefixes(self) -> tuple[bytes, ...]:
-        """The prefixes: every match begins with one of them."""
+        """Prefixes. Each matching subject begins with one of them."""
 
     @property
     def literal(self) -> bytes | None:
-        """The one subject that matches, if there is just one."""
+        """The only subject that matches; None if several may match."""
 
     @property
     def tokens(self) -> Tokens | None:
-        """The tokens, in the dot-separated dialects."""
+        """Tokens, in dialects with dots between non-empty tokens."""
 
     def matches(self, subject: bytes, /) -> bool:
-        """Tell whether a subject matches."""
+        """Return whether a subject matches."""
 
     def expression(self) -> Expression:
-        """Say what it means."""
+        """Return the expression of the pattern."""
 
     def __hash__(self) -> int:
-        """Equal patterns are related once."""
+        """Return a hash, for the cache of automata."""
 
 
 def covers(pattern: Comparable, other: Comparable) -> bool:
-    """Tell whether a pattern matches every subject that the other matches.
+    """Return whether a pattern matches every subject that the other matches.
 
-    A pattern that matches nothing is covered by all.
+    Every pattern covers a pattern that matches nothing.
 
     Raises:
-        Undecidable: it cannot be told for certain.
+        Undecidable: the relation cannot be decided.
     """
     if pattern.tokens is not None and other.tokens is not None:
         return tokens_cover(pattern.tokens, other.tokens)
@@ -61,10 +60,10 @@ def covers(pattern: Comparable, other: Comparable) -> bool:
 
 
 def overlaps(pattern: Comparable, other: Comparable) -> bool:
-    """Tell whether some subject is matched by both.
+    """Return whether both patterns match some subject.
 
     Raises:
-        Undecidable: it cannot be told for certain.
+        Undecidable: the relation cannot be decided.
     """
     if pattern.tokens is not None and other.tokens is not None:
         return tokens_overlap(pattern.tokens, other.tokens)
@@ -72,55 +71,52 @@ def overlaps(pattern: Comparable, other: Comparable) -> bool:
 
 
 def witness(pattern: Comparable, other: Comparable) -> str | None:
-    """Find a subject that both match, a shortest one.
+    """Return a shortest subject that both patterns match, or None if they do not overlap.
 
-    Returns:
-        The subject as text, of the fewest characters, if any such is UTF-8, and otherwise as `bytes`; None
-        where the patterns do not overlap.
+    The subject has the fewest characters. If no such subject is UTF-8, the text keeps its bytes by
+    `surrogateescape`.
 
     Raises:
-        Undecidable: it cannot be told for certain.
+        Undecidable: the relation cannot be decided.
     """
-    # Where there is none, as whenever something is granted, this tells most without regex and automaton.
-    if not (prefixes_meet(pattern, other) and _may_overlap(pattern, other)):
+    # Permissions compare each pattern with each rule, and most pairs differ in their prefixes or tokens.
+    if not (prefixes_overlap(pattern, other) and _tokens_may_overlap(pattern, other)):
         return None
     for one, another in ((pattern, other), (other, pattern)):
         if one.literal is not None:
-            return readable(one.literal) if takes(another, one.literal) else None
-    found = preferring_text(shared, automaton_of(pattern), automaton_of(other))
-    return _tried(found, pattern, other, expected=True)
+            return subject_text(one.literal) if matches_subject(another, one.literal) else None
+    found = find_text(find_common, automaton_of(pattern), automaton_of(other))
+    return _verify(found, pattern, other, expected=True)
 
 
 def counterexample(pattern: Comparable, other: Comparable) -> str | None:
-    """Find a subject that the other matches and the pattern does not, a shortest one.
+    """Return a shortest subject that the other matches and the pattern does not, or None if it covers the other.
 
-    Returns:
-        The subject as text, of the fewest characters, if any such is UTF-8, and otherwise as `bytes`; None
-        where the pattern covers the other.
+    The subject is text as in `witness`.
 
     Raises:
-        Undecidable: it cannot be told for certain.
+        Undecidable: the relation cannot be decided.
     """
-    if pattern == other or surely_covers(pattern, other):
+    if pattern == other or covers_by_tokens(pattern, other):
         return None
     if other.literal is not None:
-        return None if takes(pattern, other.literal) else readable(other.literal)
-    found = preferring_text(alone, automaton_of(other), automaton_of(pattern))
-    return _tried(found, pattern, other, expected=False)
+        return None if matches_subject(pattern, other.literal) else subject_text(other.literal)
+    found = find_text(find_difference, automaton_of(other), automaton_of(pattern))
+    return _verify(found, pattern, other, expected=False)
 
 
 @lru_cache(maxsize=512)
 def automaton_of(pattern: Comparable) -> Automaton:
-    """Make the automaton of a pattern; the latest are kept.
+    """Return the automaton of a pattern.
 
     Raises:
-        Undecidable: the pattern is a regex that cannot be read, or larger than an automaton may be.
+        Undecidable: the pattern is a regex with a feature that expressions lack, or its automaton is too large.
     """
     return Automaton(pattern.expression())
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:
-    """As `covers`, for two patterns of the dot-separated dialects, token by token."""
+    """Return whether tokens cover others, in dialects with dots between non-empty tokens."""
     for at, token in enumerate(tokens):
         if at >= len(other):
             return False
@@ -141,16 +137,16 @@ def _token_covers(token: Token, other: Token) -> bool:
 
 
 def tokens_overlap(tokens: Tokens, other: Tokens) -> bool:
-    """As `overlaps`, for two patterns of the dot-separated dialects, token by token."""
+    """Return whether tokens overlap others, in dialects with dots between non-empty tokens."""
     for first, second in zip(tokens, other, strict=False):
         if first is Wild.REST or second is Wild.REST:
             return True
-        if not _tokens_meet(first, second):
+        if not _token_overlaps(first, second):
             return False
     return len(tokens) == len(other)
 
 
-def _tokens_meet(first: Token, second: Token) -> bool:
+def _token_overlaps(first: Token, second: Token) -> bool:
     if isinstance(first, Wild) or isinstance(second, Wild):
         return True
     if isinstance(first, Stem) and isinstance(second, Stem):
@@ -158,20 +154,20 @@ def _tokens_meet(first: Token, second: Token) -> bool:
     return _token_covers(first, second) or _token_covers(second, first)
 
 
-def surely_covers(pattern: Comparable, other: Comparable) -> bool:
-    """Tell whether the tokens of both say that one covers the other."""
+def covers_by_tokens(pattern: Comparable, other: Comparable) -> bool:
+    """Return whether both patterns have tokens and those of the first cover those of the other."""
     tokens, others = pattern.tokens, other.tokens
     return tokens is not None and others is not None and tokens_cover(tokens, others)
 
 
-def _may_overlap(pattern: Comparable, other: Comparable) -> bool:
-    """Tell whether the tokens of both leave it open that they overlap."""
+def _tokens_may_overlap(pattern: Comparable, other: Comparable) -> bool:
+    """Return False if both patterns have tokens and these do not overlap."""
     tokens, others = pattern.tokens, other.tokens
     return tokens is None or others is None or tokens_overlap(tokens, others)
 
 
-def prefixes_meet(pattern: Comparable, other: Comparable) -> bool:
-    """Tell whether a subject can begin as both do; most patterns are told apart by that."""
+def prefixes_overlap(pattern: Comparable, other: Comparable) -> bool:
+    """Return whether a prefix of one pattern begins with a prefix of the other."""
     return any(
         one.startswith(another) or another.startswith(one)
         for one in pattern.prefixes
@@ -179,30 +175,30 @@ def prefixes_meet(pattern: Comparable, other: Comparable) -> bool:
     )
 
 
-def _tried(found: bytes | None, pattern: Comparable, other: Comparable, *, expected: bool) -> str | None:
-    """Return what was found, once the patterns themselves confirm it."""
+def _verify(found: bytes | None, pattern: Comparable, other: Comparable, *, expected: bool) -> str | None:
+    """Return a subject as text if both patterns confirm the result of the automata."""
     if found is None:
         return None
-    if takes(other, found) and takes(pattern, found) is expected:
-        return readable(found)
-    # Not reached as far as anyone knows: then the automaton of one of them is wrong, and so is any answer.
+    if matches_subject(other, found) and matches_subject(pattern, found) is expected:
+        return subject_text(found)
+    # No pair of patterns is known to get here. An automaton would be wrong, so no answer is safe.
     raise Undecidable(f"{pattern!r} and {other!r} do not match {found!r} as their automata do")
 
 
-def takes(pattern: Comparable, subject: bytes) -> bool:
-    """Tell whether a pattern matches a subject, which may not be UTF-8.
+def matches_subject(pattern: Comparable, subject: bytes) -> bool:
+    """Return whether a pattern matches a subject. A text dialect does not match bytes that are not UTF-8.
 
     Raises:
-        Undecidable: the pattern ran out of time.
+        Undecidable: the match exceeded its time limit.
     """
     try:
         return pattern.matches(subject)
-    except SubjectError:  # not UTF-8, in a dialect of text
+    except SubjectError:
         return False
     except PatternTimeout as error:
         raise Undecidable(str(error)) from None
 
 
-def readable(subject: bytes) -> str:
-    """Return a subject as text; what is not UTF-8 by `surrogateescape`, as `Message.subject`."""
+def subject_text(subject: bytes) -> str:
+    """Return a subject as text. Bytes that are not UTF-8 are kept by `surrogateescape`."""
     return subject.decode(errors="surrogateescape")

@@ -1,7 +1,7 @@
 """Spelling of patterns in declarations: a dialect and a text, for a publisher that compiles them.
 
-A regex may have flags, and a pattern of "rv" may be lenient. Both have a spelling of their own. A publisher
-compiles patterns of strangers: `restore` refuses a pattern that takes more than a few milliseconds.
+A regex with flags and a lenient pattern of "rv" have spellings of their own. A publisher compiles the patterns
+of its peers, so `restore` refuses a pattern that takes more than a few milliseconds to compile.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
 
     Raises:
         PatternError: its dialect does not allow it, or it is too long or too heavy to be compiled here.
-        ProtocolError: it is cut short, or its dialect is unknown.
+        ProtocolError: the flags of a regex are missing, or its dialect is unknown.
     """
     if dialect not in BY_NAME and dialect not in (LENIENT, FLAGGED):
-        raise ProtocolError(f"dialect {dialect[:100]!r} is not known here")
+        raise ProtocolError(f"dialect {dialect[:100]!r} is unknown")
     packed = text.encode() if isinstance(text, str) else text
     if len(packed) > MAX_PATTERN:
         raise _too_long(dialect, packed, f"{len(packed)} bytes", MAX_PATTERN)
@@ -78,7 +78,7 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
             raise ProtocolError("a regex without its flags")
         (flags,) = _FLAGS.unpack_from(packed)
         if flags & ~KNOWN_FLAGS:
-            raise ProtocolError(f"regex flags {flags:#x} are not known here")
+            raise ProtocolError(f"regex flags {flags:#x} are unknown")
         return _restore_regex(packed[_FLAGS.size :], flags)
     if dialect == Regular.name:
         return _restore_regex(packed, 0)

@@ -1,4 +1,4 @@
-"""A pattern of one dialect written in another, and what becomes of its meaning on the way."""
+"""Translation of patterns to other dialects, with the difference in meaning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from oz.errors import PatternError, Undecidable
 from oz.subjects import relations
-from oz.subjects.automata import alone, preferring_text
+from oz.subjects.automata import find_difference, find_text
 from oz.subjects.dialects import find, globs
 from oz.subjects.dialects.base import Dialect, Form, Stem, Token, Wild
 from oz.subjects.pattern import Pattern, compile
@@ -17,13 +17,13 @@ _Subject = str | None
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A pattern in another dialect, beside the one it was made of.
+    """Translation of a pattern to another dialect.
 
     Attributes:
         pattern: the translation.
-        also_matches: a shortest subject that only the translation matches; None if there is none.
-        misses: a shortest subject that only the original matches; None if there is none.
-        undecided: why it cannot be told how the two relate; None if it can.
+        also_matches: a shortest subject that only the translation matches, or None.
+        misses: a shortest subject that only the original matches, or None.
+        undecided: the reason if the relation cannot be decided, or None.
     """
 
     pattern: Pattern
@@ -33,7 +33,7 @@ class Translation:
 
     @property
     def relation(self) -> str:
-        """`exact`, `wider`, `narrower`, `overlapping` (each matches what the other does not), `undecided`."""
+        """`exact`, `wider`, `narrower`, `overlapping` (each misses subjects of the other) or `undecided`."""
         if self.undecided is not None:
             return "undecided"
         if self.also_matches is None:
@@ -47,30 +47,28 @@ class Translation:
 
     @property
     def counterexample(self) -> str | None:
-        """A subject that just one of the two matches."""
+        """A subject that only one of the two patterns matches, or None."""
         return self.misses if self.misses is not None else self.also_matches
 
 
 def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Translation:
-    """Write a pattern in another dialect, as exactly as that can say it.
+    """Return the nearest pattern of another dialect.
 
     Args:
         pattern: the pattern.
         dialect: one of `oz.DIALECTS`.
-        exchange: subjects change too: `.` becomes `/` and `/` becomes `.`, as when `a/b` of mqtt becomes
-            `a.b` of nats. Without it subjects stay as they are.
+        exchange: whether subjects change too: `.` becomes `/` and `/` becomes `.`, so that `a/b` of mqtt
+            becomes `a.b` of nats.
 
     Raises:
-        PatternError: the dialect has nothing like it.
+        PatternError: the dialect has no similar pattern.
         ConfigurationError: no dialect has this name.
     """
     rules = find(dialect)
     try:
         written = _write(pattern, rules, exchange)
     except UnicodeDecodeError:
-        raise _untranslatable(
-            pattern, dialect, f"no pattern of {dialect} matches what is not UTF-8"
-        ) from None
+        raise _untranslatable(pattern, dialect, f"a pattern of {dialect} matches only UTF-8") from None
     try:
         misses, also = _differences(pattern, written, exchange)
     except Undecidable as error:
@@ -79,33 +77,38 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
 
 
 def _differences(pattern: Pattern, written: Pattern, exchange: bool) -> tuple[_Subject, _Subject]:
-    """Find what the translation misses, and what it matches beyond the original."""
+    """Return a subject that only the original matches, and a subject that only the translation matches."""
     if not exchange:
         return relations.counterexample(written, pattern), relations.counterexample(pattern, written)
-    before, after = relations.automaton_of(pattern).renamed(*b"./"), relations.automaton_of(written)
-    misses, also = preferring_text(alone, before, after), preferring_text(alone, after, before)
-    # Tried on the patterns themselves, as relations.py does.
+    before, after = (
+        relations.automaton_of(pattern).with_swapped_bytes(*b"./"),
+        relations.automaton_of(written),
+    )
+    misses, also = find_text(find_difference, before, after), find_text(find_difference, after, before)
+    # As in relations.py, the patterns must confirm the results of the automata.
     for found, matched, missed in ((misses, pattern, written), (also, written, pattern)):
         if found is not None and (
-            not relations.takes(matched, _exchanged(found) if matched is pattern else found)
-            or relations.takes(missed, _exchanged(found) if missed is pattern else found)
+            not relations.matches_subject(
+                matched, _exchange_separators(found) if matched is pattern else found
+            )
+            or relations.matches_subject(missed, _exchange_separators(found) if missed is pattern else found)
         ):
             raise Undecidable(f"{pattern!r} and {written!r} do not match {found!r} as their automata do")
     return _readable(misses), _readable(also)
 
 
 def _readable(found: bytes | None) -> _Subject:
-    return None if found is None else relations.readable(found)
+    return None if found is None else relations.subject_text(found)
 
 
 def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
-    """Write a pattern; UnicodeDecodeError where a dialect of text would have to say what is no text."""
+    """Return the translation; raise UnicodeDecodeError if a text dialect would need bytes that are not UTF-8."""
     if pattern.literal is not None:
-        return _write_literal(_exchanged(pattern.literal) if exchange else pattern.literal, rules)
+        return _write_literal(_exchange_separators(pattern.literal) if exchange else pattern.literal, rules)
     if rules.name == pattern.dialect and not exchange:
         return pattern
     if rules.form is Form.PREFIX:
-        return compile(_exchanged(pattern.prefix) if exchange else pattern.prefix, rules.name)
+        return compile(_exchange_separators(pattern.prefix) if exchange else pattern.prefix, rules.name)
     if find(pattern.dialect).form is Form.REGEX or rules.form is Form.LITERAL:
         raise _untranslatable(pattern, rules.name, "it has wildcards that this dialect cannot express")
     if rules.form is Form.WORDS:
@@ -120,50 +123,52 @@ def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
 def _write_literal(text: bytes, rules: Dialect) -> Pattern:
     written = compile(rules.literal_text(text), rules.name, lenient=True)
     if written.literal != text and rules.form is not Form.PREFIX:
-        raise PatternError(rules.name, text, 0, "in this dialect the text is no literal")
+        raise PatternError(rules.name, text, 0, "this dialect cannot match only this text")
     return written
 
 
 def _write_glob(pattern: Pattern, rules: Dialect) -> Pattern:
     assert isinstance(rules, globs.GlobDialect)
     words = pattern.tokens if pattern.tokens is not None else pattern.words
-    if words is None:  # another glob, whose text is the same, or a prefix
+    if words is None:  # The pattern is a glob, which has the same text in the other dialect, or a prefix.
         text = pattern.text if isinstance(pattern.text, bytes) else pattern.text.encode()
-        return compile(globs.escaped(text) + b"*" if pattern.is_prefix else text, rules.name)
+        return compile(globs.escape_glob(text) + b"*" if pattern.is_prefix else text, rules.name)
     may_be_empty = pattern.tokens is None or rules.question is globs.Glob.MAYBE
     separator = find(pattern.dialect).separator or ""
-    return compile(globs.of_words(words, separator, may_be_empty=may_be_empty), rules.name)
+    return compile(globs.glob_of_words(words, separator, may_be_empty=may_be_empty), rules.name)
 
 
 def _write_words(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
     separator = rules.separator or ""
-    words = _words_of(pattern, _exchanged_text(separator) if exchange else separator, rules)
+    words = _words_of(pattern, _exchange_text(separator) if exchange else separator, rules)
     if exchange:
-        words = [_exchanged_word(word) for word in words]
+        words = [_exchange_word(word) for word in words]
     written = compile(rules.words_text(words), rules.name)
     kept = written.tokens if written.tokens is not None else written.words
     if [word for word in words if isinstance(word, bytes)] != [
         word for word in kept or () if isinstance(word, bytes)
     ]:
-        raise _untranslatable(pattern, rules.name, "one of its literal tokens would be a wildcard there")
+        raise _untranslatable(pattern, rules.name, f"a literal token would be a wildcard of {rules.name}")
     return written
 
 
 def _words_of(pattern: Pattern, separator: str, rules: Dialect) -> list[Token]:
-    """Split a pattern into tokens as the other dialect would, once subjects are as that has them."""
+    """Return the tokens of a pattern in a dialect whose separator, after an exchange, is `separator`."""
     words = pattern.tokens if pattern.tokens is not None else pattern.words
     if words is None:
         return _words_of_glob(pattern, separator.encode())
     own = find(pattern.dialect).separator
     if own != separator:
         rule = f"{pattern.dialect} splits subjects at {own!r}, and {rules.name} at {rules.separator!r}"
-        hint = "exchange them (--exchange)" if rules.separator != own else "do not exchange them"
+        hint = (
+            "give exchange=True (--exchange)" if rules.separator != own else "leave out exchange (--exchange)"
+        )
         raise _untranslatable(pattern, rules.name, f"{rule}: {hint}")
     return list(words)
 
 
 def _words_of_glob(pattern: Pattern, separator: bytes) -> list[Token]:
-    """Take a glob apart at its literal separators; a part with a wildcard in it becomes one for a token."""
+    """Split a glob at its literal separators. A part with a wildcard becomes a wildcard for one token."""
     own = find(pattern.dialect)
     elements: list[globs.Element] = (
         own.elements(pattern.text)
@@ -177,7 +182,7 @@ def _words_of_glob(pattern: Pattern, separator: bytes) -> list[Token]:
         else:
             parts[-1].append(element)
     words = [_word_of_glob(part) for part in parts]
-    # A last star takes any number of tokens.
+    # A star at the end matches any number of tokens.
     return [*words[:-1], Wild.REST] if parts[-1] == [globs.Glob.STAR] else words
 
 
@@ -189,18 +194,18 @@ def _word_of_glob(part: list[globs.Element]) -> Token:
     return text if literal is part else Stem(text)
 
 
-def _exchanged(text: bytes) -> bytes:
+def _exchange_separators(text: bytes) -> bytes:
     return text.translate(bytes.maketrans(b"./", b"/."))
 
 
-def _exchanged_text(text: str) -> str:
-    return _exchanged(text.encode()).decode()
+def _exchange_text(text: str) -> str:
+    return _exchange_separators(text.encode()).decode()
 
 
-def _exchanged_word(word: Token) -> Token:
+def _exchange_word(word: Token) -> Token:
     if isinstance(word, Stem):
-        return Stem(_exchanged(word.text))
-    return _exchanged(word) if isinstance(word, bytes) else word
+        return Stem(_exchange_separators(word.text))
+    return _exchange_separators(word) if isinstance(word, bytes) else word
 
 
 def _untranslatable(pattern: Pattern, dialect: str, rule: str) -> PatternError:

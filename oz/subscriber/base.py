@@ -22,7 +22,7 @@ from oz.subscriber.message import Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.transport.endpoints import Endpoints, as_list
-from oz.transport.security import find_credentials
+from oz.transport.security import credentials_of
 from oz.wire.codec import Codec, find_codec
 
 _clock = time.monotonic
@@ -119,7 +119,7 @@ class SubscriberBase:
             link_endpoints=links,
             on_gap=on_gap,
             options=options,
-            credentials=find_credentials(security, options.multicast),
+            credentials=credentials_of(security, options.multicast),
             runs_handlers=self._runs_handlers,
         )
         self._shared = self._engine.dispatcher.shared

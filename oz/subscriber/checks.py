@@ -9,9 +9,9 @@ from typing import Any
 from oz.errors import ConfigurationError, SubjectWarning
 from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
-from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
+from oz.subjects.advice import foreign_wildcard, foreign_wildcard_text, misspelled_dialect
 from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
-from oz.transport.dropin import callers_level
+from oz.transport.warning_level import callers_level
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
@@ -152,7 +152,7 @@ def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
     if found is not None:
         wildcard, owners = found
         text = (
-            f"pattern {pattern!r}: {said_of_foreign(wildcard, owners)}: give dialect={owners[0]!r}, or "
+            f"pattern {pattern!r}: {foreign_wildcard_text(wildcard, owners)}: give dialect={owners[0]!r}, or "
             f"oz.compile({pattern!r}) if you mean the character"
         )
         warnings.warn(text, SubjectWarning, stacklevel=callers_level())

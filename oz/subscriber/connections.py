@@ -4,8 +4,8 @@ Everything here runs under the lock of the engine (`oz.subscriber.engine`), whic
 endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
 `filtering="auto"`.
 
-`connect` sends at once. What a full socket refuses is sent at the next call: `_touched` holds the places that may
-have frames to send.
+`connect` sends at once. Frames that a full socket refuses are sent at the next call: `_touched` holds the places
+that may have frames to send.
 
 An exception of a signal handler may interrupt the delivery of a frame. `_take_back` undoes the delivery, and the
 `Dialler` returns the same frame again.
@@ -39,9 +39,7 @@ from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
-from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
-from oz.subscriber.keys import LINK as LINK_SOCKET
-from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
+from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.lone import Lone
@@ -54,7 +52,8 @@ from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check, check_destination
-from oz.transport.handshakes import Outcome
+from oz.transport.keys import LINK as LINK_SOCKET
+from oz.transport.monitors import HANDSHAKES, Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.transport.runtime import runtime_of
 from oz.wire import links
@@ -113,7 +112,7 @@ class Connections(ABC):
         clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
-        lone: what the next frame with one message needs; None after any change. See `find_lone`.
+        lone: state to read the next frame with one message; None after any change. See `find_lone`.
         version: changes with each event that a wait may be waiting for.
         tell: wakes the waits after a change of `version`; set by the waits.
         dispatcher: queues.
@@ -126,6 +125,7 @@ class Connections(ABC):
             a refused connection), each with its inbox.
         subscriptions_class: class of the subscriptions; a node has another.
         on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
+        on_connection: called under the lock with a place without fallback, an event of the monitor, and the address.
     """
 
     subscriptions_class = Subscriptions
@@ -159,7 +159,8 @@ class Connections(ABC):
         self._member = runtime.random_bytes(16) if member is None else member
         self._card = links.check_card(card)
         self.on_link: Callable[[Place, str], object] = lambda place, event: None
-        # A batch of small messages has up to 1 MiB, so that a link must accept as much.
+        self.on_connection: Callable[[Place, int, str], object] = lambda place, event, where: None
+        # A link must accept 1 MiB at least, because a batch of small messages may have this size.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
         self.listening = ListeningClock()
@@ -180,9 +181,9 @@ class Connections(ABC):
         self._tick_at = 0.0
         self._drains = 0
         self._past = EndedLinks()
-        self.keys: ServerKeys | None = None
+        self.keys: SubscriberKeys | None = None
         if credentials is not None:
-            self.keys = ServerKeys(
+            self.keys = SubscriberKeys(
                 credentials,
                 self.poll.ring,
                 self._on_key_refusal,
@@ -620,7 +621,7 @@ class Connections(ABC):
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
-        """Return whether all that may arrive now are batches of one link; see `read_alone`."""
+        """Return whether only batches of one link may arrive now; see `read_alone`."""
         if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
             return False
         dialler = self._dialler
@@ -824,6 +825,11 @@ class Connections(ABC):
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
         known, place.refusals = place.refusals, {one.sid: one for one in effect.refusals}
+        for sid in known.keys() - place.refusals.keys():
+            self.denials.pop((place, sid), None)
+            granted = self.subscriptions.by_sid.get(sid)
+            if granted is not None:
+                granted.owner.refusal = None
         for one in effect.refusals:
             place.refusal = one.reason
             entry = self.subscriptions.by_sid.get(one.sid)
@@ -957,7 +963,7 @@ class Connections(ABC):
             outcomes, plain.outcomes = plain.outcomes, []
             if self.keys is not None and not place.is_bound:
                 for outcome in outcomes:
-                    self._on_handshake(place, outcome, PLAIN_SOCKET, now)
+                    self._on_handshake(place, outcome, self.keys.plain, now)
                 if place.plain is not plain:
                     continue
             if fallback is None:
@@ -987,17 +993,17 @@ class Connections(ABC):
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
-        for event, where in list(dialler.monitor.read()):
-            place_found = self._place_at(where)
+        for event in list(dialler.monitor.read()):
+            place_found = self._place_at(event.endpoint)
             if place_found is None:
                 continue
-            if event & HANDSHAKES:
+            if event.outcome is not None:
                 if self.keys is not None:
-                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, self.clock())
+                    self._on_handshake(place_found, event.outcome, LINK_SOCKET, self.clock())
                 continue
             if place_found.fallback is None:
-                continue
-            if event == zmq.EVENT_CONNECTED:
+                self.on_connection(place_found, event.number, event.endpoint)
+            elif event.number == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
             elif place_found.fallback.refused(now):
                 self._follow(place_found)
@@ -1024,7 +1030,7 @@ class Connections(ABC):
                 if link is None:
                     continue
                 if place.is_given_up:
-                    # `ServerKeys.tend` connects again.
+                    # `SubscriberKeys.tend` connects again.
                     continue
                 before = link.state
                 if before == NEW:

@@ -9,7 +9,7 @@ its poll to the end of its callbacks, so that inline handlers and gaps are calle
 for `version` to change.
 
 `connect` and `subscribe` send at once, so that publishers know the subscriptions while the program does
-something else. What a full socket refuses is sent at the next call.
+something else. Frames that a full socket refuses are sent at the next call.
 
 Waits are steps (`oz.subscriber.waits`). A step checks the queues and the state; between steps the waits of
 `oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
@@ -73,6 +73,7 @@ class Engine(Connections):
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        held_messages: dict behind `in_hand`, for checks whether it is empty.
         gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
@@ -120,6 +121,8 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
+        # A weak dictionary has a method in Python for its length.
+        self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
         self.handlers_running = self.handled = 0
         _engines.add(self)
@@ -252,7 +255,7 @@ class Engine(Connections):
                     place.plain.unsubscribe(self._patterns.prefixes_of(inbox))
 
     def _finish(self) -> None:
-        """End the subscriptions that have received as many messages as they want."""
+        """End the subscriptions that have received `max_messages` messages."""
         finished = self.dispatcher.finished
         while finished:
             inbox = finished.pop()
@@ -269,6 +272,19 @@ class Engine(Connections):
         """Read what is there within bounds, do what is due, send; call inline handlers and `on_gap`.
 
         The caller holds `reading`.
+
+        Args:
+            may_read: whether to read messages; the queues are full otherwise.
+
+        Returns:
+            Whether more can be read at once.
+        """
+        has_more = self.read(may_read=may_read)
+        self._call_back()
+        return has_more
+
+    def read(self, *, may_read: bool = True) -> bool:
+        """Do what `attend` does, without the calls of handlers and of `on_gap`.
 
         Args:
             may_read: whether to read messages; the queues are full otherwise.
@@ -298,7 +314,6 @@ class Engine(Connections):
                 has_more = not self.dispatcher.is_full
             if self._has_descriptor and (has_more or self.dispatcher.shared.items):
                 self.poll.ring()
-        self._call_back()
         return has_more
 
     def _attend(self, may_read: bool) -> bool:
@@ -505,8 +520,13 @@ class Engine(Connections):
             return True
         return inbox is not None and not inbox.is_active
 
-    def why_nothing_comes(self, timeout: float | None) -> str:
-        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+    def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
+        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap.
+
+        Args:
+            timeout: in seconds, None for ever.
+            inbox: of the receiving subscription; None for the subscriber.
+        """
         if not self.dispatcher.inboxes:
             return "; the subscriber has no subscription: call subscribe(pattern)"
         if not timeout:
@@ -534,7 +554,7 @@ class Engine(Connections):
                 )
                 for one in self.places.values()
             ]
-            self._raise_refusals()
+            self.raise_refusals()
             return [one for one in found if one]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
@@ -554,7 +574,12 @@ class Engine(Connections):
                     del self.denials[key]
                     raise error
 
-    def _raise_refusals(self) -> None:
+    def raise_refusals(self) -> None:
+        """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
+
+        Raises:
+            PermissionDenied, ProtocolError: a publisher refuses it.
+        """
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
             if refused is not None:
@@ -635,7 +660,7 @@ class Engine(Connections):
                 self.state = DRAINED
             self._changed()
 
-    # what the program sees
+    # state for the program
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when there may be a message."""

@@ -19,28 +19,24 @@ engine checks `is_readable` after each send.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from errno import EAGAIN, EHOSTUNREACH
 from itertools import chain
-from struct import Struct
 from typing import Any
 
 import zmq
 
 from oz.transport import routers
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
-from oz.transport.libzmq import raw_socket
-from oz.transport.runtime import Runtime, runtime_of
+from oz.transport.libzmq import option_reader, raw_socket
+from oz.transport.monitors import Monitor
+from oz.transport.runtime import runtime_of
 
 _chain = chain.from_iterable
 _ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
 """Milliseconds between two attempts of libzmq to connect at most."""
-MAX_EVENTS = 100
-"""Events of a monitor that are read at once."""
 LINGER = 200
 """Milliseconds for which libzmq delivers a BYE after `close`."""
 
@@ -49,85 +45,9 @@ _READ = (_LAST, _LAST)
 _SEND = (int(zmq.SNDMORE | zmq.NOBLOCK), _LAST)
 _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE), int(zmq.FD)
 
-_EVENT = Struct("=hi")
-"""Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
-
-def is_readable(socket: zmq.Socket[bytes], runtime: Runtime) -> bool:
-    """Return whether a socket has a message."""
-    return bool(runtime.get(socket, _EVENTS) & _POLLIN)
-
-
-def read(socket: zmq.Socket[bytes], runtime: Runtime) -> list[bytes]:
-    """Return the frames of the next message of a socket.
-
-    Raises:
-        zmq.Again: there is none.
-    """
-    get, recv = runtime.get, runtime.recv
-    frames = []
-    try:
-        frames.append(recv(socket, _LAST))
-        while get(socket, _RCVMORE):
-            frames.append(recv(socket, _LAST))
-    except zmq.Again:
-        raise
-    except BaseException:
-        with suppress(zmq.ZMQError):
-            while get(socket, _RCVMORE):
-                recv(socket, _LAST)
-        raise
-    return frames
-
-
-class Monitor:
-    """Events of the connections of one socket.
-
-    An I/O thread of libzmq waits for ever if the end of a monitor is full, or if the end or the socket is closed
-    before the monitor is ended. So the end has no limit, `close` ends the monitor first, and `_open` keeps both
-    from garbage collection.
-
-    Attributes:
-        pair: socket that receives the events.
-        fd: descriptor that signals events.
-        runtime: functions of the sockets.
-    """
-
-    def __init__(self, socket: zmq.Socket[bytes], events: int) -> None:
-        self._socket = socket
-        self.runtime = runtime_of(socket.context)
-        self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
-        _open.add(self)
-        address = f"inproc://oz-subscriber-{id(self):x}-{next(_numbers)}"
-        # Read once: garbage collection may close the socket before its owner.
-        self.fd = int(self.runtime.get(self.pair, _FD))
-        try:
-            self.pair.setsockopt(zmq.RCVHWM, 0)
-            self.pair.setsockopt(zmq.LINGER, 0)
-            socket.monitor(address, events)
-            self.pair.connect(address)
-        except BaseException:
-            self.close()
-            raise
-
-    def read(self) -> Iterator[tuple[int, str]]:
-        """Yield the number and the endpoint of each event since the last call."""
-        with suppress(zmq.ZMQError):
-            for _ in range(MAX_EVENTS):
-                event, *rest = read(self.pair, self.runtime)
-                yield _EVENT.unpack(event)[0], rest[0].decode(errors="replace") if rest else ""
-
-    def close(self) -> None:
-        """End the monitor, before its socket closes."""
-        with suppress(zmq.ZMQError):
-            self._socket.monitor(None, 0)
-        _open.discard(self)
-        self.pair.close(0)
-
-
-_open: set[Monitor | Dialler] = set()
+_open: set[Dialler] = set()
 """Kept from garbage collection, which closes sockets before or after the objects that own them."""
-_numbers = iter(range(1, 1 << 62))
 
 
 class Dialler:
@@ -148,7 +68,9 @@ class Dialler:
         _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
-        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        self._send, self._recv = runtime.send, runtime.recv
+        self._events = option_reader(self.router, _EVENTS, runtime.get)
+        self._has_more = option_reader(self.router, _RCVMORE, runtime.get)
         self.fd = int(runtime.get(self.router, _FD))
         self.monitor: Monitor | None = None
         self._pair = (self.router, self.router)
@@ -193,7 +115,7 @@ class Dialler:
     def begin(self) -> None:
         """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
         if self.raw is None:
-            while self._get(self.router, _RCVMORE):
+            while self._has_more(self.router):
                 self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
@@ -213,7 +135,7 @@ class Dialler:
                 message[:] = map(self._recv, self._pair, _READ)
             except zmq.Again:
                 return None
-        if self._get(router, _RCVMORE):
+        if self._has_more(router):
             message.append(b"")
             self.begin()
         return message
@@ -227,7 +149,8 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            deque(map(self._send, self._pair, (handle, frame), _SEND), 0)
+            # An iteration in C, because `send` returns None.
+            any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):
                 return False
@@ -241,7 +164,7 @@ class Dialler:
 
     def is_readable(self) -> bool:
         """Return whether the socket has a message. The call processes commands of libzmq."""
-        return is_readable(self.router, self._runtime)
+        return bool(self._events(self.router) & _POLLIN)
 
     def close(self, linger: int = LINGER) -> None:
         """Close the socket; messages that it has accepted are delivered for `linger` milliseconds."""

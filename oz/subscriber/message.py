@@ -172,7 +172,8 @@ class Message(MessageFields, message.Message):
     @property
     def redelivered(self) -> bool:
         """Whether another member of the group may have handled the message."""
-        return self.arrival.is_redelivered
+        extras = self.extras
+        return self.arrival.is_redelivered or (extras is not None and extras.redelivered is True)
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:

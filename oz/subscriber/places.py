@@ -1,4 +1,4 @@
-"""Endpoints of a subscriber: what each one has, and whether it is ready."""
+"""Endpoints of a subscriber: connections, state and readiness of each endpoint."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Place:
             the plain connection.
         key_refusal: why a connection was refused for its key, until one stands; else None.
         heard_at: time of the last frame or message, or None.
-        is_given_up: whether the connections have ended because of a key, until `ServerKeys` connects again.
+        is_given_up: whether the connections have ended because of a key, until `Keys` connects again.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
         drained: whether the plain connection was read empty since `drain` began.

@@ -20,16 +20,15 @@ from oz.multicast.endpoints import is_multicast
 from oz.multicast.group import Claim, configure
 from oz.options import Multicast
 from oz.subjects.index.patterns import PatternIndex
-from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
-from oz.subscriber.links import Monitor, is_readable, read
+from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.queue import Inbox
 from oz.subscriber.subscriptions import RESERVED, names_reserved
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
-from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.libzmq import raw_socket
+from oz.transport.monitors import HANDSHAKES, Monitor, Outcome
 from oz.transport.peer_keys import key_of_client
-from oz.transport.runtime import runtime_of
+from oz.transport.runtime import message_reader, runtime_of
 
 _MOST_FRAMES = 1 << 30
 
@@ -104,7 +103,7 @@ class PlainSocket:
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
-        keys: ServerKeys | None = None,
+        keys: SubscriberKeys | None = None,
         multicast: Multicast | None = None,
     ) -> None:
         """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
@@ -124,19 +123,20 @@ class PlainSocket:
         """
         self._files = SocketFiles()
         self.monitor: Monitor | None = None
-        self._runtime = runtime_of(context)
+        runtime = runtime_of(context)
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self._raw = raw_socket(self.socket)
+        self._read = message_reader(self.socket, runtime)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
-        self._keys: ServerKeys | None = None
+        self._keys: SubscriberKeys | None = None
         try:
             if multicast is not None:
                 configure(self.socket, multicast, is_publisher=False)
                 endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
             elif keys is not None and not endpoint.startswith("inproc:"):
                 if binds:
-                    keys.serve(self.socket)
+                    keys.serve(self.socket, runtime.clock())
                     self._keys = keys
                 else:
                     keys.prepare(self.socket, endpoint)
@@ -219,7 +219,7 @@ class PlainSocket:
             return messages
         try:
             while len(messages) < limit:
-                messages.append(read(self.socket, self._runtime))
+                messages.append(self._read(self.socket))
         except zmq.Again:
             self.is_empty = True
         return messages
@@ -239,22 +239,17 @@ class PlainSocket:
     def read_monitor(self) -> bool:
         """Read events of the connection, which set `is_reached`; return whether there was any."""
         has_any = False
-        for event, _ in self.monitor.read() if self.monitor is not None else ():
-            has_any, self.is_reached = True, event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            self.outcomes.append(outcome_of(event))
+        for event in self.monitor.read() if self.monitor is not None else ():
+            has_any, self.is_reached = True, event.outcome is Outcome.ADMITTED
+            if event.outcome is not None:
+                self.outcomes.append(event.outcome)
         return has_any
-
-    def is_readable(self) -> bool:
-        """Return whether the socket or its monitor has a message."""
-        return is_readable(self.socket, self._runtime) or (
-            self.monitor is not None and is_readable(self.monitor.pair, self._runtime)
-        )
 
     def close(self) -> None:
         """Close the socket."""
         if self.monitor is not None:
             self.monitor.close()
         if self._keys is not None:
-            self._keys.end(self.socket)
+            self._keys.unwatch(self.socket)
         self._files.remove_all()
         self.socket.close(0)

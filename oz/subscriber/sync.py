@@ -214,7 +214,7 @@ class Subscriber(SubscriberBase, Pollable):
             OwnershipError: it was created before a fork.
         """
         engine, items = self._engine, self._shared.items
-        if items and not engine.in_hand and not engine.dispatcher.work and _clock() < engine.attend_at:
+        if items and not engine.held_messages and not engine.dispatcher.work and _clock() < engine.attend_at:
             item = _pop(items)
             if item.__class__ is Message:
                 return item
@@ -224,7 +224,7 @@ class Subscriber(SubscriberBase, Pollable):
 
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
-        if queue is self._shared and not self._engine.in_hand:
+        if queue is self._shared and not self._engine.held_messages:
             message = self._waits.alone(timeout)
             if message is not None:
                 return message
@@ -342,8 +342,7 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
         twin=_iterate_in_python(subscriber, queue, 1),
         items=queue.items,
         work=engine.dispatcher.work,
-        # A weak dictionary has a method in Python for its length.
-        in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+        in_hand=engine.held_messages,
         engine=engine,
         alone=subscriber._waits.alone if queue is subscriber._shared else None,
         chunk=CHUNK,
@@ -352,7 +351,7 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
 
 def _iterate_in_python(subscriber: Subscriber, queue: Queue, chunk: int) -> Iterator[Message]:
     engine, items = subscriber._engine, queue.items
-    in_hand, work = engine.in_hand, engine.dispatcher.work
+    in_hand, work = engine.held_messages, engine.dispatcher.work
     popleft = items.popleft
     while True:
         if items and not in_hand and not work and _clock() < engine.attend_at:

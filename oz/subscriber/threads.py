@@ -41,8 +41,7 @@ class ThreadWaits:
                 followers=self._followers,
                 items=engine.dispatcher.shared.items,
                 work=engine.dispatcher.work,
-                # A weak dictionary has a method in Python for its length.
-                in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+                in_hand=engine.held_messages,
                 reading=engine.reading,
                 lock=engine.lock,
                 poll=engine.poll,

@@ -35,7 +35,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         PermissionDenied: a publisher refuses a subscription or the key; once for each.
         OwnershipError: the subscriber was created before a fork.
     """
-    if engine.in_hand:
+    if engine.held_messages:
         engine.release(owner)
     deadline = None if timeout is None else engine.clock() + timeout
     has_waited = False
@@ -55,7 +55,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
                 "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
             )
         if has_waited and deadline is not None and engine.clock() >= deadline:
-            raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout)}")
+            raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout, queue.inbox)}")
         yield deadline
         has_waited = True
 

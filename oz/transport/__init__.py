@@ -1,1 +1,1 @@
-"""Everything that touches ZeroMQ and that sync and asyncio sockets share."""
+"""Functions of ZeroMQ, of keys and of waits that publishers, subscribers, nodes and services share."""

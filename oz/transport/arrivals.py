@@ -1,65 +1,80 @@
-"""The arrivals at a listener with keys: who comes without one is told of, as no authenticator hears of it.
+"""Callers of a listener with keys that prove none: they are counted and logged.
 
-Whoever does not know the key of a listener tries those that it trusts. That looks as if it had no key itself,
-but for one thing: it comes in a moment later. So those who failed are told of when nobody has.
+The authenticator never learns of a caller without a key. Only the monitor of the socket reports the failed
+handshake. A caller that searches for the key of the listener fails in the same way, and connects with the right
+key a moment later. So failures are reported if no caller is admitted within `SEARCH_SECONDS`.
 """
 
 from __future__ import annotations
 
-from oz.transport.credentials import Credentials
-from oz.transport.handshakes import Handshake, Outcome, is_clear, reason
+from collections.abc import Callable
 
-PATIENCE = 3.0
-"""Seconds in which whoever looks for the key of a listener has found it."""
+import zmq
 
-_MOST = 1_024
-"""Failures that are kept meanwhile; of more the newest are told at once."""
+from oz.transport.monitors import Event, Outcome
+
+SEARCH_SECONDS = 3.0
+"""Seconds in which a caller finds the key of a listener."""
+_MAX_FAILURES = 1_024
+"""Failures that are kept. Further ones are reported at once."""
 
 
 class Arrivals:
-    """The arrivals at one socket."""
+    """Handshakes of the callers of one socket."""
 
-    __slots__ = ("_credentials", "_doubtful", "_look_at")
+    __slots__ = ("_due_at", "_failures", "_report")
 
-    def __init__(self, credentials: Credentials) -> None:
-        """Begin with nobody.
-
-        Args:
-            credentials: of the listener; it counts and logs who is refused.
-        """
-        self._credentials = credentials
-        self._doubtful: list[Handshake] = []
-        self._look_at = 0.0
-
-    def take(self, one: Handshake, now: float) -> None:
-        """Take in what has become of an arrival.
+    def __init__(self, report: Callable[[str, str], object]) -> None:
+        """Start without callers.
 
         Args:
-            one: the handshake with it.
-            now: monotonic seconds.
+            report: called with the endpoint and the reason of a refusal; see `Credentials.turn_away`.
         """
-        if one.outcome is Outcome.ADMITTED:
-            self._doubtful.clear()
-        elif one.outcome in (Outcome.REFUSED, Outcome.ENDED):
-            # It has a key, and the authenticator has told of it; or it was there.
+        self._report = report
+        self._failures: list[Event] = []
+        self._due_at = 0.0
+
+    def add(self, event: Event, now: float) -> None:
+        """Record an event of the monitor.
+
+        Args:
+            event: of any connection.
+            now: in seconds of `time.monotonic`.
+        """
+        if event.outcome is Outcome.ADMITTED:
+            self._failures.clear()
+        elif event.outcome not in (Outcome.FAILED, Outcome.BROKEN):
+            # The authenticator has refused a key, and reports that.
             return
-        elif is_clear(one) or len(self._doubtful) >= _MOST:
-            self._tell(one)
+        elif _has_no_key(event) or len(self._failures) >= _MAX_FAILURES:
+            self._report(event.endpoint, _reason(event))
         else:
-            if not self._doubtful:
-                self._look_at = now + PATIENCE
-            self._doubtful.append(one)
+            if not self._failures:
+                self._due_at = now + SEARCH_SECONDS
+            self._failures.append(event)
 
-    def look(self, now: float) -> None:
-        """Tell of those who have failed while nobody has come in.
+    def report_failures(self, now: float) -> None:
+        """Report failures after which no caller was admitted.
 
         Args:
-            now: monotonic seconds.
+            now: in seconds of `time.monotonic`.
         """
-        if self._doubtful and now >= self._look_at:
-            failed, self._doubtful = self._doubtful, []
-            for one in failed:
-                self._tell(one)
+        if self._failures and now >= self._due_at:
+            failures, self._failures = self._failures, []
+            for event in failures:
+                self._report(event.endpoint, _reason(event))
 
-    def _tell(self, one: Handshake) -> None:
-        self._credentials.turn_away(one.where, reason(one))
+
+def _has_no_key(event: Event) -> bool:
+    """Return whether a caller has no key, so that it is no caller that searches for the key of the listener."""
+    return event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC
+
+
+def _reason(event: Event) -> str:
+    if event.outcome is not Outcome.BROKEN:
+        return "the caller closed the connection before it proved a key"
+    if event.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+        return "the caller has no key, and this side demands CURVE"
+    if event.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
+        return "the caller has no key, or expects another key of this side"
+    return f"the handshake of the caller violates the protocol (error 0x{event.value:x} of ZeroMQ)"

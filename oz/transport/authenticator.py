@@ -1,6 +1,6 @@
-"""The authenticators, which say who may connect: one for each context, as ZeroMQ asks one address for all.
+"""Authenticators: one for each context, because libzmq sends the requests of all sockets to one address.
 
-Each has a thread, which ends with the context, and holds up nobody who ends that.
+Each has a thread, which ends with the context.
 Source: ZeroMQ RFC 27 (ZAP).
 """
 
@@ -16,38 +16,37 @@ from zmq.utils import z85
 
 from oz.errors import ConfigurationError
 from oz.logs import peer_logger
-from oz.transport.backend import new_socket
 
 _log = peer_logger("oz.security")
 
 
 class Admission(Protocol):
-    """The owner of a domain: it knows who may connect to its sockets."""
+    """Owner of a domain: it decides which keys may connect to its sockets."""
 
     domain: str
 
     def admits(self, key: str, address: str) -> bool:
-        """Tell whether a peer that has proved to have a key may connect, and count it if not.
+        """Return whether a peer that has proved a key may connect, and count a refusal.
 
         Args:
-            key: its public key, in Z85.
-            address: its IP address.
+            key: public key of the peer, in Z85.
+            address: IP address of the peer.
         """
         ...
 
 
 class ContextAuthenticator(Authenticator):
-    """pyzmq's authenticator, for all domains of one context, in a thread of its own."""
+    """Authenticator of pyzmq for all domains of one context, in a thread of its own."""
 
     def __init__(self, context: zmq.Context[Any]) -> None:
-        """Begin to answer for a context.
+        """Start to answer the requests of a context.
 
         Raises:
-            ConfigurationError: another authenticator answers for it already.
+            ConfigurationError: the context has another authenticator.
         """
         super().__init__(context)
         self._admissions: WeakKeyDictionary[Admission, str] = WeakKeyDictionary()
-        self.zap_socket = new_socket(context, zmq.REP)
+        self.zap_socket = zmq.Socket(context, zmq.REP)
         try:
             self.zap_socket.bind("inproc://zeromq.zap.01")
         except zmq.ZMQError as error:
@@ -61,29 +60,29 @@ class ContextAuthenticator(Authenticator):
         threading.Thread(target=self._answer, name="oz-authenticator", daemon=True).start()
 
     def add(self, admission: Admission) -> None:
-        """Answer for the sockets of a domain too."""
+        """Answer requests of the sockets of a domain too."""
         self._admissions[admission] = admission.domain
 
     def _answer(self) -> None:
-        """Answer until the context ends."""
+        """Answer requests until the context ends."""
         try:
             while True:
                 message = self.zap_socket.recv_multipart()
                 try:
-                    # It awaits nothing: what it asks answers at once.
+                    # It never suspends, because `handle_zap_message` awaits nothing.
                     for _ in self.handle_zap_message(message).__await__():
                         pass
                 except zmq.ZMQError:
                     raise
                 except Exception:
-                    _log.exception("a connection is refused: who it is could not be found out")
+                    _log.exception("a connection is refused: its key could not be checked")
                     self._send_zap_reply(message[1] if len(message) > 1 else b"", b"500", b"internal error")
         except zmq.ZMQError:
-            # The context ends, which waits for this.
+            # The end of the context waits for this socket.
             self.zap_socket.close(0)
 
     async def handle_zap_message(self, msg: list[bytes]) -> None:
-        """Admit those with a trusted key; nobody comes in without CURVE."""
+        """Admit a peer with a trusted key. A peer without CURVE is refused."""
         if len(msg) != 7 or msg[5] != b"CURVE" or len(msg[6]) != 32:
             if len(msg) > 1:
                 self._send_zap_reply(msg[1], b"400", b"CURVE is needed")
@@ -102,20 +101,15 @@ _lock = threading.Lock()
 _authenticators: WeakKeyDictionary[zmq.Context[Any], ContextAuthenticator] = WeakKeyDictionary()
 
 
-def is_authenticated(context: zmq.Context[Any]) -> bool:
-    """Tell whether a context asks who may connect to its sockets."""
-    return context in _authenticators
-
-
 def authenticate(context: zmq.Context[Any], admission: Admission) -> None:
-    """Have a context ask who may connect to the sockets of a domain.
+    """Let a domain decide which keys may connect to its sockets.
 
     Args:
         context: of the sockets.
-        admission: knows who may; it is kept only as long as somebody else has it.
+        admission: owner of the domain. The authenticator holds a weak reference.
 
     Raises:
-        ConfigurationError: another authenticator answers for the context already.
+        ConfigurationError: the context has another authenticator.
     """
     with _lock:
         found = _authenticators.get(context)

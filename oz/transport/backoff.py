@@ -1,4 +1,4 @@
-"""When to start again what has ended, and when to look again: less and less often while nothing changes."""
+"""Growing pauses between attempts: restarts of processes, connections and searches."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from math import inf
 
 FIRST = 0.1
 LONGEST = 10.0
-"""Seconds between two starts."""
+"""Seconds between two starts: the first pause and the longest."""
 
 STEADY = 30.0
-"""Seconds after which what was started counts as working."""
+"""Seconds of running after which the next pause is the shortest again."""
 
 
 def growing(first: float, longest: float) -> Iterator[float]:
-    """Return the seconds between looks at what nobody tells of: each twice the one before.
-
-    So a look is late by no more than what has been waited for already, and by `longest`.
+    """Yield pauses in seconds, each twice as long as the one before.
 
     Args:
         first: the first pause.
-        longest: the last ones.
+        longest: upper limit.
     """
     pause = first
     while True:
@@ -29,27 +27,27 @@ def growing(first: float, longest: float) -> Iterator[float]:
 
 
 class Backoff:
-    """The times at which one thing may be started.
+    """Times at which a process may be started.
 
     Attributes:
-        starts: how often it was started.
-        next_start: when it may be started next, in monotonic seconds.
+        starts: number of starts.
+        next_start: time of the next start at the earliest, in seconds of `time.monotonic`.
     """
 
     __slots__ = ("_pause", "_started_at", "next_start", "starts")
 
     def __init__(self) -> None:
-        """It may be started at once."""
+        """Allow the first start at once."""
         self.starts = 0
         self._pause = FIRST
         self.next_start = -inf
         self._started_at = -inf
 
     def may_start(self, now: float) -> bool:
-        """Tell whether it is time.
+        """Return whether a start is allowed.
 
         Args:
-            now: monotonic seconds.
+            now: in seconds of `time.monotonic`.
         """
         return now >= self.next_start
 
@@ -59,7 +57,7 @@ class Backoff:
         self._started_at = now
 
     def ended(self, now: float) -> float:
-        """Record an end; return the seconds after which it may be started again."""
+        """Record an end; return the pause before the next start in seconds."""
         if now - self._started_at >= STEADY:
             self._pause = FIRST
         pause = self._pause

@@ -10,28 +10,28 @@ from contextlib import contextmanager, suppress
 
 
 class Bell:
-    """Wakes a thread that waits for descriptors; any thread or signal handler may ring it."""
+    """Pair of sockets that wakes a thread from a wait for descriptors. Any thread or signal handler may ring it."""
 
     __slots__ = ("_bell", "_ringer")
 
     def __init__(self) -> None:
-        """Make it; `close` releases its two descriptors."""
+        """Create the sockets; `close` releases their descriptors."""
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
         self._ringer.setblocking(False)
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when it was rung."""
+        """Return the descriptor that `ring` makes readable."""
         return self._bell.fileno()
 
     def ring(self) -> None:
-        """Ring it; does nothing when it is closed."""
-        # Full: then it was rung, and nobody has come yet.
+        """Make the descriptor readable. After `close` it has no effect."""
+        # A full buffer is readable already.
         with suppress(OSError):
             self._ringer.send(b"!")
 
     def hear(self) -> bool:
-        """Tell whether it was rung since the last call."""
+        """Return whether `ring` was called since the last call."""
         was_rung = False
         with suppress(OSError):
             while self._bell.recv(4096):
@@ -40,10 +40,10 @@ class Bell:
 
     @contextmanager
     def rung_by_signals(self) -> Iterator[None]:
-        """Let signals ring it as well, in the main thread.
+        """Ring at each signal too, while the context lasts. Only the main thread can do that.
 
-        A handler runs between two steps of Python only: a signal that comes right before a wait begins would
-        be seen when that ends, which may be never. What the system writes to a descriptor ends it at once.
+        Python runs a signal handler between two instructions. A signal right before a wait would be handled after
+        the wait, which may never end. The byte that the signal writes to the descriptor ends the wait.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -55,6 +55,6 @@ class Bell:
             signal.set_wakeup_fd(before)
 
     def close(self) -> None:
-        """Close it. A second call does nothing."""
+        """Close the sockets. A second call has no effect."""
         self._bell.close()
         self._ringer.close()

@@ -1,4 +1,4 @@
-"""The capabilities of this installation of ZeroMQ, and the line that adds one."""
+"""Capabilities of the installed libzmq, and the commands that add one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from oz.errors import TransportUnavailable
 from oz.system import user
 
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
-"""What Debian and Ubuntu need to build pyzmq against their own libzmq, which has PGM."""
+"""Packages of Debian and Ubuntu to build pyzmq against their libzmq, which has PGM."""
 
 MAPS = "/proc/self/maps"
-"""Where Linux lists the libraries of this process."""
+"""File in which Linux lists the libraries of this process."""
 
 _NEEDED = {
     "pgm": "pgm",
@@ -29,17 +29,17 @@ _NEEDED = {
 
 
 class MissingTransport(TransportUnavailable, zmq.ZMQError):
-    """This libzmq was built without a transport; `errno` is EPROTONOSUPPORT, as in pyzmq."""
+    """libzmq was built without a transport; `errno` is EPROTONOSUPPORT, as in pyzmq."""
 
     def __init__(self, text: str) -> None:
-        """Say which, and what adds it."""
+        """Set the message and the errno."""
         zmq.ZMQError.__init__(self, zmq.EPROTONOSUPPORT, text)
 
 
 def has(feature: str) -> bool:
-    """Tell whether this libzmq has a feature: `pgm`, `curve`, `ipc`, `draft`, or as `zmq.has` names others.
+    """Return whether libzmq has a feature that `zmq.has` names, such as `pgm`, `curve`, `ipc` or `draft`.
 
-    What this pyzmq cannot be asked about counts as missing.
+    A feature that this pyzmq does not know counts as missing.
     """
     try:
         return bool(zmq.has(feature))
@@ -48,9 +48,9 @@ def has(feature: str) -> bool:
 
 
 def crypto_library() -> str:
-    """Name the library that CURVE uses here; empty where that cannot be told.
+    """Return the name of the library that CURVE uses; empty if it is unknown.
 
-    libzmq does not say. Its own tweetnacl is part of it; libsodium, many times as fast, is a file of its own.
+    libzmq does not report it. Its tweetnacl is compiled in. libsodium, many times as fast, is a shared library.
     """
     if not has("curve"):
         return ""
@@ -63,49 +63,42 @@ def crypto_library() -> str:
 
 
 def pip_line(*arguments: str, python: str | None = None, verb: str = "install") -> str:
-    """Write a line that runs pip for a Python: this very one, unless another is named."""
+    """Return a command that runs pip for a Python; by default the running one."""
     return shlex.join([python or sys.executable or "python3", "-m", "pip", verb, *arguments])
 
 
 def build_line(python: str | None = None) -> str:
-    """Write the line that builds pyzmq against the libzmq of the system.
+    """Return the command that builds pyzmq against the libzmq of the system.
 
-    Nothing of pip's cache is used: it may hold a pyzmq that was built without PGM.
+    It does not use the cache of pip, which may have a pyzmq without PGM.
     """
     built = pip_line("--no-cache-dir", "--force-reinstall", "--no-binary", "pyzmq", "pyzmq", python=python)
     return f"PYZMQ_NO_BUNDLE=1 {built}"
 
 
 def apt_line(*packages: str) -> str:
-    """Return a line that installs packages on Debian and Ubuntu, with `sudo` unless the user is root."""
+    """Return a command that installs packages on Debian and Ubuntu, with `sudo` unless the user is root."""
     prefix = "" if user() == 0 else "sudo "
     return f"{prefix}apt-get update && {prefix}apt-get install -y {' '.join(packages)}"
 
 
 def pgm_line() -> str:
-    """Return the line that adds PGM on Debian and Ubuntu."""
+    """Return the command that adds PGM on Debian and Ubuntu."""
     return f"{apt_line(*APT_PACKAGES)} && {build_line()}"
 
 
 def require_pgm() -> None:
-    """Refuse to go on without PGM.
-
-    Raises:
-        TransportUnavailable: this libzmq was built without; says the line that adds it.
-    """
+    """Raise TransportUnavailable with the command that adds PGM, if libzmq has no PGM."""
     if not has("pgm"):
         raise TransportUnavailable(f"this libzmq has no PGM; {_pgm_hint()}")
 
 
 def check_transport(scheme: str, endpoint: str) -> None:
-    """Refuse an endpoint whose transport this libzmq lacks.
+    """Raise TransportUnavailable if libzmq was built without the transport of an endpoint.
 
     Args:
-        scheme: what stands before `://`.
-        endpoint: all of it, for the message.
-
-    Raises:
-        TransportUnavailable: libzmq was built without it; says what adds it.
+        scheme: text before `://`.
+        endpoint: whole endpoint, for the message.
     """
     needed = _NEEDED.get(scheme)
     if needed is None or has(needed):

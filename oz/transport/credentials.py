@@ -1,6 +1,7 @@
-"""The credentials of sockets: their key, those that they trust, and the permissions of these.
+"""Credentials of sockets: the own key, the trusted keys and their permissions.
 
-Files are read when they are made, and again when they have changed: whole, or not at all.
+The files are read at the start, and again after a change. The earlier content stays in force
+while a file cannot be used.
 """
 
 from __future__ import annotations
@@ -14,34 +15,36 @@ from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
-from weakref import WeakMethod
 
 import zmq
 
 from oz.configuration.permission_file import read_permissions
-from oz.errors import ConfigurationError, PermissionDenied, TransportUnavailable
+from oz.errors import ConfigurationError, TransportUnavailable
 from oz.logs import peer_logger
 from oz.security.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
-from oz.transport.backend import backend_of
 from oz.transport.capabilities import has
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
 from oz.transport.endpoints import host_of
 from oz.transport.mechanisms import NULL, mechanism_at
 from oz.transport.probing import Probed, probe
+from oz.transport.refusals import RefusalLog
 
 _log = peer_logger("oz.security")
 
-_LOOK_EVERY, _LOOK_SOON = 0.5, 0.05
-"""Seconds between two looks at whether a file has changed, and between two that somebody unknown causes."""
+_CHECK_INTERVAL, _SHORT_INTERVAL = 0.4, 0.05
+"""Seconds between two checks whether a file has changed: in general, and for an unknown key or an unfinished file.
+
+Publishers and subscribers ask every 0.5 s: each time the file is checked.
+"""
 
 _BACKLOG = 2_048
-"""Connections that wait to be accepted, if the system allows so many; ZeroMQ has 100. Beyond that the system
-drops packets, and it looks as if nobody spoke."""
+"""Connections that wait to be accepted, if the system allows as many. libzmq has 100. Above that the system drops
+packets, and a caller gets no answer."""
 
-_MOST_FOUND = 4_096
-"""Endpoints of which it is remembered whose key was there."""
+_MAX_FOUND = 4_096
+"""Endpoints whose last key is remembered."""
 
 _numbers = itertools.count()
 
@@ -49,14 +52,13 @@ T = TypeVar("T")
 
 
 class Credentials:
-    """The key of sockets, the keys that they trust, and the permissions of these.
+    """Own key, trusted keys and their permissions.
 
     Attributes:
         public_key: the own public key, 40 characters of Z85.
-        directory: of the certificates that are trusted.
-        domain: what ZeroMQ calls those whom it admits.
-        refused: how many connections were refused for their keys.
-        last_refused: the last of them, in words; empty before.
+        directory: of the trusted certificates.
+        domain: ZAP domain of the sockets.
+        refused: number of connections that were refused for their keys.
     """
 
     def __init__(
@@ -77,10 +79,9 @@ class Credentials:
             )
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
-        self.last_refused = ""
         self._counting = threading.Lock()
-        self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
-        # A program may go to another directory, where other files have these names.
+        self._refusals = RefusalLog()
+        # Absolute, because a program may change its directory.
         key, trusted = key.absolute(), trusted.absolute()
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
@@ -95,119 +96,100 @@ class Credentials:
         self._rights = Rights(self._trusted.value, self.permissions)
         for endpoint, name in self._servers.items():
             if name not in names:
-                rule = f"no certificate of {self.directory} is called so; add {name}{PUBLIC}"
+                rule = f"{self.directory} has no certificate of this name; add {name}{PUBLIC}"
                 raise ConfigurationError(f"servers[{endpoint!r}]", name, "argument", rule)
 
-    # who is trusted --------------------------------------------------------------------------------------
+    # trust
 
     @property
     def trusted(self) -> Mapping[str, str]:
-        """The names of the certificates that are trusted, by public key."""
+        """Names of the trusted certificates by public key."""
         return MappingProxyType(self._trusted.value)
 
     @property
     def permissions(self) -> Permissions | None:
-        """The permissions of the file as it is now; None where everything is allowed."""
+        """Permissions of the file as it is now; None without a file."""
         return None if self._permissions is None else self._permissions.value
 
     def admits(self, key: str, address: str) -> bool:
-        """Tell whether a peer may connect; see `Admission`."""
-        if key in self.trusted or key in self._trusted.look_for_stranger():
+        """Return whether a peer may connect; see `Admission`."""
+        if key in self.trusted or key in self._trusted.value_for_unknown_key():
             return True
-        self._count(f"of {address}, whose key is {key}")
-        text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
-        _log.warning(text, address, key, self.directory, self.public_key)
+        self._count(
+            "an unknown key",
+            f"a connection from {address} is refused: its key {key} is not in {self.directory}",
+        )
         return False
 
     def turn_away(self, endpoint: str, why: str) -> None:
-        """Record that a listener has refused a connection that did not prove to have a key.
+        """Count and log a caller that a listener has refused because it proved no key.
 
         Args:
-            endpoint: where.
-            why: in words.
+            endpoint: of the listener.
+            why: reason for the log.
         """
-        self._count(f"at {endpoint}: {why}")
-        text = "a connection at %s is refused: %s; this side has %s"
-        _log.warning(text, endpoint, why, self.public_key)
+        self._count(why, f"a connection at {endpoint} is refused: {why}")
 
-    def _count(self, refused: str) -> None:
+    def _count(self, reason: str, text: str) -> None:
         with self._counting:
             self.refused += 1
-            self.last_refused = refused
-        for one in self._listeners:
-            if (listener := one()) is not None:
-                listener()
+            lines = self._refusals.add(reason, text, time.monotonic())
+        self._log(lines)
 
-    def tell(self, listener: Callable[[], object]) -> None:
-        """Call a method, from any thread, whenever a connection is refused, while its object is there."""
-        self._listeners = (*(one for one in self._listeners if one() is not None), WeakMethod(listener))
+    def log_refused(self, now: float) -> None:
+        """Log the connections that were refused since the last line; see `RefusalLog`.
 
-    # the sockets -----------------------------------------------------------------------------------------
+        Args:
+            now: in seconds of `time.monotonic`.
+        """
+        with self._counting:
+            lines = self._refusals.lines(now)
+        self._log(lines)
+
+    def _log(self, lines: list[str]) -> None:
+        for one in lines:
+            _log.warning("%s; this side has %s", one, self.public_key)
+
+    # sockets
 
     def serve(self, socket: zmq.Socket[Any]) -> None:
-        """Demand CURVE and a trusted key at what a socket binds from now on.
+        """Demand CURVE and a trusted key at later binds of a socket.
 
         Raises:
-            ConfigurationError: another authenticator answers for its context.
+            ConfigurationError: the context has another authenticator.
         """
-        if self._proves_without_curve(socket):
-            return
         authenticate(socket.context, self)
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 1)
         socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        # Who does not know the key of this side tries several at once, and many may come at the same time.
+        # A caller that does not know the own key tries several at once.
         socket.set(zmq.BACKLOG, _BACKLOG)
         if socket.get(zmq.RCVHWM) == 1:
-            # libzmq hands up nothing then, of whoever has to prove a key.
+            # libzmq delivers nothing with CURVE and a limit of 1.
             socket.set(zmq.RCVHWM, 2)
 
-    def call(self, socket: zmq.Socket[Any], endpoint: str) -> str:
-        """Prepare a socket to connect to an endpoint, whose key is found out; return that.
-
-        Where nobody is there yet it is one of those that are trusted, and may be wrong.
-
-        Raises:
-            PermissionDenied: who listens there has none of the trusted keys, or does not trust this one.
-        """
-        if self._proves_without_curve(socket):
-            # Each connection tells the key of the other end.
-            return ""
-        key = self._server_key(endpoint, int(socket.get(zmq.TYPE)))
-        self.prepare(socket, key)
-        return key
-
     def prepare(self, socket: zmq.Socket[Any], key: str) -> None:
-        """Prepare a socket to connect to the holder of a key, and to nobody else."""
-        if self._proves_without_curve(socket):
-            return
+        """Set the keys of a socket for connections to the holder of a key."""
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 0)
         socket.set(zmq.CURVE_SERVERKEY, key.encode())
-
-    def _proves_without_curve(self, socket: zmq.Socket[Any]) -> bool:
-        """Have a socket without CURVE be known by the own key, if it is one."""
-        prove = backend_of(socket).prove
-        if prove is not None:
-            prove(socket, self.public_key, self.admits)
-        return prove is not None
 
     def candidates(self, endpoint: str) -> list[str]:
         """Return the keys that the listener at an endpoint may have, the likeliest first."""
         named = self._servers.get(endpoint)
         if named is not None:
             return [key for key, name in self.trusted.items() if name == named]
-        # Its own last: it is trusted where all have one directory, and few have one key for all.
+        # The own key last: it is in a directory that all sides share, and rarely the key of a listener.
         return sorted(self.trusted, key=lambda key: key == self.public_key)
 
     def probe(self, endpoint: str, kind: int, where: str | None = None) -> tuple[Probed, str | None]:
-        """Find out which of the trusted keys the listener at an endpoint has, if any; see `probe`.
+        """Try the trusted keys at an endpoint; see `probe` of `oz.transport.probing`.
 
         Args:
-            endpoint: by which `servers` names it.
-            kind: the type of the socket that is to connect.
-            where: the endpoint to connect to, if it is another one, as that of links.
+            endpoint: key of `servers`.
+            kind: type of the socket that connects.
+            where: endpoint to connect to, such as the link endpoint; None for `endpoint`.
         """
         candidates = self.candidates(endpoint)
         where = where or endpoint
@@ -222,24 +204,24 @@ class Credentials:
         if found[0] is Probed.STRANGER and mechanism_at(where) == NULL:
             return Probed.KEYLESS, None
         if found[1] is not None:
-            if len(self._found) >= _MOST_FOUND:
+            if len(self._found) >= _MAX_FOUND:
                 self._found.clear()
             self._found[endpoint] = found[1]
         return found
 
     def _key_named(self, name: str | None) -> str | None:
-        """Return the trusted key whose certificate is called so, as that of a host may be; None for none."""
+        """Return the trusted key whose certificate has a name, such as the name of a host; None without."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
     def refused_by(self, endpoint: str, key: str | None) -> str:
-        """Say in words that somebody does not trust the own key."""
+        """Return the error text for a listener that does not trust the own key."""
         return (
             f"{endpoint} does not trust the key of this side, {self.public_key}; it has {key}. "
             f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
         )
 
     def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
-        """Say in words why nobody is connected to; None if somebody is, or nobody listens yet."""
+        """Return why an endpoint cannot be connected; None if it can, or if nothing listens there yet."""
         match found:
             case Probed.REFUSED:
                 return self.refused_by(endpoint, key)
@@ -247,14 +229,14 @@ class Credentials:
                 return self._strange_to(endpoint)
             case Probed.KEYLESS:
                 return (
-                    f"{endpoint} has no key at all, and this side, which has {self.public_key}, speaks to "
-                    "nobody without one. Give it security=, or let OZ_SECURITY or [security] name a file "
+                    f"{endpoint} has no key at all, and this side, which has {self.public_key}, connects only "
+                    "to listeners with a key. Give it security=, or let OZ_SECURITY or [security] name a file "
                     "with its key"
                 )
             case Probed.SILENT:
                 return (
-                    f"{endpoint} accepts connections and proves no key: it may have much to do, or is no "
-                    f"listener of ZeroMQ. This side has {self.public_key}, and trusts what is in "
+                    f"{endpoint} accepts connections and proves no key: it may be busy, or is no listener of "
+                    f"ZeroMQ. This side has {self.public_key}, and trusts the certificates in "
                     f"{self.directory}"
                 )
         return None
@@ -267,12 +249,12 @@ class Credentials:
         return (
             f"{endpoint} has no key that this side trusts: none of {theirs}"
             f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
-            f"{self.public_key}, and trusts what is in {self.directory}"
+            f"{self.public_key}, and trusts the certificates in {self.directory}"
         )
 
     def rights(self) -> Rights:
-        """Return who is trusted and what is allowed, the same object as long as that is the same."""
-        # Each frame that comes asks for it, so the clock is read once.
+        """Return the trusted keys and their permissions; the same object until one of the files changes."""
+        # Each received frame calls this, so that the clock is read once.
         now = time.monotonic()
         trusted = self._trusted.at(now)
         permissions = None if self._permissions is None else self._permissions.at(now)
@@ -280,19 +262,14 @@ class Credentials:
             self._rights = Rights(trusted, permissions)
         return self._rights
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether the file of permissions has changed, and is read after `_LOOK_SOON` seconds without a change."""
+        return self._permissions is not None and self._permissions.is_changing
+
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
         socket.set(zmq.CURVE_PUBLICKEY, self._pair.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, self._pair.secret.encode())
-
-    def _server_key(self, endpoint: str, kind: int) -> str:
-        """Find out the key of the listener at an endpoint."""
-        candidates = self.candidates(endpoint)
-        found, key = self.probe(endpoint, kind)
-        if found is Probed.ADMITTED and key is not None:
-            return key
-        if (why := self.why_not(found, endpoint, key)) is not None:
-            raise PermissionDenied(why)
-        return self._found.get(endpoint, candidates[0])
 
 
 def _read_permissions(path: Path) -> Permissions:
@@ -300,78 +277,83 @@ def _read_permissions(path: Path) -> Permissions:
 
 
 class Reloaded(Generic[T]):
-    """The content of a file, or a directory of files; read again when it has changed."""
+    """Content of a file, or of a directory of files, that is read again after a change."""
 
     def __init__(
         self, path: Path, read: Callable[[Path], T], kept: Callable[[Path, T], T] | None = None
     ) -> None:
-        """Read it.
+        """Read the content.
 
         Args:
             path: of the file or the directory.
-            read: reads it whole, or raises.
-            kept: gives what of the content before holds on where it cannot be read; all of it unless given.
-                Without it a change is read when it has stood for a look: who writes a file may be halfway.
+            read: returns the whole content, or raises.
+            kept: returns the part of the earlier content that stays in force while `read` raises; None for all of
+                it. With None a change is read only if the file is the same at two checks: it may be half written.
         """
         self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
         self._seen = self._changing = _state(path)
         self._value = read(path)
-        self._looked_at = time.monotonic()
-        self._due_at = self._looked_at + _LOOK_EVERY
+        self._checked_at = time.monotonic()
+        self._due_at = self._checked_at + _CHECK_INTERVAL
         self._asked_at = -inf
 
     @property
     def value(self) -> T:
-        """Its content now; the one before, while that makes no sense."""
+        """Content now; the earlier content while the file cannot be used."""
         return self.at(time.monotonic())
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change was seen that is not read yet."""
+        return self._changing != self._seen
+
     def at(self, now: float) -> T:
-        """Return the same; `now` is the time of the monotonic clock."""
-        return self._value if now < self._due_at else self.look(_LOOK_EVERY)
+        """Return `value`. The caller passes `time.monotonic()`."""
+        return self._value if now < self._due_at else self.refresh(_CHECK_INTERVAL)
 
-    def look_for_stranger(self) -> T:
-        """Return what it says now, unless somebody unknown has had it looked at a moment ago.
+    def value_for_unknown_key(self) -> T:
+        """Return the content after a check, unless another unknown key has caused one a moment ago.
 
-        Looks at other times do not count: a key that was added right after one is in it.
+        So a key that was added after the last regular check is found.
         """
         now = time.monotonic()
-        if now - self._asked_at < _LOOK_SOON:
-            return self.look(_LOOK_SOON)
+        if now - self._asked_at < _SHORT_INTERVAL:
+            return self.refresh(_SHORT_INTERVAL)
         self._asked_at = now
-        return self.look(0.0)
+        return self.refresh(0.0)
 
-    def look(self, every: float) -> T:
-        """Return what it says, and look whether that has changed if the last look is so many seconds ago."""
-        is_halfway = self._changing != self._seen
-        if time.monotonic() - self._looked_at >= (_LOOK_SOON if is_halfway else every):
+    def refresh(self, interval: float) -> T:
+        """Return the content. Check for a change if the last check is `interval` seconds ago."""
+        if time.monotonic() - self._checked_at >= (_SHORT_INTERVAL if self.is_changing else interval):
             with self._lock:
-                self._looked_at = time.monotonic()
+                self._checked_at = time.monotonic()
                 before, self._changing = self._changing, _state(self._path)
                 is_still = self._changing == before or self._kept is not None
                 if is_still and self._changing != self._seen:
                     self._seen = self._changing
                     self._reload()
-                is_halfway = self._changing != self._seen
-                self._due_at = self._looked_at + (_LOOK_SOON if is_halfway else _LOOK_EVERY)
+                self._due_at = self._checked_at + (_SHORT_INTERVAL if self.is_changing else _CHECK_INTERVAL)
         return self._value
 
     def _reload(self) -> None:
         try:
             self._value = self._read(self._path)
         except Exception as error:
-            # Whatever is wrong: who asks what it says is in the middle of something else.
+            # Any error, because the caller has no part in the change of the file.
             if self._kept is not None:
                 self._value = self._kept(self._path, self._value)
-            _log.error("%s has changed, and what it said before holds: %s", self._path, error)
+            _log.error(
+                "%s has changed and cannot be used; its earlier content stays in force: %s", self._path, error
+            )
         else:
             _log.info("%s has changed, and was read again", self._path)
 
 
 def _state(path: Path) -> object:
-    """Return what changes when a file does, or one of a directory.
+    """Return a value that differs after a change of a file, or of a file in a directory.
 
-    Each node of a process looks at its directory of keys twice a second: without a `Path` for each file.
+    Each node of a process calls this twice a second, so that it creates no `Path` for each file.
     """
     try:
         own = _marks(os.stat(path))
@@ -384,7 +366,7 @@ def _state(path: Path) -> object:
 
 
 def _marks_at(path: str) -> tuple[int, ...]:
-    """Return those of a file in a directory; none where a link leads nowhere, which hides no other file."""
+    """Return the marks of a file in a directory; empty for a broken link, which must not hide other files."""
     try:
         return _marks(os.stat(path))
     except OSError:
@@ -392,5 +374,5 @@ def _marks_at(path: str) -> tuple[int, ...]:
 
 
 def _marks(found: os.stat_result) -> tuple[int, ...]:
-    # A change of the mode alone is one of `st_ctime_ns`: what was refused for its mode is read again.
+    # `st_ctime_ns` changes with the mode: a file that was refused for its mode is read again.
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

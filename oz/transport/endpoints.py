@@ -1,4 +1,4 @@
-"""Endpoints: which this installation can use, which stay on this host, and under which others reach it."""
+"""Endpoints: checks, their scope, and the addresses that a node announces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADDRESSED = ("tcp", "ws", "wss")
 
 
 class EndpointError(OzError, ValueError, zmq.ZMQError):
-    """A text that is no endpoint, or an endpoint that this socket cannot use.
+    """Text that is no endpoint, or endpoint that this socket cannot use.
 
     `errno` is EINVAL for a text that is no endpoint, else that of libzmq, such as EADDRINUSE.
     """
@@ -50,7 +50,7 @@ _REFUSALS = {
 
 
 def as_text(endpoint: str | bytes) -> str:
-    """Return an endpoint as text; what is neither text nor bytes stays, to be refused by `check`.
+    """Return an endpoint as text. Other objects than text and bytes are returned as they are; `check` refuses them.
 
     Raises:
         EndpointError: the bytes are no text.
@@ -58,19 +58,19 @@ def as_text(endpoint: str | bytes) -> str:
     if not isinstance(endpoint, bytes):
         return endpoint
     try:
-        # As ZeroMQ tells them, a zero byte may stand at the end.
+        # libzmq returns endpoints with a zero byte at the end.
         return endpoint.rstrip(b"\0").decode()
     except UnicodeDecodeError:
         raise EndpointError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555") from None
 
 
 def needs_ipv6(endpoint: str) -> bool:
-    """Tell whether an endpoint names an IPv6 address, for which a socket needs `zmq.IPV6`.
+    """Return whether an endpoint has an IPv6 address, for which a socket needs `zmq.IPV6`.
 
-    A name of a host does not count: ZeroMQ would look for its IPv6 address only.
+    A host name does not count, because libzmq would resolve its IPv6 address only.
     """
     scheme, _, address = endpoint.partition("://")
-    # A source address may stand before the one that is connected to: tcp://source;destination.
+    # A source address may come before the address of the peer: tcp://source;destination.
     return scheme in _ADDRESSED and any(
         ":" in part.partition("/")[0].rpartition(":")[0] for part in address.split(";")
     )
@@ -81,17 +81,17 @@ def as_list(endpoints: object) -> list[str]:
     if endpoints is None:
         return []
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
-        # What is no endpoint is refused by `check`, with a sentence.
+        # `check` refuses other types.
         return [as_text(cast("str", endpoints))]
     return [as_text(one) for one in endpoints]
 
 
 def check(endpoint: str | bytes, *, own_context: bool) -> None:
-    """Refuse an endpoint that cannot work here, and say why.
+    """Raise an error for an endpoint that cannot be used.
 
     Args:
         endpoint: such as `tcp://127.0.0.1:5555`.
-        own_context: whether the socket made a context for itself, in which no other socket can be.
+        own_context: whether the socket has a context of its own, which no other socket shares.
 
     Raises:
         TransportUnavailable: libzmq was built without the transport.
@@ -104,8 +104,8 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     try:
         endpoint.encode()
     except UnicodeEncodeError:
-        # As the names of files that are not UTF-8 come from the system.
-        raise EndpointError(f"{endpoint!r} is no endpoint: libzmq is told of them in UTF-8") from None
+        # A file name of the system that is not UTF-8.
+        raise EndpointError(f"{endpoint!r} is no endpoint: libzmq needs UTF-8") from None
     scheme, separator, address = endpoint.partition("://")
     if not separator or not address:
         raise EndpointError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555")
@@ -117,7 +117,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
             f"{endpoint!r} names no port; one looks like tcp://127.0.0.1:5555 or tcp://[::1]:5555"
         )
     if scheme == "tcp" and port not in _ANY_PORT and not (port.isascii() and port.isdecimal()):
-        # libzmq would take the digits that it begins with.
+        # libzmq would use the digits at the beginning.
         raise EndpointError(f"{endpoint!r} names port {port!r}; a port is a number up to {MAX_PORT}, or *")
     check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
@@ -141,11 +141,11 @@ def _names_no_port(address: str) -> bool:
 
 @contextmanager
 def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
-    """Raise `EndpointError` if libzmq refuses the endpoint of a bind or connect.
+    """Raise `EndpointError` if libzmq refuses a bind or connect within the context.
 
     Args:
-        endpoint: what is bound or connected meanwhile.
-        hint: what to name instead, in an endpoint of tcp.
+        endpoint: of the bind or connect.
+        hint: remedy for an endpoint of tcp.
     """
     try:
         yield
@@ -158,31 +158,33 @@ def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
         if error.errno != zmq.EINVAL:
             raise
         what = f"; {hint}" if endpoint.startswith("tcp://") else ""
-        raise EndpointError(f"{endpoint!r} is no endpoint that libzmq takes here{what}") from error
+        raise EndpointError(f"{endpoint!r} is no endpoint that libzmq accepts here{what}") from error
 
 
 def is_local(endpoint: str) -> bool:
-    """Tell whether what is sent there stays on this host."""
+    """Return whether messages to an endpoint stay on this host."""
     scheme, _, address = endpoint.partition("://")
     if scheme in ("inproc", "ipc"):
         return True
     if scheme not in _ADDRESSED:
         return False
-    # A source address may stand before the one that is connected to: tcp://source;destination.
+    # A source address may come before the address of the peer: tcp://source;destination.
     host = address.rpartition(";")[2].partition("/")[0].rpartition(":")[0].strip("[]")
-    if host in ("localhost", "lo"):
+    if host.lower() in ("localhost", "lo"):
         return True
     try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
-    """Return the addresses of an endpoint, as the system tells them, if it has any."""
+    """Return the addresses of an endpoint in the form of the socket module; empty if there are none."""
     scheme, _, address = endpoint.partition("://")
     if scheme == "ipc":
-        # An abstract name begins with a null byte, and is told as bytes.
+        # The system returns an abstract name as bytes with a zero byte at the beginning.
         return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
@@ -192,31 +194,31 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
 
 _log = peer_logger("oz.node")
 
-_SOMEWHERE = (("192.0.2.1", 9), ("2001:db8::1", 9))
-"""Addresses that are nobody's (RFC 5737 and 3849): the way there is the way out of this host."""
+_OUTSIDE = (("192.0.2.1", 9), ("2001:db8::1", 9))
+"""Addresses for documentation (RFC 5737 and 3849), whose route is the default route of this host."""
 
 _TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
 _ANY = ("*", "0.0.0.0", "[::]", "::")
 
 
 def address_towards(endpoints: Iterable[str]) -> str:
-    """Return the address of this host that the peers at some endpoints see it come from.
+    """Return the address of this host that the listeners at some endpoints see.
 
     Args:
-        endpoints: `tcp://host:port` each; the first that can be resolved counts. Nothing is sent there.
+        endpoints: `tcp://host:port` each. The first one that can be resolved counts. Nothing is sent.
     """
     for endpoint in endpoints:
         found = _TCP.fullmatch(endpoint)
         if found is None or not found["port"].isdecimal():
             continue
-        address = _way_to((found["host"].strip("[]"), int(found["port"])))
+        address = _source_address((found["host"].strip("[]"), int(found["port"])))
         if address is not None:
             return address
-    return next((way for way in map(_way_to, _SOMEWHERE) if way is not None), "127.0.0.1")
+    return next((one for one in map(_source_address, _OUTSIDE) if one is not None), "127.0.0.1")
 
 
-def _way_to(peer: tuple[str, int]) -> str | None:
-    # As ZeroMQ does, which takes an IPv6 address only where one is written.
+def _source_address(peer: tuple[str, int]) -> str | None:
+    # As in libzmq, only a literal IPv6 address is used.
     wanted = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     try:
         found = socket.getaddrinfo(*peer, family=wanted, type=socket.SOCK_DGRAM)
@@ -230,13 +232,12 @@ def _way_to(peer: tuple[str, int]) -> str | None:
 
 
 def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = False) -> tuple[str, ...]:
-    """Return the endpoints to announce: those bound to, with an address in place of all of them.
+    """Return the TCP endpoints that a node announces.
 
     Args:
-        bound: where the node is bound.
-        address: what others find this host by.
-        is_advertised: whether the user said so: then it stands in place of an address that was bound to, too,
-            as behind a NAT.
+        bound: endpoints of the node.
+        address: of this host. It replaces a wildcard address.
+        is_advertised: whether the program has set the address, as behind a NAT. Then it replaces each address.
     """
     announced = []
     for endpoint in bound:
@@ -248,11 +249,11 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
 
 
 def warn_of_strangers(bound: Iterable[str]) -> None:
-    """Warn, once for a node, of a TCP address that other hosts reach, where nobody has to prove anything."""
-    reached = [one for one in bound if one.startswith("tcp://") and not is_loopback(one)]
+    """Warn about TCP endpoints of a node without keys that other hosts can reach."""
+    reached = [one for one in bound if one.startswith("tcp://") and not is_local(one)]
     if reached:
         _log.warning(
-            "anybody who reaches %s can subscribe to everything and publish anything: this node has no keys. "
+            "every host that reaches %s can subscribe to everything and publish anything: this node has no keys. "
             "Give it security=, or bind it to 127.0.0.1; see docs/security.md",
             ", ".join(reached),
         )
@@ -262,14 +263,3 @@ def host_of(endpoint: str) -> str | None:
     """Return the host of a `tcp://` endpoint, without brackets; None for other endpoints."""
     found = _TCP.fullmatch(endpoint)
     return None if found is None else found[1].removeprefix("[").removesuffix("]")
-
-
-def is_loopback(endpoint: str) -> bool:
-    """Return whether only processes of its host reach a `tcp://` endpoint."""
-    host = host_of(endpoint) or ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower() == "localhost"
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

@@ -1,4 +1,4 @@
-"""The search for the keys of listeners, in threads of its own: the caller goes on meanwhile."""
+"""Searches for the keys of listeners, in threads of their own, so that the engine goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import zmq
 
@@ -14,16 +14,16 @@ from oz.transport.backoff import growing
 from oz.transport.probing import Probed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
-"""Seconds before an endpoint is tried again at which nobody with a trusted key was."""
+"""Seconds before an endpoint is searched again."""
 
 
 class Found(NamedTuple):
-    """The result of a search.
+    """Result of a search.
 
     Attributes:
-        endpoint: where.
-        outcome: what was found there.
-        key: the public key of the listener, where that is known.
+        endpoint: of the listener.
+        outcome: of the search.
+        key: public key of the listener, if it is known.
     """
 
     endpoint: str
@@ -31,30 +31,21 @@ class Found(NamedTuple):
     key: str | None
 
 
-class Prober(Protocol):
-    """Finds out which of the trusted keys a listener has."""
-
-    def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
-        """See `Credentials.probe`."""
-        ...
-
-
 class KeySearch:
-    """The search for the keys of listeners, each in a thread of its own.
+    """Searches for the keys of listeners. The engine calls all methods."""
 
-    All but what the threads do is for the I/O side.
-    """
+    __slots__ = ("_at", "_found", "_kinds", "_pauses", "_probe", "_running", "_wake")
 
-    __slots__ = ("_at", "_credentials", "_found", "_kinds", "_pauses", "_running", "_wake")
-
-    def __init__(self, credentials: Prober, wake: Callable[[], object]) -> None:
-        """Begin without any.
+    def __init__(
+        self, probe: Callable[[str, int], tuple[Probed, str | None]], wake: Callable[[], object]
+    ) -> None:
+        """Start without searches.
 
         Args:
-            credentials: whose keys are tried.
-            wake: has the I/O side call `take` soon; called by any thread.
+            probe: returns the outcome and the key of the listener at an endpoint, for a type of socket.
+            wake: makes the engine call `results` soon; called by any thread.
         """
-        self._credentials = credentials
+        self._probe = probe
         self._wake = wake
         self._found: deque[Found] = deque()
         self._at: dict[str, float] = {}
@@ -66,35 +57,35 @@ class KeySearch:
         """Search for the key of a listener now.
 
         Args:
-            endpoint: where it listens.
-            kind: the type of the socket that is to connect.
+            endpoint: of the listener.
+            kind: type of the socket that connects.
         """
         self._kinds[endpoint] = kind
         self._running.add(endpoint)
         name = f"oz-keys-{endpoint}"
         threading.Thread(target=self._search, args=(endpoint, kind), name=name, daemon=True).start()
 
-    def again(self, endpoint: str, now: float) -> None:
-        """Search again after a while, which grows.
+    def begin_later(self, endpoint: str, now: float) -> None:
+        """Search again after a pause, which grows with each call.
 
         Args:
-            endpoint: that was given to `begin` before.
-            now: monotonic seconds.
+            endpoint: of an earlier search.
+            now: in seconds of `time.monotonic`.
         """
         pauses = self._pauses.setdefault(endpoint, growing(_FIRST_PAUSE, _LONGEST_PAUSE))
         self._at.setdefault(endpoint, now + next(pauses))
 
     def is_searching(self, endpoint: str) -> bool:
-        """Tell whether a search for the key of a listener goes on, or is to begin again."""
+        """Return whether a search for the key of a listener runs or is due later."""
         return endpoint in self._at or endpoint in self._running
 
     def settle(self, endpoint: str) -> None:
-        """Record that a connection stands: the next search comes soon again."""
+        """Record that a connection has succeeded: the next pause is the shortest again."""
         self._pauses.pop(endpoint, None)
         self._at.pop(endpoint, None)
 
-    def take(self, now: float) -> list[Found]:
-        """Return what was found since the last call, and search where it is time to."""
+    def results(self, now: float) -> list[Found]:
+        """Return the results since the last call, and begin the searches that are due."""
         for endpoint in [one for one, at in self._at.items() if now >= at]:
             del self._at[endpoint]
             self.begin(endpoint, self._kinds[endpoint])
@@ -105,13 +96,13 @@ class KeySearch:
         return found
 
     def next_deadline(self) -> float | None:
-        """Return when to call `take` at the latest, in monotonic seconds; None for never."""
+        """Return when to call `results` at the latest, in seconds of `time.monotonic`; None for never."""
         return min(self._at.values(), default=None)
 
     def _search(self, endpoint: str, kind: int) -> None:
         outcome, key = Probed.ABSENT, None
-        # An error: its host has no address now, or there are no descriptors left.
+        # The host has no address now, or no descriptors are free.
         with suppress(zmq.ZMQError, OSError):
-            outcome, key = self._credentials.probe(endpoint, kind)
+            outcome, key = self._probe(endpoint, kind)
         self._found.append(Found(endpoint, outcome, key))
         self._wake()

@@ -1,12 +1,13 @@
-"""Functions of the libzmq that pyzmq has loaded, for the compiled part.
+"""Functions of the libzmq that pyzmq has loaded.
 
 `raw_socket` returns the C access to a socket, None if the compiled part does not run or if pyzmq hides a function.
-Then the callers use pyzmq.
+Then the callers use pyzmq. `option_reader` is for code in Python.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import zmq
@@ -32,6 +33,7 @@ def find(name: str) -> Any:
     return getattr(_LIBZMQ, name, None)
 
 
+_GETSOCKOPT = find("zmq_getsockopt")
 _CLOSED = vars(zmq.backend.Socket).get("_closed")
 _FOUND = tuple(ctypes.cast(find(name), ctypes.c_void_p).value or 0 for name in LIBZMQ)
 
@@ -50,6 +52,35 @@ def raise_of(number: int) -> NoReturn:
     """
     kinds: dict[int, type[zmq.ZMQError]] = {zmq.EAGAIN: zmq.Again, zmq.ETERM: zmq.ContextTerminated}
     raise kinds.get(number, zmq.ZMQError)(number)
+
+
+def option_reader(
+    socket: zmq.Socket[Any], option: int, get: Callable[..., Any] = zmq.backend.Socket.get
+) -> Callable[[Any], int]:
+    """Return a function that returns an option of a socket, which is its argument. The value of the option is an int.
+
+    `get` of pyzmq constructs an enum, which takes 0.5 µs. The function of libzmq takes 0.2 µs by ctypes.
+
+    Args:
+        socket: of pyzmq, or a model socket. The function keeps no reference.
+        option: number of the option.
+        get: called with socket and option for a model socket, for a closed socket and after an error.
+    """
+    if _GETSOCKOPT is None or _CLOSED is None or not isinstance(socket, zmq.backend.Socket):
+        return lambda socket: int(get(socket, option))
+    getsockopt = _GETSOCKOPT
+    value = ctypes.c_int()
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    # Made once, because ctypes would convert the arguments at each call.
+    pointer, number = ctypes.c_void_p.from_param(int(socket.underlying)), ctypes.c_int.from_param(option)
+    answer, length = ctypes.byref(value), ctypes.byref(size)
+
+    def read(socket: Any) -> int:
+        if socket._closed or getsockopt(pointer, number, answer, length):
+            return int(get(socket, option))
+        return value.value
+
+    return read
 
 
 SHARED_FRAME: Any = HOT.SharedFrame if HOT is not None and IS_KNOWN else None

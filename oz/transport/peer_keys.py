@@ -1,107 +1,81 @@
-"""The keys of those at the other end of a socket's connections.
+"""Peers of a connection: the key of each frame, and the endpoint of an event of a monitor.
 
-Whoever connected here is named by ZeroMQ. Where this side has connected, the other has the key that the
-endpoint was called by: ZeroMQ tells the connection, and the system where that leads to.
-docs/decisions/063-whose-key-a-connection-has.md
+The authenticator names the key of a peer that has connected here. If this side has
+connected, the peer has the key of the endpoint: libzmq names the connection of a frame, and the system names the
+address of the peer (`docs/decisions/063-whose-key-a-connection-has.md`).
 """
 
 from __future__ import annotations
 
 import os
 import socket as system
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import zmq
 
-from oz.transport.backend import Backend, Peer
+from oz.transport.connections import Connection, inode_of
 from oz.transport.endpoints import addresses_of
 
 _SOURCE, _USER = int(zmq.SRCFD), "User-Id"
-_EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
-
-
-class KeyedEndpoints(Protocol):
-    """The endpoints of a socket with keys, such as `Attachments`."""
-
-    called: dict[str, str]
-
-    @property
-    def bound(self) -> list[str]:
-        """Those that the socket is bound to."""
-        ...
-
-    @property
-    def has_bound(self) -> bool:
-        """Whether the socket is bound to anything."""
-        ...
 
 
 class PeerKeys:
-    """The keys of the peers of one socket."""
+    """Keys of the peers of one socket.
 
-    __slots__ = ("_attachments", "_backend", "_known")
+    Attributes:
+        bound: endpoints that peers connect to.
+    """
 
-    def __init__(self, attachments: KeyedEndpoints, backend: Backend) -> None:
-        """Begin for a socket that has keys.
-
-        Args:
-            attachments: its endpoints.
-            backend: what it is called by.
-        """
-        self._attachments = attachments
-        self._backend = backend
-        # Of connections that have closed since they are asked for too.
+    def __init__(self) -> None:
+        """Start without endpoints."""
+        self.bound: list[str] = []
+        # Kept after the end of a connection, because its last frames are read later.
         self._known: dict[int, tuple[int | None, str]] = {}
 
-    def receive(self, socket: Any, flags: int) -> tuple[bytes, Peer | None]:
-        """Receive one frame, and the connection that it came over, with the key of its peer."""
-        frame = self._backend.recv(socket, flags, copy=False)
-        key = self.key_of(frame)
-        if key is None:
-            return frame.bytes, None
-        descriptor = int(frame.get(_SOURCE))
-        return frame.bytes, Peer(descriptor, self._backend.inode(descriptor), key)
+    def connection_of(self, frame: zmq.Frame, called: Mapping[str, str]) -> Connection | None:
+        """Return the connection of a frame, with the key of the peer; None inside the process.
 
-    def key_of(self, frame: zmq.Frame) -> str | None:
-        """Return the key that sent a frame; None inside the process, empty where it is not known."""
+        The key is empty if it is unknown.
+
+        Args:
+            frame: of the socket.
+            called: key of each endpoint that the socket connects to.
+        """
         try:
             descriptor = int(frame.get(_SOURCE))
         except zmq.ZMQError:
             return None
-        called = self._attachments.called
-        if not called or self._backend.prove is not None:
-            return _admitted_key(frame)
+        inode = inode_of(descriptor)
+        if not called:
+            return Connection(descriptor, inode, _admitted_key(frame))
         first = next(iter(called.values()))
-        # It ends with the second of those who have keys of their own.
-        if not self._attachments.has_bound and all(one == first for one in called.values()):
-            return first
-        inode, known = self._backend.inode(descriptor), self._known.get(descriptor)
+        if not self.bound and all(one == first for one in called.values()):
+            return Connection(descriptor, inode, first)
+        known = self._known.get(descriptor)
         if known is None or inode not in (None, known[0]):
-            known = self._known[descriptor] = (inode, self._look_up(descriptor, frame))
-        return known[1]
+            known = self._known[descriptor] = (inode, self._find_key(descriptor, frame, called))
+        return Connection(descriptor, inode, known[1])
 
-    def _look_up(self, descriptor: int, frame: zmq.Frame) -> str:
-        """Find out the key by where a connection comes from, or leads to; empty where that cannot be told.
+    def _find_key(self, descriptor: int, frame: zmq.Frame, called: Mapping[str, str]) -> str:
+        """Return the key by the two addresses of a connection; empty if they do not tell it.
 
-        `User-Id` is believed only of connections that came to an endpoint of this socket: a server may name
-        whatever it likes so, and only for clients the authenticator has the last word.
+        `User-Id` is used only for connections to an endpoint of this socket: a server may set it to any value,
+        and the authenticator checks clients only.
         """
         ends = _ends(descriptor)
         if ends is None:
             return ""
         here, there = ends
-        if any(
-            here[-1] == port for endpoint in self._attachments.bound for *_, port in addresses_of(endpoint)
-        ):
+        if any(here[-1] == port for endpoint in self.bound for *_, port in addresses_of(endpoint)):
             return _admitted_key(frame)
-        called = self._attachments.called
         found = {key for endpoint, key in called.items() if there in addresses_of(endpoint)}
         return found.pop() if len(found) == 1 else ""
 
 
 def _admitted_key(frame: zmq.Frame) -> str:
-    """Return the key that the authenticator has told."""
+    """Return the key that the authenticator has admitted; empty without."""
     try:
         return str(frame.get(_USER))
     except zmq.ZMQError:
@@ -117,19 +91,55 @@ def key_of_client(frame: zmq.Frame) -> str | None:
     return _admitted_key(frame)
 
 
-def _socket_of(descriptor: int) -> system.socket:
-    """Make a socket of a descriptor, which is closed where it is of none."""
-    try:
-        return system.socket(fileno=descriptor)
-    except OSError:
-        os.close(descriptor)
-        raise
-
-
 def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """Return the address of this end of a connection, and that of the other; None once it is closed."""
-    with suppress(OSError), _socket_of(os.dup(descriptor)) as connection:
-        both = (connection.getsockname(), connection.getpeername())
+    """Return the own address of a connection and the address of its peer; None once it is closed."""
+    with suppress(OSError):
+        copy = os.dup(descriptor)
+        try:
+            connection = system.socket(fileno=copy)
+        except OSError:
+            # The descriptor is not a socket any more.
+            os.close(copy)
+            return None
+        with connection:
+            both = (connection.getsockname(), connection.getpeername())
         here, there = (one[:2] if isinstance(one, tuple) else (one,) for one in both)
         return here, there
     return None
+
+
+def called_endpoint(where: str, called: Iterable[str]) -> str | None:
+    """Return the endpoint of an event, which may have an address in place of the host; None if it is unclear.
+
+    Args:
+        where: endpoint of the event.
+        called: endpoints that the socket connects to.
+    """
+    endpoints = list(called)
+    if where in endpoints:
+        return where
+    found = [one for one in endpoints if _port_of(one) == _port_of(where)]
+    if len(found) > 1:
+        there = set(addresses_of(where))
+        found = [one for one in found if there.intersection(addresses_of(one))]
+    return found[0] if len(found) == 1 else None
+
+
+def is_of_caller(where: str, bound: Iterable[str], called: Iterable[str]) -> bool:
+    """Return whether an event is about a peer that has connected here.
+
+    Args:
+        where: endpoint of the event.
+        bound: endpoints that peers connect to.
+        called: endpoints that the socket connects to.
+    """
+    if all(_port_of(one) != _port_of(where) for one in bound):
+        return False
+    there = set(addresses_of(where))
+    return not any(
+        there.intersection(addresses_of(one)) for one in called if _port_of(one) == _port_of(where)
+    )
+
+
+def _port_of(endpoint: str) -> str:
+    return endpoint.rpartition(":")[2]

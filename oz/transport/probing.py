@@ -1,7 +1,7 @@
-"""The search for the key of a listener: the trusted keys are tried, each with a connection.
+"""Search for the key of a listener: each trusted key is tried with a connection.
 
-A client of CURVE must know the key of its server before it connects, and ZeroMQ says no more to one that has
-it wrong than that the handshake failed. Source: ZeroMQ RFC 26 (CurveZMQ).
+A client of CURVE must know the key of its server before it connects. With a wrong key it only learns that the
+handshake has failed. Source: ZeroMQ RFC 26 (CurveZMQ).
 """
 
 from __future__ import annotations
@@ -16,27 +16,18 @@ import zmq
 
 from oz.transport.certificates import KeyPair
 
-PATIENCE, PATIENCE_WITH_BUSY = 2.0, 10.0
-"""Seconds for which a handshake is waited for where somebody accepts connections, and where handshakes with
-other keys have ended meanwhile: who may come in is asked by Python, which may have much else to do."""
+HANDSHAKE_TIMEOUT, BUSY_HANDSHAKE_TIMEOUT = 2.0, 10.0
+"""Seconds to wait for handshakes with a listener that accepts connections. The second one counts after the end of
+a handshake with another key: the listener proves keys then, and its authenticator in Python may be slow."""
 
-_TO_ACCEPT = 0.3
-"""Seconds for which it is waited for that somebody accepts one."""
+_ACCEPT_TIMEOUT = 0.3
+"""Seconds to wait until a connection is accepted."""
 
-_AT_ONCE = 16
-"""Keys that are tried at once. Many may look for one listener, which has a queue for connections."""
+_BATCH = 16
+"""Keys that are tried at once. Many callers may try keys at one listener, whose queue of connections is limited."""
 
-_NOT_AGAIN = 1_000 * ceil(PATIENCE_WITH_BUSY)
-"""Milliseconds before ZeroMQ connects again by itself: by then nobody waits any more."""
-
-_OTHER_ENDS = {
-    zmq.SUB: zmq.SUB,
-    zmq.PUB: zmq.PUB,
-    zmq.XPUB: zmq.PUB,
-    zmq.XSUB: zmq.SUB,
-    zmq.DEALER: zmq.DEALER,
-}
-"""The type of a socket that tries, by that of the one which is to connect: it must fit what listens."""
+_RECONNECT_INTERVAL = 1_000 * ceil(BUSY_HANDSHAKE_TIMEOUT)
+"""Milliseconds before libzmq connects again, so that it never does during a search."""
 
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _EVENTS = (
@@ -50,38 +41,38 @@ _EVENTS = (
 
 
 class Probed(enum.Enum):
-    """The outcome of trying keys."""
+    """Outcome of a search."""
 
     ADMITTED = enum.auto()
-    """Somebody has one of them, and trusts ours."""
+    """The listener has one of the keys, and trusts the own key."""
     REFUSED = enum.auto()
-    """Somebody has one of them, and does not trust ours."""
+    """The listener has one of the keys, and does not trust the own key."""
     STRANGER = enum.auto()
-    """Somebody is there, and has none of them."""
+    """The listener has none of the keys."""
     KEYLESS = enum.auto()
-    """Somebody is there who demands no keys, and so has none; `probe` takes it for a stranger."""
+    """The listener demands no keys. `probe` reports it as STRANGER."""
     SILENT = enum.auto()
-    """Somebody accepts connections and says nothing, or not all that there is to say: it may be busy."""
+    """The listener accepts connections and did not answer each handshake: it may be busy."""
     ABSENT = enum.auto()
-    """Nobody is there yet."""
+    """Nothing listens yet."""
 
 
 def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) -> tuple[Probed, str | None]:
-    """Find out which of some keys the listener at an endpoint has.
+    """Return which of some keys the listener at an endpoint has.
 
     Args:
         endpoint: of TCP or IPC.
-        kind: the type of the socket that is to connect there.
+        kind: type of the socket that tries, which must fit the listener.
         pair: the own keys.
         candidates: public keys.
 
     Returns:
-        The outcome, and the key of the listener, where that is known.
+        The outcome, and the key of the listener if it is known.
     """
     found: tuple[Probed, str | None] = (Probed.ABSENT, None)
-    for at in range(0, len(candidates), _AT_ONCE):
+    for at in range(0, len(candidates), _BATCH):
         with zmq.Context() as context:
-            tried = [_Try(context, endpoint, kind, pair, key) for key in candidates[at : at + _AT_ONCE]]
+            tried = [_Try(context, endpoint, kind, pair, key) for key in candidates[at : at + _BATCH]]
             try:
                 found = _outcome(tried)
             finally:
@@ -93,16 +84,16 @@ def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) ->
 
 
 class _Try:
-    """A connection that tries one key."""
+    """Connection that tries one key."""
 
     def __init__(self, context: zmq.Context[Any], endpoint: str, kind: int, pair: KeyPair, key: str) -> None:
         self.key = key
         self.outcome: Probed | None = None
         self.has_connected = False
-        self._socket = socket = context.socket(_OTHER_ENDS[zmq.SocketType(kind)])
+        self._socket = socket = context.socket(kind)
         socket.set(zmq.LINGER, 0)
-        # ZeroMQ tries a handshake that has failed again, each 0.1 s, at a listener that many may look for.
-        socket.set(zmq.RECONNECT_IVL, _NOT_AGAIN)
+        # By default libzmq repeats a failed handshake every 0.1 s.
+        socket.set(zmq.RECONNECT_IVL, _RECONNECT_INTERVAL)
         socket.set(zmq.CURVE_PUBLICKEY, pair.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, pair.secret.encode())
         socket.set(zmq.CURVE_SERVERKEY, key.encode())
@@ -110,8 +101,8 @@ class _Try:
         socket.connect(endpoint)
 
     def read(self) -> None:
-        """Take in what has happened to it."""
-        # It imports asyncio, which most programs do without.
+        """Read the events of the connection."""
+        # Imported here, because it imports asyncio.
         from zmq.utils.monitor import parse_monitor_message
 
         while self.outcome is None and self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
@@ -125,11 +116,11 @@ class _Try:
             elif event == zmq.EVENT_CONNECT_RETRIED and not self.has_connected:
                 self.outcome = Probed.ABSENT
             elif self.has_connected:
-                # It failed, or the other side ended it.
+                # The handshake failed, or the listener closed the connection.
                 self.outcome = Probed.STRANGER
 
     def close(self) -> None:
-        """End it, unless that was done."""
+        """Close the socket. A second call has no effect."""
         if self._socket.closed:
             return
         self._socket.disable_monitor()
@@ -138,7 +129,7 @@ class _Try:
 
 
 def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
-    """Wait until one is admitted or refused, or none can be any more."""
+    """Wait until a key is admitted or refused, or all have failed."""
     poller, begun = zmq.Poller(), time.monotonic()
     for one in tried:
         poller.register(one.monitor, zmq.POLLIN)
@@ -151,7 +142,7 @@ def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
                 poller.unregister(one.monitor)
                 one.close()
         waiting = [one for one in tried if one.outcome is None]
-        left = begun + _patience(tried) - time.monotonic()
+        left = begun + _timeout(tried) - time.monotonic()
         if not waiting or left <= 0:
             break
         poller.poll(ceil(1000 * left))
@@ -160,13 +151,8 @@ def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
     return (Probed.SILENT if waiting else Probed.STRANGER), None
 
 
-def _patience(tried: Sequence[_Try]) -> float:
-    """Return for how many seconds to wait, as far as is known now."""
+def _timeout(tried: Sequence[_Try]) -> float:
     if not any(one.has_connected for one in tried):
-        return _TO_ACCEPT
-    return PATIENCE_WITH_BUSY if _has_answered(tried) else PATIENCE
-
-
-def _has_answered(tried: Sequence[_Try]) -> bool:
-    """Tell whether somebody there has said of a key that it is none of theirs."""
-    return any(one.outcome is Probed.STRANGER for one in tried)
+        return _ACCEPT_TIMEOUT
+    has_answered = any(one.outcome is Probed.STRANGER for one in tried)
+    return BUSY_HANDSHAKE_TIMEOUT if has_answered else HANDSHAKE_TIMEOUT

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import zmq
 
+from oz.transport.libzmq import option_reader
 from oz.transport.polling import Poll
+
+_NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
 
 
 class Runtime(NamedTuple):
@@ -69,3 +73,28 @@ def runtime_of(context: Any) -> Runtime:
     if isinstance(found, Runtime):
         return found
     raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
+
+
+def message_reader(socket: zmq.Socket[bytes], runtime: Runtime) -> Callable[[zmq.Socket[bytes]], list[bytes]]:
+    """Return a function that returns the frames of the next message of a socket, and raises `zmq.Again` without one.
+
+    An exception of a signal handler drops the message, and leaves no part of it in the socket.
+    """
+    recv, has_more = runtime.recv, option_reader(socket, _RCVMORE, runtime.get)
+
+    def read(socket: zmq.Socket[bytes]) -> list[bytes]:
+        frames = []
+        try:
+            frames.append(recv(socket, _NOBLOCK))
+            while has_more(socket):
+                frames.append(recv(socket, _NOBLOCK))
+        except zmq.Again:
+            raise
+        except BaseException:
+            with suppress(zmq.ZMQError):
+                while has_more(socket):
+                    recv(socket, _NOBLOCK)
+            raise
+        return frames
+
+    return read

@@ -1,4 +1,4 @@
-"""The security of sockets as their users give it: `oz.Security`."""
+"""`oz.Security`: keys and permissions as a program names them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from io import BytesIO
 from pathlib import Path
 
 from oz.configuration import security_source
-from oz.configuration.files import ANYBODY, SECURITY_TABLE, is_writable_by_all, load_toml, open_file
-from oz.configuration.settings import meant
+from oz.configuration.files import SECURITY_TABLE, WORLD_WRITABLE, is_world_writable, load_toml, open_file
+from oz.configuration.settings import nearest_name
 from oz.errors import ConfigurationError, TransportUnavailable
-from oz.transport.backend import PYZMQ
+from oz.transport.connections import IS_KNOWN
 from oz.transport.credentials import Credentials
 
 _KEYS = ("key", "trusted", "permissions", "servers")
 
 
 class Security:
-    """The key of a socket, the keys that it trusts, and the permissions of those who have them.
+    """Own key, trusted keys, and the permissions of their holders.
 
-    One may serve any number of sockets. A listener with it demands CURVE and a trusted key; a socket that
-    connects proves that it has `key`, and connects only to a trusted one.
+    One object may serve any number of sockets. A listener demands CURVE and a trusted key. A socket that connects
+    proves `key`, and connects only to listeners with a trusted key.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class Security:
         """Read the files.
 
         Args:
-            key: a secret certificate, as `oz keys new` makes it; only its owner may be able to read it.
-            trusted: a directory of public certificates. Files may come and go meanwhile.
-            permissions: a file of permissions, which is read again when it has changed; without it a
-                trusted key may do everything.
-            servers: the certificate of the listener at an endpoint, by endpoint: its name in `trusted`.
-                Without it oz tries those that are trusted when it connects.
+            key: secret certificate, as `oz keys new` creates it. Only its owner may have access.
+            trusted: directory of public certificates. Files may be added and removed later.
+            permissions: file of permissions, which is read again after a change. Without it a trusted key may do
+                everything.
+            servers: name in `trusted` of the certificate of a listener, by endpoint. Other listeners are tried
+                with each trusted key.
 
         Raises:
-            ConfigurationError: a file cannot be read, makes no sense, or others may read or write it.
+            ConfigurationError: a file cannot be read or used, or other users may read or write it.
             TransportUnavailable: this libzmq has no CURVE.
         """
         file = None if permissions is None else Path(permissions)
@@ -57,14 +57,14 @@ class Security:
             path: of the file. Paths in it are relative to its directory.
 
         Raises:
-            ConfigurationError: it cannot be read, or something in it makes no sense.
+            ConfigurationError: the file cannot be read or used.
             TransportUnavailable: this libzmq has no CURVE.
         """
         source = Path(path)
         try:
             with open_file(source) as file:
-                if is_writable_by_all(file):
-                    raise OSError(f"{ANYBODY}: chmod o-w {source}")
+                if is_world_writable(file):
+                    raise OSError(f"{WORLD_WRITABLE}: chmod o-w {source}")
                 whole = load_toml(BytesIO(file.read()))
         except (OSError, ValueError, RecursionError) as error:
             raise _wrong(source, f"it cannot be read: {error}") from None
@@ -81,20 +81,20 @@ class Security:
 
     @property
     def trusted(self) -> Mapping[str, str]:
-        """The names of the certificates that are trusted, by public key, as the directory is now."""
+        """Names of the trusted certificates by public key, as the directory is now."""
         return self._credentials.trusted
 
     @property
     def refused(self) -> int:
-        """The number of connections that were refused for their keys."""
+        """Number of connections that were refused for their keys."""
         return self._credentials.refused
 
 
 def resolve_security() -> Security | None:
-    """Make the security that `OZ_SECURITY` or the configuration file says; None where neither says any.
+    """Return the security that `OZ_SECURITY` or the configuration file names; None without one.
 
     Raises:
-        ConfigurationError: it makes no sense.
+        ConfigurationError: its file cannot be read or used.
         TransportUnavailable: this libzmq has no CURVE.
     """
     found = security_source()
@@ -105,17 +105,19 @@ def resolve_security() -> Security | None:
 
 
 def credentials_of(security: object, group: object | None = None) -> Credentials | None:
-    """Return what a socket needs of its security.
+    """Return the credentials of `security=`: an `oz.Security`, the path of a TOML file, or None.
 
     Args:
-        security: as a socket is given it.
-        group: what multicast needs, if it is multicast.
+        security: argument of a publisher, subscriber or node.
+        group: options of multicast, or None.
 
     Raises:
-        TypeError: it is neither None nor a `Security`.
-        ConfigurationError: multicast has no CURVE.
-        TransportUnavailable: connections cannot be told apart here.
+        TypeError: the argument has another type.
+        ConfigurationError: the file cannot be used, or multicast has no CURVE.
+        TransportUnavailable: this system does not identify connections.
     """
+    if isinstance(security, (str, os.PathLike)):
+        security = Security.from_file(security)
     if security is None:
         return None
     if not isinstance(security, Security):
@@ -123,25 +125,9 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
     if group is not None:
         rule = "multicast has no CURVE, so that every host can read it: leave security= out, or use tcp"
         raise ConfigurationError("security", security, "argument", rule)
-    if not PYZMQ.tells_peers:
-        raise TransportUnavailable("permissions need to know connections apart, as on Linux and macOS")
+    if not IS_KNOWN:
+        raise TransportUnavailable("keys need Linux or macOS, which identify the connection of a message")
     return security._credentials
-
-
-def find_credentials(security: object, group: object | None = None) -> Credentials | None:
-    """Return the credentials of `security=`: an `oz.Security`, the path of a TOML file, or None.
-
-    Args:
-        security: argument of a publisher or subscriber.
-        group: options of multicast, or None.
-
-    Raises:
-        ConfigurationError: the file cannot be used, or multicast has no CURVE.
-        TypeError, TransportUnavailable: as `credentials_of`.
-    """
-    if isinstance(security, (str, os.PathLike)):
-        security = Security.from_file(security)
-    return credentials_of(security, group)
 
 
 def _from_table(kind: type[Security], table: object, source: Path) -> Security:
@@ -149,9 +135,9 @@ def _from_table(kind: type[Security], table: object, source: Path) -> Security:
         raise _wrong(source, f"write key and trusted below a line [{SECURITY_TABLE}]")
     for name, value in table.items():
         if name not in _KEYS:
-            near = meant(name, _KEYS)
+            near = nearest_name(name, _KEYS)
             advice = f"did you mean {near}?" if near else f"there are {', '.join(_KEYS)}"
-            raise _wrong(source, f"nothing of security is called so; {advice}", name, value)
+            raise _wrong(source, f"security has no such setting; {advice}", name, value)
         if name != "servers" and not (isinstance(value, str) and value):
             raise _wrong(source, "give a path", name, value)
     for name in ("key", "trusted"):

@@ -1,11 +1,11 @@
 """Waits that threads and asyncio share.
 
-An engine describes each wait once, as a generator of *steps*. It does what it can without waiting, and yields
-the time until which it waits for news, in seconds of `time.monotonic`, or None for ever. It is resumed when
-there may be news or the time is over, and looks again. `run` waits in the calling thread, `run_async` in a
-coroutine. A cancellation arrives at the yield, where the engine holds nothing.
+An engine describes each wait once, as a generator of *steps*. The generator does what is possible without a wait,
+and yields the time until which it waits for news, in seconds of `time.monotonic`, or None for ever. It is resumed
+when there may be news or the time is over. `run` waits in the calling thread, `run_async` in a coroutine. A
+cancellation arrives at the yield, where the engine holds no lock.
 
-The model is psycopg 3, whose generators serve both kinds of connection.
+psycopg 3 has the same design.
 """
 
 from __future__ import annotations

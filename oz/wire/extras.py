@@ -1,8 +1,8 @@
-"""The extras of a message: what it may have beside subject and payload; docs/wire.md has their layout.
+"""Extras of a message: optional fields beside subject and payload. docs/wire.md has their layout.
 
-`FIELDS` is the one table of them: what each is called, where it stands on the wire, and what may be in it. A
-further one is a line here, a line of `oz.message.Extras`, and an argument of `publish`. Most messages
-that have any have one: all that is done for an absent field is one look at None.
+`FIELDS` is the table of the fields: name, key on the wire, and checks. A new field needs a line here, a line of
+`oz.message.Extras`, and an argument of `publish`. Most messages with extras have one field, so that an absent
+field costs only a comparison with None.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from oz.errors import ProtocolError
 from oz.message import Extras, Forwarded
 
 VIA = "oz-via"
-"""The header by which a message tells which forwarders it has passed: 8 bytes for each."""
+"""Header with the ids of the forwarders that a message has passed, 8 bytes each."""
 
 REPLY_TO = "reply_to"
 
-FORWARDED, TO_ALL = "forwarded", "to_all"
+FORWARDED, TO_ALL, REDELIVERED = "forwarded", "to_all", "redelivered"
 
 FORWARDER_ID = 6
 """Bytes of the id of a forwarder."""
@@ -27,13 +27,13 @@ MAX_FORWARDERS = 15
 """Forwarders that a message passes at most."""
 
 MAX_ID = 64
-"""Bytes of a message's id, or of the series that it is a number of."""
+"""Bytes of the id of a message, or of its series."""
 
-# Half the price of calling the class, for each message that has any.
+# Half the cost of a call of the class.
 _new = tuple.__new__
 
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
-# What is in these has a form on the wire whatever it is.
+# All values of these types can be encoded.
 _SURE = frozenset({bytes, float, bool, type(None)})
 
 
@@ -42,10 +42,10 @@ class Field(NamedTuple):
 
     Attributes:
         name: in `Extras`.
-        key: in the map on the wire; None for what stays with the publisher.
-        give: called with what was given to `publish`, returns what goes out, or None for nothing; raises
+        key: in the map on the wire; None for a field that is not sent.
+        give: called with the argument of `publish`; returns the value on the wire, or None for no value. It raises
             TypeError or ValueError.
-        take: called with what has come, returns what `Message` shows; raises ProtocolError.
+        take: called with a received value; returns the value of `Message`. It raises ProtocolError.
     """
 
     name: str
@@ -55,19 +55,19 @@ class Field(NamedTuple):
 
 
 def check_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map that stands on the wire for extras as they were given to `publish`.
+    """Return the map on the wire for extras as the program gave them to `publish`.
 
     Raises:
         TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None; or the key is
             neither text nor bytes.
-        ValueError: a header, the id or the key has no form on the wire.
+        ValueError: a header, the id or the key cannot be encoded.
     """
     if extras.count(None) == _ALL_BUT_ONE and (reply_to := extras.reply_to) is not None:
-        # A request, which is nearly always this alone.
+        # Nearly all requests have this field only.
         return {REPLY_TO: reply_to}
     found: dict[str, Any] = {}
     place = 0
-    # Not by `enumerate`, which costs as much again for each that is absent.
+    # `enumerate` would double the cost of an absent field.
     for value in extras:
         if value is not None:
             given = _GIVE[place](value)
@@ -78,7 +78,7 @@ def check_extras(extras: Extras) -> dict[str, Any]:
 
 
 def encode_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map that stands on the wire for extras as they came, which are passed on."""
+    """Return the map on the wire for received extras, which are forwarded."""
     found = {}
     for place, value in enumerate(extras):
         if value is not None and (key := _KEYS[place]) is not None:
@@ -87,15 +87,15 @@ def encode_extras(extras: Extras) -> dict[str, Any]:
 
 
 def decode_extras(found: Any) -> Extras:
-    """Read the map that stands for extras on the wire; what is not known here is passed over.
+    """Return the extras of a map on the wire. Unknown keys are ignored.
 
     Raises:
-        ProtocolError: it is no map, or a field has no form that it may have.
+        ProtocolError: the value is no map, or a field has a wrong value.
     """
     if type(found) is not dict:
         raise ProtocolError("the extras of a message are no map")
     if len(found) == 1 and type(reply_to := found.get(REPLY_TO)) is str:
-        # A request, which is nearly always this alone.
+        # Nearly all requests have this field only.
         return Extras(None, reply_to)
     values = _NOTHING.copy()
     for key, value in found.items():
@@ -107,7 +107,7 @@ def decode_extras(found: Any) -> Extras:
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether text has a UTF-8 form; with lone surrogates it has none."""
+    """Return whether text can be encoded as UTF-8: it has no lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -118,7 +118,7 @@ def is_utf8(text: str) -> bool:
 
 
 def sticky_bytes(key: str | bytes) -> bytes:
-    """Return the bytes that a key stands for, as those of a subject; text that has none is a UnicodeError."""
+    """Return the bytes of a key, as those of a subject. Text that cannot be encoded is a UnicodeError."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
 
 
@@ -130,7 +130,7 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
     if not isinstance(headers, dict):
         raise TypeError(f"headers are a dict, not {type(headers).__name__}: {headers!r}")
     for name, value in headers.items():
-        # The common cases by themselves, as this is done for each header of each message.
+        # Common cases first, because each header of each message is checked.
         kind = type(value)
         if type(name) is str and name.isascii():
             if kind in _SURE or (kind is str and value.isascii()):
@@ -138,7 +138,7 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
             if kind is int and -(2**63) <= value < 2**64:
                 continue
         _check_header(name, value)
-    # Whoever sends on what came, or replies with it, makes a message that has passed no forwarder yet.
+    # A program may publish received headers again: the new message has passed no forwarder.
     own = dict(headers)
     own.pop(VIA, None)
     return own or None
@@ -178,7 +178,7 @@ def _give_id(message_id: Any) -> bytes | tuple[bytes, int]:
 
 
 def _take_id(message_id: Any) -> bytes | tuple[bytes, int]:
-    """Return the id of a message: bytes, or a series, which is bytes too, and a number in it."""
+    """Return the id of a message: bytes, or bytes of a series and a number."""
     series, number = message_id, 0
     if type(message_id) in (list, tuple):
         if len(message_id) != 2:
@@ -211,9 +211,9 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check a key, of which nothing goes out."""
+    """Check a key, which is not sent."""
     if isinstance(key, str):
-        # As subjects, which keys often are.
+        # Encoded as a subject, because keys often are subjects.
         if not key.isascii():
             try:
                 sticky_bytes(key)
@@ -230,12 +230,12 @@ FIELDS = (
     Field("key", None, _give_key, _as_it_is),
     Field("forwarded", FORWARDED, _as_it_is, _take_forwarded),
     Field("to_all", TO_ALL, _as_it_is, _take_flag),
+    Field("redelivered", REDELIVERED, _as_it_is, _take_flag),
 )
-"""All that a message may have beside subject and payload, in the order of `Extras`."""
+"""Fields in the order of `Extras`."""
 
 _GIVE = [field.give for field in FIELDS]
 _KEYS = [field.key for field in FIELDS]
-_TAKE = [field.take for field in FIELDS]
 _PLACES = {field.key: (place, field.take) for place, field in enumerate(FIELDS) if field.key is not None}
 _NOTHING: list[Any] = [None] * len(FIELDS)
 _ALL_BUT_ONE = len(FIELDS) - 1

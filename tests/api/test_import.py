@@ -1,4 +1,4 @@
-"""What `import oz` loads, and when the rest comes: programs that give up rights count on it."""
+"""Modules that `import oz` loads, and modules that load later: programs that give up rights rely on it."""
 
 import importlib
 

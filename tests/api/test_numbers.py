@@ -1,4 +1,4 @@
-"""Durations and sizes of the public API: what is no number is refused by name and value."""
+"""Durations and sizes of the public API: another value is refused, and the error names argument and value."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ pytest.importorskip("pyarrow")
 MODULES = ("oz", "oz.asyncio", "oz.services", "oz.testing")
 
 WRONG = ("5", b"5", [5], 5j, True, nan)
-"""In place of a number. True is one to Python, and nobody means it."""
+"""Values that are no numbers. `True` is an int to Python, and a mistake here."""
 
 MADE_BY_OZ = re.compile(r"\w*(Stats|Subscription|Info)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting")
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
@@ -36,10 +36,10 @@ BESIDE = {
     "concurrency": {"handler": print},
     "max_pending": {"overflow": "drop_oldest"},
 }
-"""What a number needs beside it."""
+"""Arguments that a number needs beside it."""
 
 WHOLE = {"oz.services.Proxy": {"frontend": "tcp://127.0.0.1:*", "backend": "tcp://127.0.0.1:*"}}
-"""What a class needs, though no argument of it has to be there."""
+"""Arguments without which a class refuses to start, although each of them has a default."""
 
 REQUIRED = {
     "subject": "a.b",

@@ -15,7 +15,7 @@ TWINS = {
 
 # It takes asynchronous iterables too.
 OTHER_ARGUMENTS = {"Publisher.publish_many", "Node.publish_many"}
-# What may be awaited, though it is no coroutine.
+# Methods that return an awaitable and are no coroutine functions.
 OTHER_RESULTS = {"close"}
 
 

@@ -1,8 +1,7 @@
-"""The command `oz`, in the process of a test or in a process of its own."""
+"""The command `oz`, in the process of a test or in its own process."""
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from oz.cli import main
+from oz.cli.stop_signals import StopSignals
+from support.waiting import Thread, until
 
-DEADLINE = 60.0  # seconds; it ends what hangs, also on a machine that is ten times slower for a while
+DEADLINE = 60.0  # seconds after which a process is killed
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
-    """Give tests with processes in them more time than others."""
+    """Set a longer timeout for tests with processes."""
     for item in items:
         if str(item.path).startswith(f"{HERE}{os.sep}") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(180))
@@ -49,7 +50,6 @@ class Running:
             stderr=subprocess.PIPE,
             bufsize=0,
         )
-        self._said = b""
 
     def ready_line(self):
         return self.line_with(self.process.stderr, b"ready")
@@ -81,14 +81,6 @@ class Running:
             _, err = self.process.communicate(timeout=DEADLINE)
             raise AssertionError(f"not ended after {DEADLINE:g} s:\n{err.decode()}") from None
         return Ended(self.process.returncode, out, err.decode())
-
-
-@pytest.fixture
-def short_directory():
-    """Directory of nodes. The path of a socket has at most 107 bytes."""
-    path = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture
@@ -134,8 +126,35 @@ def oz_run():
 
 
 @pytest.fixture
+def signal_when():
+    """Function that sends a signal to the command in this process, once a condition holds."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    threads = []
+
+    def start(condition, number=signal.SIGINT):
+        def send():
+            until(condition)
+            # Without the handler of a command, the signal would end the tests.
+            until(lambda: isinstance(signal.getsignal(number), StopSignals))
+            os.kill(os.getpid(), number)
+
+        threads.append(Thread(send))
+
+    yield start
+    for number, action in before.items():
+        signal.signal(number, action)
+    for thread in threads:
+        thread.outcome()
+
+
+@pytest.fixture
+def endpoint(tmp_path):
+    return f"ipc://{tmp_path}/feed"
+
+
+@pytest.fixture
 def directory(monkeypatch):
-    """Where the nodes of one test meet; a short path, as sockets are in it."""
+    """Directory of nodes. The path of a socket has at most 107 bytes."""
     for name in list(os.environ):
         if name.startswith("OZ_"):
             monkeypatch.delenv(name)

@@ -138,32 +138,3 @@ def test_connect_without_a_publisher_exits_1(oz, tmp_path):
     result = oz("bench", "--connect", f"ipc://{tmp_path}/nobody", "--seconds", "0.1")
     assert result.exit_code == 1
     assert "no message from" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--connect", "inproc://a"),
-        ("--connect", "tcp://nowhere"),
-        ("--connect", "tcp://127.0.0.1:1", "--size", "10"),
-        ("--connect", "tcp://127.0.0.1:1", "--filtering", "both"),
-        ("--connect", "tcp://127.0.0.1:1", "--pattern", "a..b"),
-        ("--pattern", "a"),
-        ("--size", "-1"),
-        ("--subjects", "0"),
-        ("--match", "0"),
-        ("--match", "1.5"),
-        ("--subscribers", "0"),
-        ("--seconds", "0"),
-        ("--filtering", "nobody"),
-        ("surplus",),
-    ],
-)
-def test_wrong_usage_exits_2(oz, options):
-    assert oz("bench", *options).exit_code == 2
-
-
-def test_a_fraction_of_less_than_one_subject_names_the_least_number(oz):
-    result = oz("bench", "--match", "0.001", "--subjects", "100")
-    assert result.exit_code == 2
-    assert "give --subjects 1000 or more" in result.stderr

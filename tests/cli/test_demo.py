@@ -6,11 +6,9 @@ import itertools
 import json
 import lzma
 import re
-import signal
 import sys
 import time
 from importlib import import_module, resources
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -70,9 +68,9 @@ def test_only_matches_cross_the_wire_when_the_publisher_filters(oz_run, flights)
 
 @pytest.fixture(scope="module")
 def measured():
-    """Give the results of a run whose publisher takes long to begin, and what it told of its progress.
+    """Return the results of a run and the calls of its progress function.
 
-    An hour goes by at each look at the clock until the first message comes.
+    The clock advances an hour for each reading until the first message arrives, so that a slow start ends no run.
     """
     hours, counts, seen = itertools.count(), [], []
 
@@ -89,12 +87,7 @@ def measured():
         return demo.run(progress=progress), seen
 
 
-@pytest.mark.heavy
-def test_a_publisher_is_waited_for_however_long_it_takes_to_begin(measured):
-    assert all(result.delivered == result.expected for result in measured[0])
-
-
-def test_progress_ends_at_what_is_expected(measured):
+def test_progress_ends_at_the_number_of_expected_messages(measured):
     results, seen = measured
     total = sum(result.expected for result in results)
     assert seen[-1] == (total, total)
@@ -139,13 +132,6 @@ HALF = f"publisher.wait_for_subscribers('demo.end', count={len(WANTED)}, timeout
 )
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("before", in_suite([ANNOUNCE + HALF], ["", ANNOUNCE]))
-def test_a_publisher_that_dies_is_noticed(before):
-    with pytest.raises(DemoFailed, match="ended with status 1: out of fuel"):
-        demo.run(command=program(before + "sys.exit('out of fuel')"))
-
-
 def test_a_publisher_that_is_killed_is_noticed():
     with pytest.raises(DemoFailed, match="ended with status -9"):
         demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
@@ -153,8 +139,8 @@ def test_a_publisher_that_is_killed_is_noticed():
 
 @pytest.mark.parametrize("end", in_suite(["import time; time.sleep(60)"], ["sys.exit(0)"]))
 def test_a_publisher_that_falls_silent_is_given_up(monkeypatch, end):
-    monkeypatch.setattr(demo, "SILENCE", 0.5)
-    with pytest.raises(DemoFailed, match=re.escape("nothing came from the publisher for 0.5 s")):
+    monkeypatch.setattr(demo, "SILENCE_TIMEOUT", 0.5)
+    with pytest.raises(DemoFailed, match=re.escape("no message from the publisher for 0.5 s")):
         demo.run(command=program(ANNOUNCE + HALF + end))
 
 
@@ -162,20 +148,4 @@ def test_a_failure_is_one_line_and_exit_1(oz, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     result = oz("demo")
     assert result.exit_code == 1
-    assert result.stderr == "oz demo: the publisher process ended with status 1: it said nothing\n"
-
-
-def children(process_id):
-    return Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
-def test_ctrl_c_leaves_no_process_behind(oz_start):
-    running = oz_start("demo")
-    deadline = time.monotonic() + 60
-    while not (publisher := children(running.process.pid)):
-        assert time.monotonic() < deadline
-    running.process.send_signal(signal.SIGINT)
-    ended = running.end()
-    assert (ended.code, ended.stderr) == (130, "")
-    assert not Path(f"/proc/{publisher[0]}").exists()
+    assert result.stderr == "oz demo: the publisher process ended with status 1: it wrote no error\n"

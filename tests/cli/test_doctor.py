@@ -26,7 +26,7 @@ def test_it_shows_every_feature_and_the_line_that_adds_what_is_missing(oz):
         assert f"\n      add it: {capabilities.pgm_line()}\n" in result.stdout
 
 
-def test_what_is_required_and_missing_is_named_and_exits_1(oz, monkeypatch):
+def test_missing_requirements_are_named_and_exit_1(oz, monkeypatch):
     monkeypatch.setattr(zmq, "has", lambda feature: feature != "pgm")
     assert oz("doctor", "--require", "curve").exit_code == 0
     result = oz("doctor", "--require", "pgm", "--require", "curve")
@@ -44,12 +44,6 @@ def test_json_says_all_that_is_shown(oz, monkeypatch):
     assert found["pgm"]["state"] == "no"
     assert found["pgm"]["add"] == capabilities.pgm_line()
     assert set(found["pgm"]) == {"name", "group", "state", "value", "note", "add"}
-
-
-def test_an_unknown_name_is_wrong_usage(oz):
-    result = oz("doctor", "--require", "telepathy")
-    assert result.exit_code == 2
-    assert "'telepathy' is none of" in result.stderr
 
 
 @pytest.mark.parametrize("columns", [36, 80])

@@ -5,7 +5,7 @@ import pytest
 from oz.subjects.advice import MAX_TOKENS
 
 
-def test_plain_lines_name_what_a_pattern_becomes(oz):
+def test_plain_lines_show_regex_and_prefix(oz):
     result = oz("explain", "rv:Foo.*")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -39,27 +39,10 @@ def test_json_is_a_list_of_objects(oz):
     assert len(row["warnings"]) == 2
 
 
-def test_an_empty_prefix_is_warned_of(oz):
-    assert "warning: the prefix is empty" in oz("explain", ">").stdout
-
-
 def test_many_tokens_are_warned_of(oz):
     at_most = ".".join("a" * MAX_TOKENS)
     assert "warning" not in oz("explain", at_most).stdout
     assert f"warning: {MAX_TOKENS + 1} tokens" in oz("explain", at_most + ".a").stdout
-
-
-@pytest.mark.parametrize("arguments", [("a..b",), ("--dialect", "none", "a"), ()])
-def test_a_bad_pattern_or_usage_exits_2(oz, arguments):
-    result = oz("explain", *arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-
-
-def test_a_bad_pattern_is_named_in_one_line(oz):
-    [line] = oz("explain", "a..b").stderr.splitlines()
-    assert line.startswith("oz explain: nats pattern 'a..b', position 2: ")
 
 
 def test_a_pattern_that_is_not_utf8_can_be_explained(oz_run):
@@ -74,7 +57,7 @@ def test_a_misspelled_dialect_is_warned_of(oz_run, spec):
     ended = oz_run("explain", spec)
     assert ended.code == 0
     word = spec.partition(":")[0]
-    assert f"no dialect is called '{word}'" in ended.stderr
+    assert f"no dialect has the name '{word}'" in ended.stderr
     assert "did you mean" in ended.stderr
 
 

@@ -14,7 +14,7 @@ def test_a_new_key_is_shown_and_can_be_trusted_elsewhere(oz, keys, tmp_path):
     made = oz("keys", "new", "desk", "--directory", str(keys))
     assert made.exit_code == 0
     public = read_public(keys / "desk.key")
-    assert f"public key      {public}" in made.stdout
+    assert f"public key   {public}" in made.stdout
 
     shown = oz("keys", "show", "--directory", str(keys))
     assert [line.split() for line in shown.stdout.splitlines()[1:]] == [[public, "yes", "desk"]]
@@ -43,7 +43,7 @@ def test_no_command_prints_a_secret(oz, keys):
         assert secret not in result.stdout + result.stderr
 
 
-def test_what_is_there_is_not_replaced(oz, keys, tmp_path):
+def test_existing_files_are_not_replaced(oz, keys, tmp_path):
     assert oz("keys", "new", "desk", "--directory", str(keys)).exit_code == 0
     assert oz("keys", "new", "desk", "--directory", str(keys)).exit_code == 1
     target = tmp_path / "desk.key"
@@ -64,7 +64,7 @@ def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "../evil", ".hidden", "a b", "x" * 101])
-def test_what_is_no_name_is_a_wrong_use_and_writes_nothing(oz, tmp_path, name):
+def test_invalid_name_exits_2_and_writes_nothing(oz, tmp_path, name):
     made = oz("keys", "new", name, "--directory", str(tmp_path))
     assert made.exit_code == 2
     assert "use letters, digits and .-_@, 100 at most, and begin with no dot" in made.stderr

@@ -59,10 +59,6 @@ def test_the_version(oz):
     assert result.stdout.startswith("oz ")
 
 
-def test_an_unknown_command_exits_2(oz):
-    assert oz("subscribe").exit_code == 2
-
-
 def test_help_needs_no_rich():
     script = (
         "import sys; sys.argv = ['oz', '--help']\n"
@@ -122,46 +118,6 @@ def test_each_number_is_a_number_within_bounds(path, option):
         print(repr(value))  # which a failure shows last
         with pytest.raises(click.BadParameter):
             option.type.convert(value, option, context)
-
-
-def test_numbers_are_looked_for_in_many_commands():
-    assert len(NUMBERS) > 30
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("record", "a", "--journal", "nowhere", "--segment-seconds", "nan"),
-        ("record", "a", "--journal", "nowhere", "--segment-bytes", "9" * 5_000),
-        ("record", "a", "--journal", "nowhere", "--retain-bytes", "9" * 18 + "T"),
-        ("replay", "nowhere", "--speed", "nan"),
-        ("replay", "nowhere", "--speed", "1e-300"),
-        ("replay", "nowhere", "--from", "9" * 5_000),
-        ("pub", "a", "b", "--wait", "nan"),
-        ("sub", "a", "--timeout", "nan"),
-        ("explain", "a", "--against", "ipc://nobody", "--seconds", "nan"),
-    ],
-)
-def test_a_number_that_is_none_is_wrong_usage(oz, arguments):
-    result = oz(*arguments)
-    assert result.exit_code == 2
-    assert "Error: Invalid value for" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("sub", "a", "--group", b"\xff", "--timeout", "0.1", "--connect", "ipc://nobody"), 2),
-        (("explain", b"\xff"), 2),
-        (("pub", b"\xff", "b"), 2),
-        (("journal", "info", b"\xff"), 1),
-        (("peers", "--bus", b"\xff"), 2),
-        (("doctor", "--require", b"\xff"), 2),
-        ((b"\xff",), 2),
-    ],
-)
-def test_arguments_that_are_not_utf8_need_no_traceback(oz, arguments, code):
-    assert oz(*arguments).exit_code == code
 
 
 def test_the_name_of_a_directory_that_is_not_utf8_is_shown(oz, tmp_path):

@@ -12,7 +12,7 @@ def test_it_prints_the_line_to_paste_first(oz):
     options = eval(result.stdout.splitlines()[0], {"oz": library})
     assert isinstance(options, library.Multicast)
     assert options.stale_after >= 2 + 5
-    for name in ("packets", "on the wire", "rate_kbps", "recovery", "memory", "longer ones"):
+    for name in ("packets", "on the wire", "rate_kbps", "recovery", "memory", "longer"):
         assert re.search(rf"^{name} ", result.stdout, re.MULTILINE)
     assert "IGMP snooping" in result.stdout
 
@@ -26,13 +26,6 @@ def test_json_has_the_same_numbers(oz):
     )
     assert data["total_kbps"] == pytest.approx(3 * data["wire_kbps"])
     assert data["is_repaired"] is True
-
-
-@pytest.mark.parametrize("bad", [("--rate", "0"), ("--rate", "x"), ("--mtu", "1"), ("--rate", "1e7")])
-def test_a_load_that_makes_no_sense_is_wrong_usage(oz, bad):
-    result = oz("multicast", "plan", "--rate", "5", "--size", "200", "--outage", "2", *bad)
-    assert result.exit_code == 2
-    assert result.stdout == ""
 
 
 def test_it_fits_a_narrow_screen(oz, monkeypatch):

@@ -11,12 +11,12 @@ ANY = "tcp://127.0.0.1:*"
 
 
 @pytest.fixture
-def join(short_directory):
+def join(directory):
     """Join a bus through a name server only: each node has a directory of its own."""
     nodes = []
 
     def joined(name, endpoint):
-        options = library.NodeOptions(directory=f"{short_directory}/{name}")
+        options = library.NodeOptions(directory=f"{directory}/{name}")
         nodes.append(library.Node(name, bus="test", connect=endpoint, options=options))
         return nodes[-1]
 
@@ -50,37 +50,3 @@ def test_it_ends_with_ctrl_c_too(oz_start):
     running.ready_line()
     running.interrupt()
     assert running.end().code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--bind", "nowhere"), "no endpoint"),
-        (("--bind", "inproc://x"), "inproc"),
-        (("--bind", ANY, "--name", "n" * 513), "512"),
-    ],
-)
-def test_what_makes_no_sense_exits_2(oz, arguments, says):
-    result = oz("nameserver", *arguments)
-    assert result.exit_code == 2
-    assert says in result.stderr
-
-
-def test_an_endpoint_that_is_taken_is_said_in_one_line(oz, oz_start):
-    running = oz_start("nameserver", "--bind", ANY)
-    (endpoint,) = endpoints_in(running.ready_line())
-    result = oz("nameserver", "--bind", endpoint)
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert "another socket is bound to it" in result.stderr
-
-
-def test_an_ipc_path_in_use_is_an_error_of_one_line_that_names_it(oz, oz_start, tmp_path):
-    endpoint = f"ipc://{tmp_path}/names"
-    oz_start("nameserver", "--bind", endpoint).ready_line()
-    for command in (("nameserver",), ("sub", "a"), ("pub", "a", "b")):
-        result = oz(*command, "--bind", endpoint)
-        assert result.exit_code == 1
-        assert len(result.stderr.splitlines()) == 1
-        assert f"{tmp_path}/names' is in use" in result.stderr
-        assert result.stderr.count("bind to another") == 1

@@ -1,113 +1,130 @@
-"""`oz pub` and `oz sub` as processes that meet."""
+"""`oz pub` and `oz sub` over sockets. The other side is the library, in a thread of the test."""
 
 import fcntl
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
-from support.waiting import Thread
+from oz.cli.sub import _say_gap
+from support.cases import each
+from support.node_commands import Lines
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
-def endpoint(tmp_path):
-    return f"ipc://{tmp_path}/feed"
+def feed(endpoint):
+    """Function that publishes messages in a thread, once a subscription for the first subject has arrived."""
+    threads = []
+
+    def start(*messages, **options):
+        publisher = library.Publisher(endpoint, **options)
+
+        def publish():
+            with publisher:
+                publisher.wait_for_subscribers(messages[0][0], timeout=DEADLINE)
+                for subject, payload, *headers in messages:
+                    publisher.publish(subject, payload, headers=headers[0] if headers else None)
+
+        threads.append(Thread(publish))
+
+    yield start
+    for thread in threads:
+        thread.outcome()
 
 
-def bound_to(line):
-    return re.search(r"bound to (tcp://127\.0\.0\.1:\d+)", line).group(1)
+@pytest.fixture
+def receive(endpoint):
+    """Function that receives a number of messages in a thread, and returns the thread."""
+
+    def start(pattern, count, **options):
+        def run():
+            with library.Subscriber(**options or {"connect": endpoint}) as subscriber:
+                subscriber.subscribe(pattern)
+                return [subscriber.receive(timeout=DEADLINE) for _ in range(count)]
+
+        return Thread(run)
+
+    return start
 
 
-def publish(oz_run, endpoint, *arguments, stdin=None):
-    ended = oz_run("pub", "--bind", endpoint, "--wait", "60", *arguments, stdin=stdin)
-    assert ended.code == 0, ended.stderr
+@pytest.fixture
+def sub(oz_run, endpoint):
+    """Function that runs `oz sub` until it has a number of messages."""
+
+    def run(*arguments, count=1):
+        options = ("--connect", endpoint, "--count", str(count), "--timeout", "60")
+        return oz_run("sub", *arguments, *options)
+
+    return run
 
 
-def test_the_subscriber_may_start_first(oz_start, oz_run, endpoint):
-    subscriber = oz_start("sub", "time.*.east", "--connect", endpoint, "--count", "1")
-    subscriber.ready_line()
-    publish(oz_run, endpoint, "time.new.east", "12:00")
-    ended = subscriber.end()
-    assert (ended.code, ended.stdout) == (0, b"time.new.east 12:00\n")
+@pytest.fixture
+def pub(oz_run, endpoint):
+    """Function that runs `oz pub` with a subscriber to wait for."""
+
+    def run(*arguments, stdin=None):
+        return oz_run("pub", *arguments, "--bind", endpoint, "--wait", "60", stdin=stdin)
+
+    return run
 
 
-def test_the_publisher_may_start_first(oz_start, oz_run):
-    publisher = oz_start("pub", "time.new.east", "12:00", "--bind", "tcp://127.0.0.1:*", "--wait", "60")
-    endpoint = bound_to(publisher.ready_line())
-    ended = oz_run("sub", "time.*.east", "--connect", endpoint, "--count", "1")
-    assert (ended.code, ended.stdout) == (0, b"time.new.east 12:00\n")
-    assert publisher.end().code == 0
+def subjects_and_payloads(thread):
+    return [(message.subject, message.payload) for message in thread.outcome()]
 
 
-QUIET = ("pub", "sub", "record", "replay", "reply", "nameserver", "forwarder", "gateway", "bench")
+def test_sub_prints_matching_messages(feed, sub):
+    feed(("a.b", b"1"), ("a.b.c", b"2"), ("b.x:y", b"3"), ("a.d", b"4"), dialect="redis")
+    ended = sub("a.*", "redis:b.?:*", count=3)
+    assert (ended.code, ended.lines) == (0, ["a.b 1", "b.x:y 3", "a.d 4"])
 
 
-@pytest.mark.parametrize("command", QUIET)
-def test_commands_with_status_lines_have_quiet(oz_run, command):
-    assert "-q, --quiet" in oz_run(command, "--help").stdout.decode()
+def test_pub_delivers_a_payload_a_number_of_times(receive, pub):
+    received = receive("a.*", 20)
+    ended = pub("a.b", "x y", "--count", "20")
+    assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
+    assert subjects_and_payloads(received) == [("a.b", b"x y")] * 20
 
 
-def test_quiet_prints_no_status_lines(oz_start, oz_run):
-    with library.Publisher("tcp://127.0.0.1:*") as publisher:
-        quiet = oz_start("sub", "-q", "a", "--connect", publisher.endpoint, "--count", "1")
-        publisher.wait_for_subscribers("a", timeout=60)
-        publisher.publish("a", b"b")
-        ended = quiet.end()
-    assert (ended.code, ended.stdout) == (0, b"a b\n")
-    assert "ready" not in ended.stderr
-    with library.Subscriber(bind="tcp://127.0.0.1:*") as subscriber:
-        subscriber.subscribe("a")
-        receiving = Thread(lambda: subscriber.receive(timeout=60))
-        ended = oz_run("pub", "--quiet", "a", "b", "--connect", subscriber.endpoint, "--wait", "60")
-        assert (ended.code, ended.stderr) == (0, "")
-        assert receiving.outcome(60).payload == b"b"
+def test_sub_may_bind_and_pub_may_connect(oz_run, receive, endpoint):
+    def publish():
+        with library.Publisher(connect=endpoint) as publisher:
+            publisher.wait_for_subscribers("a", timeout=DEADLINE)
+            publisher.publish("a", b"b")
 
-
-def test_quiet_prints_warnings(oz_run, endpoint):
-    [line] = oz_run("pub", "-q", "a", "b", "--bind", endpoint, "--wait", "0").stderr.splitlines()
-    assert "no subscriber of a within 0 s" in line
-
-
-def test_the_subscriber_may_bind(oz_start, oz_run):
-    subscriber = oz_start("sub", "a", "--bind", "tcp://127.0.0.1:*", "--count", "1")
-    endpoint = bound_to(subscriber.ready_line())
-    assert oz_run("pub", "a", "b", "--connect", endpoint, "--wait", "60").code == 0
-    assert subscriber.end().stdout == b"a b\n"
-
-
-def test_the_subscriber_names_endpoints_where_nothing_answers(oz_start, endpoint):
-    where = ("--connect", "tcp://nobody.invalid:5750", "--connect", endpoint)
-    subscriber = oz_start("sub", "a", *where, "--count", "1")
-    line = subscriber.ready_line()
-    assert line.startswith("oz sub: not ready within 1 s: ")
-    for one in ("tcp://nobody.invalid:5750", endpoint):
-        assert f"nothing answers at {one} (link endpoint " in line
+    publishing = Thread(publish)
+    assert oz_run("sub", "a", "--bind", endpoint, "--count", "1").stdout == b"a b\n"
+    publishing.outcome()
+    received = receive("a", 1, bind=f"{endpoint}-2")
+    assert oz_run("pub", "a", "b", "--connect", f"{endpoint}-2", "--wait", "60").code == 0
+    assert subjects_and_payloads(received) == [("a", b"b")]
 
 
 @pytest.fixture
 def only_here():
-    """Keep other runs of these tests on this host away from the endpoint that both would bind to."""
+    """Keep other runs of these tests on this host away from the default endpoint."""
     with (Path(tempfile.gettempdir()) / f"oz-tests-{os.geteuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 @pytest.mark.usefixtures("only_here")
-def test_without_options_they_meet_on_the_documented_endpoint(oz_start, oz_run, oz):
+def test_without_options_they_use_the_documented_endpoint(oz_start, oz_run, oz):
     assert all(DEFAULT_ENDPOINT in oz(command, "--help").stdout for command in ("pub", "sub"))
     host, _, port = DEFAULT_ENDPOINT.removeprefix("tcp://").rpartition(":")
     with socket.socket() as probe:
         if probe.connect_ex((host, int(port))) == 0:
-            pytest.skip(f"something else on this machine has {DEFAULT_ENDPOINT}")
+            pytest.skip(f"another program on this machine has {DEFAULT_ENDPOINT}")
     subscriber = oz_start("sub", "meet.here", "--count", "1")
     assert DEFAULT_ENDPOINT in subscriber.ready_line()
     ended = oz_run("pub", "meet.here", "now", "--wait", "60")
@@ -115,218 +132,303 @@ def test_without_options_they_meet_on_the_documented_endpoint(oz_start, oz_run, 
     assert subscriber.end().stdout == b"meet.here now\n"
 
 
-def test_pub_alone_says_so_and_exits_3(oz_run):
-    ended = oz_run("pub", "time.new.east", "12:00", "--bind", "tcp://127.0.0.1:*", "--wait", "0.1")
+QUIET = ("pub", "sub", "record", "replay", "reply", "nameserver", "forwarder", "gateway", "bench")
+
+
+def test_quiet_prints_warnings_only(oz, oz_run, feed, sub, endpoint):
+    assert all("-q, --quiet" in oz(command, "--help").stdout for command in QUIET)
+    feed(("a", b"b"))
+    assert "ready, connected" not in sub("-q", "a").stderr
+    [line] = oz_run("pub", "-q", "a", "b", "--bind", f"{endpoint}-2", "--wait", "0").stderr.splitlines()
+    assert "no subscriber of a within 0 s" in line
+
+
+def test_pub_without_a_subscriber_exits_3(oz_run, endpoint):
+    ended = oz_run("pub", "time.new.east", "12:00", "--bind", endpoint, "--wait", "0.1")
     assert ended.code == 3
     assert ended.stderr.splitlines()[1:] == [
         "oz pub: no subscriber of time.new.east within 0.1 s; nothing was published"
     ]
+    assert oz_run("pub", "-", "--bind", endpoint, "--wait", "0.1", stdin=b"b.x one\nb.y two\n").code == 3
+    ended = oz_run("pub", "-", "--last-value", "--bind", endpoint, "--wait", "0", stdin=b"a.x 1\n")
+    assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
 
 
-def test_a_subscriber_of_something_else_is_nobody(oz_start, oz_run, endpoint):
-    oz_start("sub", "time.old.*", "--connect", endpoint).ready_line()
-    assert oz_run("pub", "time.new.east", "12:00", "--bind", endpoint, "--wait", "0.5").code == 3
+def test_sub_names_each_endpoint_without_an_answer_and_exits_4(oz_run, endpoint):
+    with library.Publisher(endpoint):
+        ends = ("--connect", endpoint, "--connect", f"{endpoint}-2", "--connect", "tcp://nobody.invalid:5750")
+        ended = oz_run("sub", "a", *ends, "--timeout", "0.3")
+    assert ended.code == 4
+    missing, silence = ended.stderr.splitlines()
+    assert missing.startswith("oz sub: not ready within 0.3 s: ")
+    for one in (f"{endpoint}-2", "tcp://nobody.invalid:5750"):
+        assert f"nothing answers at {one} (link endpoint " in missing
+    assert f"at {endpoint} " not in missing
+    assert silence == "oz sub: no message for 0.3 s"
 
 
-def test_each_line_of_stdin_is_a_payload(oz_start, oz_run, endpoint):
-    subscriber = oz_start("sub", "log.*", "--connect", endpoint, "--count", "3")
-    publish(oz_run, endpoint, "log.web", stdin=b"one two\n\nlast")
-    assert subscriber.end().lines == ["log.web one two", "log.web ", "log.web last"]
+def test_sub_is_ready_when_a_publisher_starts_later(oz_start, endpoint):
+    subscriber = oz_start("sub", "*.b", "--filtering", "publisher", "--connect", endpoint, "--count", "1")
+    assert subscriber.ready_line().startswith("oz sub: not ready within 1 s: ")
+    with library.Publisher(endpoint) as publisher:
+        assert subscriber.ready_line() == f"oz sub: ready, connected to {endpoint}"
+        publisher.publish("a.b", b"1")
+        assert subscriber.end().lines == ["a.b 1"]
 
 
-def test_lines_of_subject_and_payload(oz_start, oz_run, endpoint):
-    subscriber = oz_start("sub", "a.*", "b.*", "--connect", endpoint, "--count", "3")
-    publish(oz_run, endpoint, "-", stdin=b"a.x one two\n\nb.y\na.z three\n")
-    assert subscriber.end().lines == ["a.x one two", "b.y ", "a.z three"]
+def test_each_line_of_stdin_is_a_payload_or_a_subject_and_a_payload(receive, pub):
+    received = receive("log.*", 3)
+    assert pub("log.web", stdin=b"one two\n\nlast").code == 0
+    assert subjects_and_payloads(received) == [("log.web", one) for one in (b"one two", b"", b"last")]
+    received = receive(["a.*", "b.*"], 3)
+    assert pub("-", stdin=b"a.x one two\n\nb.y\na.z three\n").code == 0
+    assert subjects_and_payloads(received) == [("a.x", b"one two"), ("b.y", b""), ("a.z", b"three")]
 
 
-def test_lines_that_nobody_wants_are_counted(oz_start, endpoint):
-    with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
-        subscriber.rcvtimeo = 60_000
-        subscriber.connect(endpoint)
-        subscriber.subscribe("b.x")
-        running = oz_start("pub", "-", "--bind", endpoint, "--wait", "60", stdin=subprocess.PIPE)
-        running.process.stdin.write(b"b.x one\n")
-        assert subscriber.recv_multipart() == [b"b.x", b"one"]
-        subscriber.unsubscribe("b.x")
-        subscriber.subscribe("a.y")
-        # It knows that nobody wants `b.x` any more once it has heard of `a.y`.
-        running.process.stdin.write(b"a.y two\n")
-        assert subscriber.recv_multipart() == [b"a.y", b"two"]
-        ended = running.end(b"b.x three\n")
+def test_lines_without_a_subscriber_are_counted(pub, endpoint):
+    def receive():
+        with library.Subscriber(endpoint) as subscriber:
+            for subject in ("b.x", "a.y"):
+                # `oz pub` waits for a subscriber of `a.y`. Then the end of `b.x` has arrived too.
+                subscription = subscriber.subscribe(subject)
+                subscriber.receive(timeout=DEADLINE)
+                subscription.unsubscribe()
+
+    receiving = Thread(receive)
+    ended = pub("-", stdin=b"b.x one\na.y two\nb.x three\n")
+    receiving.outcome()
     assert ended.code == 0
     assert ended.stderr.splitlines()[-1] == "oz pub: 1 of 3 messages had no subscriber"
 
 
-def test_lines_that_nobody_wants_at_all_exit_3(oz_run, endpoint):
-    assert oz_run("pub", "-", "--bind", endpoint, "--wait", "0.1", stdin=b"b.x one\nb.y two\n").code == 3
+@pytest.mark.parametrize("stdin", [b"a x\n\na..b y\n", b"a x\n\n\xff y\n"])
+def test_pub_names_the_number_of_a_wrong_line(receive, pub, stdin):
+    received = receive("a", 1)
+    ended = pub("-", stdin=stdin)
+    assert ended.code == 2
+    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 3: ")
+    assert subjects_and_payloads(received) == [("a", b"x")]
 
 
-def test_json_is_one_object_a_line_and_exact(oz_start, oz_run, endpoint):
-    subscriber = oz_start("sub", "redis:*", "--connect", endpoint, "--count", "2", "--json")
-    publish(oz_run, endpoint, "-", "--dialect", "redis", stdin=b"a:\xc3\xa9 caf\xc3\xa9\tx\nb:\xff \xfe\n")
-    assert [json.loads(line) for line in subscriber.end().lines] == [
+def test_json_is_an_object_a_line_and_exact(feed, sub):
+    feed(("a:é", "café\tx".encode()), (b"b:\xff", b"\xfe", {"x": "y"}), dialect="redis")
+    assert [json.loads(line) for line in sub("redis:*", "--json", count=2).lines] == [
         {"subject": "a:é", "payload": "café\tx"},
         {"subject_base64": "Yjr/", "payload_base64": "/g=="},
     ]
 
 
-def test_a_payload_that_is_not_utf8_or_not_one_line_stays_on_its_line(oz_start, oz_run, endpoint):
-    subscriber = oz_start("sub", "a", "--connect", endpoint, "--count", "1")
-    publish(oz_run, endpoint, "a", b"x\xff\n\x1b[31m")
-    assert subscriber.end().stdout == b"a x\\xff\\n\\x1b[31m\n"
+def test_text_stays_on_its_line(feed, sub):
+    feed(("a", b"x\xff\n\x1b[31m"))
+    assert sub("a").stdout == b"a x\\xff\\n\\x1b[31m\n"
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
+    ("options", "lines"),
     [
-        ((), "a b \\xff c"),
+        ((), ["a b \\xff c", "a b c"]),
         (
             ("--json",),
-            '{"subject": "a", "payload": "b", "more": [{"payload_base64": "/w=="}, {"payload": "c"}]}',
+            [
+                '{"subject": "a", "payload": "b", "more": [{"payload_base64": "/w=="}, {"payload": "c"}]}',
+                '{"subject": "a", "payload": "b", "more": [{"payload": "c"}]}',
+            ],
         ),
     ],
 )
-def test_every_frame_of_a_plain_zeromq_publisher_is_shown(oz_start, endpoint, options, line):
+def test_frames_of_a_plain_publisher_are_printed(sub, endpoint, options, lines):
     with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
         publisher.bind(endpoint)
-        subscriber = oz_start("sub", "a", "--connect", endpoint, "--count", "1", *options)
-        assert publisher.poll(60_000)
-        publisher.send_multipart([b"a", b"b", b"\xff", b"c"])
-        assert subscriber.end().lines == [line]
 
+        def send():
+            assert publisher.poll(DEADLINE * 1000)
+            publisher.send_multipart([b"a", b"b", b"\xff", b"c"])
+            publisher.send_multipart([b"a", b"b", b"c"])
 
-def test_patterns_of_several_dialects(oz_start, endpoint):
-    patterns = ("rv:Foo.*", "redis:bar:[ab]?", r"regex:^order\.(new|fill)$")
-    subscriber = oz_start("sub", *patterns, "--connect", endpoint, "--count", "3")
-    subjects = ("Foo.x", "order.old", "order.newer", "bar:c1", "order.new", "bar:a1")
-    with library.Publisher(endpoint, dialect="redis") as publisher:
-        for subject in ("Foo.x", "order.new", "bar:a1"):
-            publisher.wait_for_subscribers(subject, timeout=60)
-        for number, subject in enumerate(subjects):
-            publisher.publish(subject, b"%d" % number)
-        assert subscriber.end().lines == ["Foo.x 0", "order.new 4", "bar:a1 5"]
-
-
-def test_sub_times_out_with_4(oz_run, endpoint):
-    ended = oz_run("sub", "a", "--connect", endpoint, "--timeout", "0.1")
-    assert ended.code == 4
-    assert ended.stderr.splitlines()[-1] == "oz sub: no message for 0.1 s"
-
-
-@pytest.mark.parametrize("command", [("sub", "a", "--connect"), ("pub", "a", "b", "--wait", "60", "--bind")])
-def test_ctrl_c_ends_with_130_and_silence(oz_start, endpoint, command):
-    running = oz_start(*command, endpoint)
-    running.ready_line()
-    running.interrupt()
-    ended = running.end()
-    assert (ended.code, ended.stderr) == (130, "")
-
-
-def test_ctrl_c_ends_pub_while_it_reads_stdin(oz_start, endpoint):
-    subscriber = oz_start("sub", "a", "--connect", endpoint)
-    publisher = oz_start("pub", "a", "--bind", endpoint, "--wait", "60", stdin=subprocess.PIPE)
-    publisher.ready_line()
-    publisher.process.stdin.write(b"x\n")
-    assert subscriber.stdout_line() == "a x"
-    publisher.interrupt()
-    assert publisher.end().code == 130
-
-
-def test_a_reader_that_goes_away_ends_sub_quietly(oz_start, endpoint):
-    read_end, write_end = os.pipe()
-    subscriber = oz_start("sub", "a", "--connect", endpoint, stdout=write_end)
-    os.close(write_end)
-    subscriber.ready_line()
-    os.close(read_end)
-    ended = subscriber.end()
-    assert (ended.code, ended.stderr) == (0, "")
-
-
-@pytest.mark.heavy
-def test_a_reader_that_goes_away_ends_a_busy_sub_quietly(oz_start, endpoint):
-    subscriber = oz_start("sub", "a", "--connect", endpoint)
-    publisher = oz_start("pub", "a", "x", "--bind", endpoint, "--wait", "60", "--count", "100000")
-    assert subscriber.stdout_line() == "a x"
-    subscriber.process.stdout.close()
-    assert subscriber.process.wait(60) == 0
-    assert publisher.end().code == 0
-    assert len(subscriber.process.stderr.read().splitlines()) == 1
-
-
-def test_a_subscriber_that_stands_still_is_waited_for(oz_start, endpoint):
-    subscriber = oz_start("sub", "a", "--connect", endpoint, "--count", "20001")
-    publisher = oz_start("pub", "a", "--bind", endpoint, "--wait", "60", stdin=subprocess.PIPE)
-    publisher.process.stdin.write(b"first\n")
-    assert subscriber.stdout_line() == "a first"
-    subscriber.process.send_signal(signal.SIGSTOP)
-
-    def feed():
-        # Blocks while the command waits for the subscriber.
-        publisher.process.stdin.write(b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000)))
-        publisher.process.stdin.close()
-
-    feeding = Thread(feed)
-    with pytest.raises(subprocess.TimeoutExpired):
-        publisher.process.wait(0.5)
-    subscriber.process.send_signal(signal.SIGCONT)
-    assert [int(line.split()[1]) for line in subscriber.end().lines] == list(range(20_000))
-    feeding.outcome()
-    assert publisher.process.wait(60) == 0
-
-
-def test_ctrl_c_does_not_wait_for_a_subscriber_that_stands_still(oz_start, endpoint):
-    subscriber = oz_start("sub", "a", "--connect", endpoint)
-    count = ("--count", "100000000")
-    publisher = oz_start("pub", "a", "x" * 1000, "--bind", endpoint, "--wait", "60", *count)
-    assert subscriber.stdout_line().startswith("a x")
-    subscriber.process.send_signal(signal.SIGSTOP)
-    publisher.interrupt()
-    assert publisher.end().code == 130
-
-
-@pytest.mark.parametrize("command", [("pub", "a", "b"), ("sub", "a")])
-def test_an_address_in_use_is_one_line(oz_run, command):
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        endpoint = f"tcp://127.0.0.1:{holder.getsockname()[1]}"
-        ended = oz_run(*command, "--bind", endpoint)
-    assert ended.code == 1
-    [line] = ended.stderr.splitlines()
-    assert endpoint in line
-    assert "bind to another endpoint" in line
+        sending = Thread(send)
+        assert sub("a", *options, count=2).lines == lines
+        sending.outcome()
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("options", "lines"),
     [
-        ("pub", "a", "b", "--bind", "nowhere"),
-        ("pub", "a", "b", "--bind", "tcp://nowhere"),
-        ("pub", "a", "b", "--bind", "tcp://127.0.0.1:5555x"),
-        ("sub", "a", "--connect", "udp://127.0.0.1:5555"),
-        ("pub", "a", "b", "--connect", "inproc://a"),
-        ("pub", "a", "b", "--connect", "gopher://a:1"),
-        ("sub", "a", "--connect", "tcp://127.0.0.1:port"),
-        ("sub", "a..b"),
-        ("sub",),
-        ("pub",),
-        ("pub", "a.*", "b"),
-        ("pub", "a..b", "b"),
-        ("pub", "a", "--count", "2"),
-        ("pub", "-", "payload"),
+        (
+            ("--headers",),
+            ['a {"n": 1, "no": null, "raw_base64": "/w==", "line": "1\\n\\u009b2"} b', "a {} b"],
+        ),
+        (("--headers", "--json"), None),
     ],
 )
-def test_what_is_written_wrongly_exits_2_without_a_traceback(oz_run, arguments):
-    ended = oz_run(*arguments)
-    assert ended.code == 2
-    assert "Traceback" not in ended.stderr
+def test_headers_of_each_kind_are_printed(feed, sub, options, lines):
+    headers = {"n": 1, "no": None, "raw": b"\xff", "line": "1\n\x9b2"}
+    feed(("a", b"b", headers), ("a", b"b"))
+    ended = sub("a", *options, count=2)
+    if lines:
+        assert ended.lines == lines
+    else:
+        found = {"n": 1, "no": None, "raw_base64": "/w==", "line": "1\n\x9b2"}
+        assert json.loads(ended.lines[0]) == {"subject": "a", "payload": "b", "headers": found}
 
 
-def test_an_unwise_subject_is_one_line_of_warning(oz_start, oz_run, endpoint):
-    subscriber = oz_start("sub", "zmq:a", "--connect", endpoint, "--count", "1")
-    ended = oz_run("pub", "a.*", "b", "--dialect", "rv", "--bind", endpoint, "--wait", "60")
+def test_pub_sends_headers(receive, pub):
+    received = receive("a", 1)
+    assert pub("a", "b c", "--header", "user=änn", "--header", "trace=7=f").code == 0
+    assert dict(received.outcome()[0].headers) == {"user": "änn", "trace": "7=f"}
+
+
+def test_group_shares_messages(oz_run, endpoint):
+    def share():
+        with library.Publisher(endpoint) as publisher, library.Subscriber(endpoint) as other:
+            other.subscribe("job.*", group="workers")
+            other.wait_ready(timeout=DEADLINE)
+            publisher.wait_for_subscribers("job.a", count=2, timeout=DEADLINE)
+            for number in range(10):
+                publisher.publish("job.a", b"%d" % number)
+            return [other.receive(timeout=DEADLINE).payload for _ in range(5)]
+
+    sharing = Thread(share)
+    ended = oz_run("sub", "job.*", "--group", "workers", "--connect", endpoint, "--count", "5")
+    lines = [*ended.lines, *(f"job.a {payload.decode()}" for payload in sharing.outcome())]
+    assert sorted(lines) == sorted(f"job.a {number}" for number in range(10))
+
+
+def test_key_sends_all_subjects_to_one_member(pub, endpoint):
+    def receive():
+        with library.Subscriber(endpoint) as one, library.Subscriber(endpoint) as other:
+            for member in (one, other):
+                member.subscribe("job.*", group="workers", delivery=library.Delivery(policy="sticky"))
+            for member in (one, other):
+                member.wait_ready(timeout=DEADLINE)
+            # `oz pub` waits for a subscriber of its first line.
+            one.subscribe("start", max_messages=1)
+            counts = [0, 0]
+
+            def has_all():
+                for at, member in enumerate((one, other)):
+                    with suppress(library.Timeout):
+                        counts[at] += len(member.receive_many(timeout=0.02))
+                return sum(counts) == 21
+
+            until(has_all)
+            return sorted(counts)
+
+    receiving = Thread(receive)
+    lines = b"start x\n" + b"".join(b"job.%d x\n" % number for number in range(20))
+    assert pub("-", "--key", "same", stdin=lines).code == 0
+    assert receiving.outcome() in ([0, 21], [1, 20])
+
+
+def test_last_values_are_sent_first(oz_start, oz_run, endpoint, receive):
+    first = receive("a.*", 3)
+    feeder = oz_start("pub", "-", "--last-value", "--bind", endpoint, "--wait", "60", stdin=subprocess.PIPE)
+    feeder.process.stdin.write(b"a.x 1\na.x 2\na.y 3\n")
+    assert subjects_and_payloads(first) == [("a.x", b"1"), ("a.x", b"2"), ("a.y", b"3")]
+    late = oz_run("sub", "a.*", "--last-value", "--connect", endpoint, "--count", "2", "--timeout", "60")
+    assert late.lines == ["a.x 2", "a.y 3"]
+    feeder.process.stdin.close()
+    assert feeder.process.wait(60) == 0
+
+
+def test_sub_counts_lost_messages(oz_start, endpoint):
+    options = library.Options(high_water_mark=2, resume_bytes=100_000)
+    with library.Publisher(endpoint, options=options) as publisher:
+        subscriber = oz_start("sub", "a.*", "--connect", endpoint)
+        subscriber.ready_line()
+        lines, said = Lines(subscriber.process.stdout), Lines(subscriber.process.stderr)
+        subscriber.process.send_signal(signal.SIGSTOP)
+        for number in range(1_000):
+            publisher.publish("a.b", b"%04d" % number + b"x" * 10_000)
+        subscriber.process.send_signal(signal.SIGCONT)
+
+        def is_complete():
+            found = [line.split() for line in list(said.seen)]
+            assert all(line[:2] == ["oz", "sub:"] and line[-1] == "(dropped)" for line in found), found
+            lost = sum(int(line[2]) for line in found)
+            return lost and len(lines.seen) + lost == 1_000
+
+        until(is_complete)
+        numbers = [int(line[4:8]) for line in lines.seen]
+        assert numbers == sorted(set(numbers))
+
+
+def test_closed_stdout_ends_sub_quietly(oz_start, endpoint):
+    read_end, write_end = os.pipe()
+    with library.Publisher(endpoint):
+        subscriber = oz_start("sub", "a", "--connect", endpoint, stdout=write_end)
+        os.close(write_end)
+        subscriber.ready_line()
+        os.close(read_end)
+        ended = subscriber.end()
+    assert (ended.code, ended.stderr) == (0, "")
+
+
+def test_ctrl_c_ends_pub_while_it_reads_stdin(oz_start, endpoint, receive):
+    received = receive("a", 1)
+    publisher = oz_start("pub", "a", "--bind", endpoint, "--wait", "60", stdin=subprocess.PIPE)
+    publisher.ready_line()
+    publisher.process.stdin.write(b"x\n")
+    assert subjects_and_payloads(received) == [("a", b"x")]
+    publisher.interrupt()
+    assert publisher.end().code == 130
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's /proc to see a blocked process")
+def test_ctrl_c_ends_the_wait_for_a_slow_subscriber_and_reports_unsent_messages(oz_start, endpoint, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"\n".join(b"%d " % number + bytes(20_000).hex().encode() for number in range(200)))
+    with (
+        library.Subscriber(bind=endpoint, options=library.Options(high_water_mark=1)) as slow,
+        lines.open("rb") as stdin,
+    ):
+        slow.subscribe("a.*")
+        running = oz_start("pub", "a.b", "--connect", endpoint, "--wait", "60", stdin=stdin)
+        running.ready_line()
+        slow.receive(timeout=DEADLINE)
+        counts = Path(f"/proc/{running.process.pid}/io")
+        seen = [None] * 200
+
+        def reads_no_more():
+            seen[:] = [*seen[1:], counts.read_text()]
+            return len(set(seen)) == 1
+
+        until(reads_no_more)
+        running.interrupt()
+        ended = running.end()
+    assert ended.code == 1
+    assert "unsent: a subscriber has not received the last of the 200" in ended.stderr
+
+
+@pytest.mark.parametrize("command", [("pub", "a", "b"), ("sub", "a"), ("nameserver",)])
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_endpoint_in_use_is_an_error_of_one_line(oz, endpoint, command, transport):
+    with library.Publisher("tcp://127.0.0.1:*" if transport == "tcp" else endpoint) as holder:
+        taken = holder.endpoint
+        result = oz(*command, "--bind", taken)
+    assert result.exit_code == 1
+    [line] = result.stderr.splitlines()
+    assert taken.removeprefix("ipc://") in line
+    assert line.count("bind to another") == 1
+
+
+def test_unwise_subject_is_a_warning_of_one_line(receive, pub):
+    received = receive("zmq:a", 1)
+    ended = pub("a.*", "b", "--dialect", "rv")
     assert ended.code == 0
     [_, line] = ended.stderr.splitlines()
     assert line.startswith("oz pub: warning: ")
-    assert subscriber.end().lines == ["a.* b"]
+    assert subjects_and_payloads(received) == [("a.*", b"b")]
+
+
+@each(
+    "count, text",
+    [
+        (1, "1 message of publisher 00000000… was lost (lost)"),
+        (12, "12 messages of publisher 00000000… were lost (lost)"),
+        (None, "messages of publisher 00000000… may be lost, their number is unknown (lost)"),
+    ],
+)
+def test_gap_is_reported(capsys, count, text):
+    with click.Context(click.Command("sub"), info_name="sub") as ctx:
+        _say_gap(ctx, library.Gap(bytes(16), count, 0, "lost"))
+    assert capsys.readouterr().err == f"sub: {text}\n"

@@ -1,15 +1,17 @@
-"""`oz request` and `oz reply`, as processes that meet on a bus."""
+"""`oz request` and `oz reply` on a bus."""
 
 import json
 import os
 import queue
 import re
-from collections import Counter
+import signal
 from pathlib import Path
 
 import pytest
 
 import oz as library
+from oz.cli.reply import CommandFailed, ShellCommand, environment_of
+from support.cases import each
 from support.node_commands import ANSWER, DEADLINE, answered, on_bus
 from support.waiting import Thread, until
 
@@ -38,7 +40,7 @@ def ask(oz_run, directory):
     return ask
 
 
-def test_a_command_answers_with_what_it_writes(service, ask):
+def test_reply_is_the_output_of_the_command(service, ask):
     running = service("text.*", "--command", "tr a-z A-Z", "--name", "upper")
     assert re.fullmatch(r"oz reply: ready, upper on bus default, 0 peers", running.line)
     ended = ask("text.upper", "hello")
@@ -60,37 +62,46 @@ def test_nothing_of_a_payload_is_run(service, ask, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_command_that_fails_is_reported_and_the_service_goes_on(service, node):
-    running = service("a", "--command", 'test "$(cat)" = good && echo fine')
-    assert answered(node, "a", "good") == "fine"
-    with pytest.raises(library.ReplyError, match="for 'a' raised CommandFailed: the command ended with 1"):
-        node.request("a", "bad", timeout=DEADLINE)
-    assert answered(node, "a", "good") == "fine"
-    running.terminate()
-    ended = running.end()
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exit 3", "the command exited with 3"),
+        ("kill -9 $$", "the command was killed by SIGKILL"),
+        ("/no/such/program 2> /dev/null", "the command exited with 127"),
+        ("sleep 600 & exit", "took longer than 0.5 s, and was killed"),
+        ("exec >&-; sleep 600", "took longer than 0.5 s, and was killed"),
+        ("yes > /dev/null", "took longer than 0.5 s, and was killed"),
+        # Processes that the command started are killed too.
+        ("sleep 600 & echo $! > pid; yes", "wrote more than"),
+    ],
+)
+def test_failures_of_a_command_are_error_replies(
+    oz_run, node, directory, signal_when, tmp_path, script, reason
+):
+    """The command is a shell that runs the payload."""
+    replies, limit = [], "0.5" if reason.startswith("took") else "60"
+
+    def has_reply():
+        if not replies:
+            try:
+                node.request("a", f"cd {tmp_path}; {script}", timeout=DEADLINE)
+            except library.NoResponders:
+                return False
+            except library.ReplyError as error:
+                replies.append(str(error))
+        return replies
+
+    signal_when(has_reply, signal.SIGTERM)
+    ended = oz_run("reply", *on_bus(directory, "a", "--command", "exec sh", "--timeout", limit))
     assert ended.code == 0
-    assert ended.stderr.splitlines() == [
-        "oz reply: a: the command ended with 1",
-        "oz reply: 2 requests answered, 1 failed",
-    ]
+    assert ended.stderr.splitlines()[-1] == "oz reply: 0 requests answered, 1 failed"
+    assert reason in replies[0]
+    if (tmp_path / "pid").exists():
+        pid = int((tmp_path / "pid").read_text())
+        until(lambda: not is_running(pid))
 
 
-def test_a_command_that_hangs_is_killed_and_the_service_goes_on(service, node):
-    running = service("a", "--command", 'test "$(cat)" = good || sleep 600; echo fine', "--timeout", "4")
-    assert answered(node, "a", "good") == "fine"
-    with pytest.raises(library.Timeout):
-        node.request("a", "hang", timeout=0.1)
-    # It stands behind the one that hangs.
-    assert answered(node, "a", "good") == "fine"
-    running.interrupt()
-    ended = running.end()
-    assert (ended.code, ended.stderr.splitlines()[0]) == (
-        0,
-        "oz reply: a: the command took longer than 4 s, and was killed",
-    )
-
-
-def test_whoever_asks_is_told_at_once_that_the_handler_raised(node, oz_start, directory):
+def test_request_reports_the_exception_of_a_handler(node, oz_start, directory):
     def refuse(message):
         raise ValueError("bad size")
 
@@ -123,14 +134,6 @@ def test_several_answers_are_a_line_each(node, ask):
     assert (ended.code, sorted(ended.lines)) == (0, ["one", "two\\n2"])
 
 
-def test_a_group_shares_the_requests(service, node):
-    for name in ("one", "two"):
-        service("a", "--text", name, "--group", "g")
-    seen = set()
-    until(lambda: seen.add(answered(node, "a")) or seen == {"one", "two"}, DEADLINE)
-    assert Counter(answered(node, "a") for _ in range(6)) == {"one": 3, "two": 3}
-
-
 def test_json_payloads_are_values_of_other_nodes(node, ask):
     asked = queue.SimpleQueue()
 
@@ -157,14 +160,14 @@ def test_bytes_are_for_nodes_without_a_codec(service, ask):
     assert ask("a", "abc", "--payload", "bytes", "--raw").stdout == b"3\n"
 
 
-def test_it_exits_3_at_once_when_nobody_would_answer(node, oz_run, directory):
+def test_request_without_responders_exits_3_at_once(node, oz_run, directory):
     node.subscribe("b", handler=print)
     ended = oz_run("request", *on_bus(directory, "a", "--timeout", "600"))
     assert ended.code == 3
     assert ended.stderr.splitlines()[1].startswith("oz request: no node has a subscription for 'a'")
 
 
-def test_it_exits_4_when_nobody_answers_in_time(node, oz_run, directory):
+def test_request_without_a_reply_exits_4(node, oz_run, directory):
     node.subscribe("a", handler=lambda message: None)
     ended = oz_run("request", *on_bus(directory, "a", "--wait", "60", "--timeout", "0.3"))
     assert (ended.code, ended.stderr.splitlines()[1]) == (4, "oz request: no reply to a within 0.3 s")
@@ -175,18 +178,6 @@ def test_fewer_answers_than_were_waited_for_are_no_failure(node, oz_run, directo
     waits = ("--wait", "60", "--timeout", "6", "--many", "3")
     ended = oz_run("request", *on_bus(directory, "a", *waits))
     assert (ended.code, ended.lines) == (0, ["one"])
-
-
-@pytest.mark.parametrize("signal", ["interrupt", "terminate"])
-def test_a_signal_ends_the_service_with_a_goodbye(service, directory, signal):
-    events = queue.SimpleQueue()
-    with library.Node(on_event=lambda event: events.put((event.about, event.kind))):
-        running = service("a", "--echo", "--name", "echo")
-        assert events.get(timeout=DEADLINE) == ("echo", "peer_up")
-        getattr(running, signal)()
-        ended = running.end()
-        assert (ended.code, ended.stderr) == (0, "oz reply: 0 requests answered, 0 failed\n")
-        assert events.get(timeout=DEADLINE) == ("echo", "peer_left")
 
 
 def is_running(pid):
@@ -210,28 +201,26 @@ def test_ending_kills_a_command_that_runs(service, node, tmp_path):
     until(lambda: not is_running(int(pid)))
 
 
-@pytest.mark.parametrize(
-    "arguments",
+@each(
+    ("subject", "headers", "variables"),
     [
-        ("reply", "a"),
-        ("reply", "a", "--echo", "--text", "x"),
-        ("reply", "a", "--echo", "--concurrency", "0"),
-        ("reply", "a", "--echo", "--group", ""),
-        ("reply", "a..b", "--echo"),
-        ("reply", "_INBOX.>", "--echo"),
-        ("reply", "a", "--text", "x", "--payload", "json"),
-        ("request", "a.*"),
-        ("request", "a", "{", "--payload", "json"),
-        ("request", "a", "--json", "--raw"),
-        ("request", "a", "--many", "0"),
-        ("request", "a", "--bus", ""),
-        ("request", "a", "--bus", "x" * 300),
-        ("request", "a", "--connect", "udp://x:1"),
-        ("request", "a", "--directory", "relative"),
+        ("a.b", {"trace-id": "x", "a b": None}, {"OZ_HEADER_TRACE_ID": b"x", "OZ_HEADER_A_B": b""}),
+        ("a.b", {"LD_PRELOAD": "y"}, {"OZ_HEADER_LD_PRELOAD": b"y"}),
+        ("a.b", {"n": 1, "yes": True, "raw": b"\xff"}, {"OZ_HEADER_N": b"1", "OZ_HEADER_YES": b"true"}),
+        ("a.b", {"ä": "ö"}, {"OZ_HEADER__": "ö".encode()}),
+        ("a.\udcff", {}, {"OZ_SUBJECT": b"a.\xff"}),
+        # Bytes in headers of oz are hexadecimal.
+        ("a", {"oz-via": b"\0" * 8, "oz-text": "as it is"}, {"OZ_HEADER_OZ_VIA": b"00" * 8}),
     ],
 )
-def test_what_is_written_wrongly_exits_2_at_once(oz, directory, arguments):
-    place = () if "--directory" in arguments else ("--directory", directory)
-    result = oz(*arguments, *place)
-    assert result.exit_code == 2, result.stderr
-    assert "ready" not in result.stderr
+def test_subject_and_headers_are_variables_of_a_command(subject, headers, variables):
+    made = environment_of(subject, headers)
+    assert made[b"OZ_SUBJECT"] == subject.encode(errors="surrogateescape")
+    assert variables.items() <= {name.decode(): value for name, value in made.items()}.items()
+
+
+def test_headers_that_are_not_variables_are_an_error():
+    with pytest.raises(CommandFailed, match="OZ_HEADER_A would hold a zero byte"):
+        environment_of("a", {"a": "x\0y"})
+    with pytest.raises(CommandFailed, match="cannot be started: Argument list too long"):
+        ShellCommand("true", DEADLINE).run(b"", {b"OZ_HEADER_A": b"x" * 10_000_000})

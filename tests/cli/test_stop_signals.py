@@ -1,21 +1,16 @@
 """SIGINT and SIGTERM end a command in order; a second Ctrl-C ends it at once."""
 
+import os
 import signal
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from oz.cli.stop_signals import StopSignals, stop_on_signals
 from support.waiting import until
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-@pytest.fixture
-def bus():
-    """Directory of a bus. That of pytest is too long a path for sockets."""
-    with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as made:
-        yield made
 
 
 def test_sigterm_ends_a_command_quietly_with_143(oz_start, tmp_path):
@@ -33,8 +28,8 @@ def test_sigterm_ends_a_command_quietly_with_143(oz_start, tmp_path):
         ("sub a.> --bus b --directory {0}", 143, ""),
     ],
 )
-def test_repeated_sigterm_does_not_disturb_the_end(oz_start, bus, arguments, code, summary):
-    running = oz_start(*arguments.format(bus).split())
+def test_repeated_sigterm_does_not_disturb_the_end(oz_start, directory, arguments, code, summary):
+    running = oz_start(*arguments.format(directory).split())
     running.ready_line()
     until(lambda: running.terminate() or running.process.poll() is not None)
     ended = running.end()
@@ -42,13 +37,13 @@ def test_repeated_sigterm_does_not_disturb_the_end(oz_start, bus, arguments, cod
     assert summary in ended.stderr
 
 
-def test_a_second_ctrl_c_ends_the_command_at_once(oz_start, bus):
+def test_a_second_ctrl_c_ends_the_command_at_once(oz_start, directory):
     # The end in order takes 5 seconds, exits 0 and writes a summary: the request has no answer yet.
-    started = Path(bus, "started")
+    started = Path(directory, "started")
     command = f"exec 2> /dev/null; touch {started}; sleep 30"
-    service = oz_start("reply", "a", "--command", command, "--directory", bus)
+    service = oz_start("reply", "a", "--command", command, "--directory", directory)
     service.ready_line()
-    request = oz_start("request", "a", "--wait", "60", "--timeout", "60", "--directory", bus)
+    request = oz_start("request", "a", "--wait", "60", "--timeout", "60", "--directory", directory)
     request.ready_line()
     until(started.exists)
     until(lambda: service.interrupt() or service.process.poll() is not None)
@@ -68,3 +63,18 @@ def test_a_command_restores_the_handlers_of_its_process(oz):
     before = [signal.getsignal(one) for one in ENDING]
     assert oz("match", "a", "a").exit_code == 0
     assert [signal.getsignal(one) for one in ENDING] == before
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_whose_exception_python_has_dropped_stops_a_service_that_begins(number):
+    stops = []
+    with StopSignals().installed():
+        with suppress(KeyboardInterrupt, SystemExit):
+            os.kill(os.getpid(), number)
+        with stop_on_signals(lambda: stops.append(number)) as signals:
+            pass
+    before = {one: signal.SIG_DFL if one == signal.SIGTERM else signal.default_int_handler for one in ENDING}
+    for one, action in before.items():
+        signal.signal(one, action)
+    assert stops == [number]
+    assert signals.exit_code == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]

@@ -59,7 +59,7 @@ def test_matching_subjects_look_the_same_on_a_terminal(on_terminal):
     assert on_terminal("match", "a.*", "a.b").strip() == "a.b"
 
 
-def test_doctor_is_in_colour_unless_nobody_wants_that(on_terminal):
+def test_doctor_uses_colour_unless_it_is_turned_off(on_terminal):
     assert "\x1b[" in on_terminal("doctor", raw=True, NO_COLOR="")
     assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="1")
     assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="", TERM="dumb")

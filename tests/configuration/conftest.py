@@ -1,4 +1,4 @@
-"""A user who has set nothing, in an empty directory; what a test sets is all there is."""
+"""An empty home and an empty working directory, without variables of oz."""
 
 import os
 
@@ -22,7 +22,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def write_file(tmp_path):
-    """Write a TOML file, `./oz.toml` unless something else is said, and give its path."""
+    """Function that writes a TOML file, by default `./oz.toml`, and returns its path."""
 
     def write(text, name="work/oz.toml"):
         path = tmp_path / name
@@ -35,7 +35,7 @@ def write_file(tmp_path):
 
 @pytest.fixture
 def somebody_else(monkeypatch):
-    """Give files to another user: root can, and for anybody else it is enough to be somebody else."""
+    """Give files to another user. Without root, the process gets another user id in place of that."""
     me = os.geteuid()
 
     def give(*paths):

@@ -79,9 +79,9 @@ def test_a_directory_that_lets_others_in_is_not_trusted(wrong, tmp_path):
         private_directory(path, source="environment variable OZ_DIRECTORY")
     assert str(caught.value) == (
         f"environment variable OZ_DIRECTORY: directory = {str(path)!r}: its mode is {wrong:04o}, "
-        f"and only its owner may enter it: chmod 700 {path}, or give another"
+        f"which lets other users in: chmod 700 {path}, or give another path"
     )
-    assert mode(path) == wrong  # it may be somebody's on purpose
+    assert mode(path) == wrong  # oz does not change the mode, which may be intended
     path.chmod(0o700)
     assert private_directory(path) == path
 
@@ -89,7 +89,7 @@ def test_a_directory_that_lets_others_in_is_not_trusted(wrong, tmp_path):
 def test_a_directory_of_somebody_else_is_not_trusted(tmp_path, somebody_else):
     path = private_directory(tmp_path / "oz")
     owner = somebody_else(path)
-    with pytest.raises(oz.ConfigurationError, match=f"it belongs to user {owner}, who could pose"):
+    with pytest.raises(oz.ConfigurationError, match=f"it belongs to user {owner}, who could impersonate"):
         private_directory(path)
 
 
@@ -106,7 +106,7 @@ def test_a_symbolic_link_is_not_trusted(tmp_path):
 
 def test_a_file_is_no_directory(tmp_path):
     (tmp_path / "oz").touch(0o700)
-    with pytest.raises(oz.ConfigurationError, match="no directory"):
+    with pytest.raises(oz.ConfigurationError, match="not a directory"):
         private_directory(tmp_path / "oz")
     with pytest.raises(oz.ConfigurationError, match="Not a directory"):
         private_directory(tmp_path / "oz" / "below")
@@ -116,7 +116,7 @@ def test_a_place_where_anybody_can_put_another_is_not_trusted(tmp_path):
     above = tmp_path / "shared"
     above.mkdir()
     above.chmod(0o777)
-    with pytest.raises(oz.ConfigurationError, match=f"anybody can put another .*chmod \\+t {above}"):
+    with pytest.raises(oz.ConfigurationError, match=f"all users can replace it.*chmod \\+t {above}"):
         private_directory(above / "deep" / "oz")
     above.chmod(0o1777)  # sticky, as /tmp is
     assert private_directory(above / "deep" / "oz") == above / "deep" / "oz"
@@ -132,9 +132,9 @@ def test_a_place_where_this_user_may_not_write_is_named(tmp_path):
 def test_a_directory_for_all_users_is_refused_with_one_to_give(tmp_path):
     path = tmp_path / "shared"
     path.mkdir()
-    path.chmod(0o1777)  # as /tmp is, of which nobody must change the mode
+    path.chmod(0o1777)  # as /tmp, whose mode must not change
     with pytest.raises(oz.ConfigurationError) as refused:
         private_directory(path)
-    assert f"give one within: {path / f'oz-{os.getuid()}'}" in str(refused.value)
+    assert f"give {path / f'oz-{os.getuid()}'}" in str(refused.value)
     assert "chmod" not in str(refused.value)
     assert "remove" not in str(refused.value)

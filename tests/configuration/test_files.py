@@ -92,7 +92,7 @@ def test_a_file_that_is_no_toml_is_named_with_what_to_do(text, write_file):
     path = write_file(text)
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve()
-    assert str(caught.value).startswith(f"file {path}: no TOML: ")
+    assert str(caught.value).startswith(f"file {path}: not TOML: ")
     assert "OZ_CONFIG" in str(caught.value)
     assert caught.value.setting is None
 
@@ -102,11 +102,11 @@ def test_a_key_that_no_setting_has_is_refused_with_what_was_meant(write_file):
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve()
     assert str(caught.value) == (
-        f"file {path}: conect = 'tcp://ns1:5756': no setting is called so; did you mean connect?"
+        f"file {path}: conect = 'tcp://ns1:5756': no setting has this name; did you mean connect?"
     )
     write_file("[node]\nxyzzy = 1\n")
     with pytest.raises(
-        oz.ConfigurationError, match="xyzzy = 1: no setting is called so; there are bus, name"
+        oz.ConfigurationError, match="xyzzy = 1: no setting has this name; the settings are bus, name"
     ):
         resolve()
 
@@ -131,7 +131,7 @@ def test_tables_of_others_are_left_alone(write_file):
 @pytest.mark.parametrize("ask", [resolve, resolve_limits, security_source])
 def test_a_table_that_is_nearly_one_of_ours_is_refused(ask, name, meant, write_file):
     write_file(f'[{name}]\nkey = "feed.key_secret"\n')
-    with pytest.raises(oz.ConfigurationError, match=rf"\[{name}\].* nearly \[{meant}\]"):
+    with pytest.raises(oz.ConfigurationError, match=rf"\[{name}\].* did you mean \[{meant}\]"):
         ask()
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_somebody_else_put_where_anybody_can_write_is_not_obeyed(
     path.parent.chmod(0o1777)
     assert resolve().bus == "theirs"
     somebody_else(path)
-    with pytest.raises(oz.ConfigurationError, match=r"somebody else put it.*OZ_CONFIG="):
+    with pytest.raises(oz.ConfigurationError, match=r"another user created it.*OZ_CONFIG="):
         resolve()
     monkeypatch.setenv("OZ_CONFIG", str(path))
     assert resolve().bus == "theirs"
@@ -181,7 +181,7 @@ def test_a_pipe_or_a_device_is_no_file_and_is_not_waited_for(monkeypatch, tmp_pa
 def test_a_file_is_read_to_a_bound(monkeypatch, tmp_path):
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(1 << 34)
-    assert "larger than 65536 bytes" in fault(monkeypatch, tmp_path / "sparse")
+    assert "larger than 65,536 bytes" in fault(monkeypatch, tmp_path / "sparse")
 
 
 def test_a_key_of_ten_thousand_parts_is_not_parsed(monkeypatch, write_file):

@@ -33,7 +33,7 @@ def test_a_file_gives_some_of_them(write_file):
         ('patterns = "many"', "line 4: patterns = 'many': it is a whole number above 0"),
         ("patterns = inf", "line 4: patterns = inf: it is a whole number above 0"),
         ("handshake = nan", "line 4: handshake = nan: it is a number above 0"),
-        ("patterns.most = 5", "oz.toml: patterns = {'most': 5}: it is a whole number above 0"),
+        ("patterns.most = 5", "line 4: patterns = {'most': 5}: it is a whole number above 0"),
     ],
 )
 def test_a_wrong_limit_is_refused_with_its_line(line, said, write_file):
@@ -59,7 +59,7 @@ def test_settings_that_are_wrong_are_no_fault_of_the_limits(write_file):
 
 def test_a_file_that_does_not_parse_is_told_to_services_too(write_file):
     write_file("[limits\n")
-    with pytest.raises(oz.ConfigurationError, match="no TOML"):
+    with pytest.raises(oz.ConfigurationError, match="not TOML"):
         resolve_limits()
 
 

@@ -1,4 +1,4 @@
-"""The file of permissions: what is wrong with it has a line, and what has no effect is said."""
+"""The file of permissions. Each fault has its line, and rules without effect are warnings."""
 
 import os
 import sys
@@ -8,8 +8,8 @@ import pytest
 
 import oz
 from oz import configuration
-from oz.configuration.files import TomlLines
-from oz.configuration.permission_file import MOST_BYTES, _Reader, read_permissions, survey_permissions
+from oz.configuration.permission_file import MAX_FILE_SIZE, _Reader, read_permissions, survey_permissions
+from oz.configuration.toml_lines import TomlLines
 from oz.security.permissions import Responses
 from support.cases import each
 
@@ -114,10 +114,10 @@ def test_all_faults_are_found_at_once_each_once_and_in_the_order_of_their_lines(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = [", "no TOML"),
-        ("a = 1\na = 2", "no TOML"),
-        ("\xff", "no TOML"),
-        ("x" * (MOST_BYTES + 1), "larger than"),
+        ("a = [", "not TOML"),
+        ("a = 1\na = 2", "not TOML"),
+        ("\xff", "not TOML"),
+        ("x" * (MAX_FILE_SIZE + 1), "larger than"),
         ("users = 1", "write tables: [users.NAME]"),
         ("[users]\ndesk = 1", "write it as a table: [users.desk]"),
     ],
@@ -134,7 +134,7 @@ def test_what_is_no_file_of_permissions_is_refused(tmp_path, text, said):
 def test_a_file_that_anybody_may_write_is_refused(written):
     path = written(GOOD)
     path.chmod(0o666)
-    with pytest.raises(oz.ConfigurationError, match="anybody may write it: chmod o-w"):
+    with pytest.raises(oz.ConfigurationError, match="all users can write it: chmod o-w"):
         read_permissions(path)
 
 
@@ -151,7 +151,7 @@ def test_what_has_no_effect_is_said(written):
     assert found.warnings == (
         "users.desk.publish.allow[0], line 6: allow publish 'desk.a' has no effect: "
         "users.desk.publish.deny[0], line 6: deny publish 'desk.>'",
-        "roles.idle, line 20: nobody has this role",
+        "roles.idle, line 20: no user has this role",
     )
 
 
@@ -167,7 +167,7 @@ def test_what_has_no_effect_is_said(written):
     ],
 )
 def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_idle):
-    """As NATS has it, it allows the rest."""
+    """In NATS, such a list allows all other subjects."""
     text = f"[users.desk]\nkey = '{KEY}'\n{lines}\n"
     assert any("nothing is allowed" in one for one in survey_permissions(written(text)).warnings) is is_idle
     assert not survey_permissions(written(f"default = 'allow'\n{text}")).warnings
@@ -176,7 +176,7 @@ def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_id
 def test_history_is_said_to_protect_nothing(written):
     found = survey_permissions(written(dedent(GOOD) + "\n[roles.late]\nhistory = { deny = ['orders.>'] }\n"))
     assert found.permissions is not None
-    assert any("roles.late.history, line" in one and "protect nothing" in one for one in found.warnings)
+    assert any("roles.late.history, line" in one and "have no effect yet" in one for one in found.warnings)
 
 
 def test_the_dialect_of_the_file_is_that_of_patterns_that_name_none(written):
@@ -218,8 +218,8 @@ def finding_lines(count):
 def looking_for_idle_rules(count):
     allowed, denied = ([f"{word}{one}.>" for one in range(count)] for word in "ab")
     reader = _Reader("", {}, TomlLines(""))
-    rules = [*reader._listed((), {"allow": allowed, "deny": denied}, "publish")]
-    return lambda: reader._warn_of_idle(tuple(rules))
+    rules = [*reader._read_rules((), {"allow": allowed, "deny": denied}, "publish")]
+    return lambda: reader._warn_of_covered_rules(tuple(rules))
 
 
 @each("prepare", [finding_lines, looking_for_idle_rules])

@@ -15,7 +15,7 @@ GIVEN = {
     "bind": ("tcp://10.0.0.7:*", '"tcp://10.0.0.7:*"', ("tcp://10.0.0.7:*",)),
     "directory": ("/run/oz", "/run/oz", Path("/run/oz")),
 }
-"""For each setting: as text, in TOML (quotes are added to words), and what becomes of it."""
+"""For each setting: text of a variable, text in TOML (quotes are added to words), and value."""
 
 
 def toml(name):

@@ -21,7 +21,8 @@ How to write a test::
   variants of sockets or nodes. `sockets.subscribe(publisher, subscriber, pattern)` waits until it is
   served.
 - `api`: the adapter alone, in both shells. `endpoint()`: new endpoints of the variant's transport.
-- `proxied`: as `pair` over TCP sockets, with a `FaultProxy` as `proxied.proxy` between them.
+- `proxied`: as `pair` over TCP sockets, with a `FaultProxy` as `proxied.proxy` between them. `proxied.gaps`
+  has the count of each gap.
 - `program`: a Python program in a process of its own.
 - `carrier`, `shell`, `transport`, `filtering`: the values of the variant.
 - `logged_errors`: every test fails if oz logs an error. A test that provokes one appends a text of it to
@@ -273,8 +274,11 @@ def proxied(shell, filtering, api, pair_options):
     publishing, subscribing = (pair_options.get(one, {}) for one in ("publisher", "subscriber"))
     publisher = api.publisher("tcp://127.0.0.1:*", **publishing)
     with FaultProxy(publisher.faulty_endpoint(filtering)) as proxy:
+        gaps = []
+        subscribing = {"on_gap": lambda gap: gaps.append(gap.count), **subscribing}
         subscriber = publisher.subscriber_through(proxy, filtering=filtering, **subscribing)
         made = Pair(publisher, subscriber, "sockets", shell)
+        made.gaps = gaps
         made.proxy = proxy
         yield made
         api.close()

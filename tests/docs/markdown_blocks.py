@@ -61,7 +61,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def _scan(page: Path, lines: list[str], first: int) -> Iterator[Block]:
-    """The blocks of `lines`, whose first has the number `first` in the page."""
+    """Yield the blocks of `lines`. `first` is the number of the first line in the page."""
     directive = None
     at = 0
     while at < len(lines):

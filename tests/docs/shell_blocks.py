@@ -17,7 +17,7 @@ def script(language: str, text: str) -> str:
 
 
 def promised_output(language: str, text: str) -> str:
-    """What a console block shows below its commands; nothing for the others."""
+    """Return the output below the commands of a console block, or an empty string."""
     return "".join(f"{line}\n" for line in _console(text)[1]) if language == "console" else ""
 
 

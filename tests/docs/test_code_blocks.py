@@ -1,6 +1,6 @@
 """Every code block of the README and of `docs` is run, or says why not.
 
-- `python` blocks run, those of a page in one fresh process; a block that starts with `>>>` runs as a doctest.
+- `python` blocks of a page run in one process. A block that starts with `>>>` is a doctest.
 - `sh`, `bash` and `console` blocks run after `<!-- run -->`. A console block that shows output must get it
   (`...` stands for anything). Every `oz` command and long option in them must exist, run or not.
 - `<!-- no-run: reason -->` before a block: Python is compiled only. Without a reason the tests fail.

@@ -161,30 +161,6 @@ def test_a_cancelled_receive_wakes_a_task_that_waits():
     run(main, "a.*")
 
 
-@pytest.mark.parametrize("pattern", ["a.*", b"a."])
-def test_timeouts_of_receives_lose_nothing(pattern):
-    async def main(sub, send):
-        found, count = [], 2_000
-
-        async def publish():
-            for number in range(count):
-                if pattern == "a.*":
-                    send("a.refused.x")
-                send("a.b", b"%d" % number)
-                await asyncio.sleep(0.0002 * (number % 3))
-
-        publishing = asyncio.ensure_future(publish())
-        while len(found) < count:
-            try:
-                found.append(int((await asyncio.wait_for(sub.recv_multipart(), 0.0003))[1]))
-            except TimeoutError:
-                continue
-        await publishing
-        assert found == list(range(count))
-
-    run(main, pattern)
-
-
 def test_rcvtimeo_is_the_time_of_a_whole_receive():
     async def main(sub, send):
         sub.rcvtimeo = 200

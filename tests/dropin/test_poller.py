@@ -10,20 +10,6 @@ import oz
 from support.waiting import DEADLINE, Thread, until
 
 
-def test_only_matching_messages_make_a_socket_readable(make_sub, publisher):
-    sub, poller = make_sub("a.*"), oz.Poller()
-    poller.register(sub, zmq.POLLIN)
-    publisher.send("a.b.c")
-    assert poller.poll(50) == []
-    publisher.send("a.b", "1")
-    for _ in range(2):
-        assert poller.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
-    assert sub.recv() == b"a.b"
-    assert poller.poll() == [(sub, zmq.POLLIN)]
-    assert sub.recv() == b"1"
-    assert poller.poll(0) == []
-
-
 def test_other_sockets_descriptors_and_events_mix(make_sub, publisher, context, made):
     sub, poller = make_sub("a.*"), oz.Poller()
     left, right = made(context.socket(zmq.PAIR)), made(context.socket(zmq.PAIR))

@@ -1,7 +1,7 @@
 """Programs for pyzmq in the forms that public repositories have, with pyzmq's sockets and with oz's.
 
 A program gets the function that makes its SUB and the endpoint of a publisher, and returns the messages that
-it received. It ends with the topic `end`. It must return the same with both sockets. With a pattern in place
+it received. It ends with the topic `end`. Both sockets must give the same messages. With a pattern in place
 of its prefix it must return the messages that match.
 """
 
@@ -336,20 +336,6 @@ def test_programs_receive_the_same_by_prefix(program):
 @pytest.mark.parametrize("program", [*BLOCKING, *ASYNCIO])
 def test_programs_receive_what_a_pattern_matches(program):
     assert run_program(program, make_drop_in, begin_with_a_pattern) == expected(PATTERN.fullmatch)
-
-
-def test_pickled_topics_are_prefixes(make_sub, publisher):
-    sub = make_sub("end", dialect="zmq")
-    for topic in ("depth", "trade"):
-        sub.setsockopt(zmq.SUBSCRIBE, pickle.dumps(topic))
-    publisher.expect(2)
-    for topic in ("depth", "other", "trade"):
-        publisher.send(pickle.dumps(topic), pickle.dumps([topic]))
-    publisher.send("end")
-    found = []
-    while (frames := sub.recv_multipart())[0] != b"end":
-        found.append([pickle.loads(frame) for frame in frames])
-    assert found == [["depth", ["depth"]], ["trade", ["trade"]]]
 
 
 def test_a_topic_and_a_payload_in_one_frame(make_sub, publisher):

@@ -139,31 +139,6 @@ def test_a_subject_is_received_if_a_pattern_matches_it(context, dialect, pattern
     assert found[:-1] == [*filter(is_wanted, subjects)]
 
 
-@pytest.mark.parametrize("receive", ["copy", "frame", "multipart"])
-def test_refused_messages_now_and_then_do_not_prolong_a_receive(context, receive):
-    is_over = threading.Event()
-    with context.socket(zmq.XPUB) as pub, oz.SubSocket(context, dialect="nats") as sub:
-        port = pub.bind_to_random_port("tcp://127.0.0.1")
-        sub.connect(f"tcp://127.0.0.1:{port}")
-        sub.subscribe("a.*")
-        assert pub.recv() == b"\1a."
-
-        def publish():
-            while not is_over.wait(0.02):
-                pub.send_multipart([b"a.refused.x", b"1"])
-
-        thread = Thread(publish)
-        sub.rcvtimeo = 200
-        call = {
-            "copy": sub.recv, "frame": lambda: sub.recv(copy=False), "multipart": sub.recv_multipart,
-        }[receive]  # fmt: skip
-        receiving = Thread(call)
-        with pytest.raises(zmq.Again):
-            receiving.outcome()
-        is_over.set()
-        thread.outcome()
-
-
 @pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize("timeout", [-1, int(DEADLINE * 1000)])
 def test_a_wait_goes_on_after_refused_messages(make_sub, publisher, copies, timeout):
@@ -181,15 +156,6 @@ def test_a_wait_goes_on_after_refused_messages(make_sub, publisher, copies, time
     assert sub.recv() == b"y"
 
 
-def test_a_long_run_of_refused_messages_is_skipped(make_sub, publisher):
-    sub = make_sub("a.*", "end")
-    sub.rcvhwm = 0
-    for number in range(20_000):
-        publisher.send(f"a.{number}.refused", "x")
-    publisher.send("end")
-    assert sub.recv() == b"end"
-
-
 @pytest.mark.parametrize("copies", [True, False])
 def test_frames_of_a_refused_message_are_no_subjects(make_sub, publisher, copies):
     sub = make_sub("a.*", oz.compile("b?", "redis"))
@@ -201,19 +167,6 @@ def test_frames_of_a_refused_message_are_no_subjects(make_sub, publisher, copies
     for subject in [b"a.b", b"a.z"] * 3:
         frame = sub.recv(copy=copies)
         assert (frame if copies else frame.bytes) == subject
-
-
-def test_frames_of_a_message_stay_in_libzmq_for_a_plain_poller(make_sub, publisher):
-    sub = make_sub("a.*")
-    publisher.send("a.b.c", "x")
-    publisher.send("a.b", "1", "2")
-    assert sub.recv() == b"a.b"
-    poller = zmq.Poller()
-    poller.register(sub, zmq.POLLIN)
-    for frame in (b"1", b"2"):
-        assert poller.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
-        assert sub.recv(zmq.NOBLOCK) == frame
-    assert poller.poll(0) == []
 
 
 # Closed sockets and signals -----------------------------------------------------------------------
@@ -408,30 +361,6 @@ def test_an_exception_around_a_receive_costs_at_most_the_message_in_hand(
         numbers.append(int(subject[2:]))
     assert numbers == sorted(set(numbers))
     assert numbers[-1] - numbers[0] + 1 - len(numbers) <= interruptions
-
-
-def test_a_pattern_that_exceeds_its_time_costs_its_message(make_sub, publisher, monkeypatch):
-    from oz.dropin import filter as filter_module
-
-    sub = make_sub("a.*", "end")
-    is_slow = True
-
-    def find(self, subject):
-        if is_slow and subject.startswith(b"\xffa"):
-            raise oz.PatternTimeout("pattern", subject, 0.05)
-        return original(self, subject)
-
-    original = filter_module.Filter.find
-    monkeypatch.setattr(filter_module.Filter, "find", find)
-    sub.subscribe(b"\xff")
-    publisher.expect()
-    publisher.send(b"\xffa", "a.1", "a.2")
-    publisher.send("a.b", "3")
-    with pytest.raises(oz.PatternTimeout):
-        sub.recv()
-    assert not sub.rcvmore
-    assert sub.recv() == b"a.b"
-    assert sub.recv() == b"3"
 
 
 # Memory -------------------------------------------------------------------------------------------

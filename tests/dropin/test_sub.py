@@ -2,12 +2,7 @@
 
 import array
 import copy
-import json
-import os
-import pickle
 import re
-import signal
-import sys
 import threading
 import time
 
@@ -16,8 +11,6 @@ import regex
 import zmq
 
 import oz
-from oz.dropin import sub as sub_module
-from support.alarms import alarms
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -61,29 +54,6 @@ def test_each_receive_skips_messages_that_do_not_match(make_sub, publisher, way)
     for subject in ("a.b.d", "a.b.c.d", "a.x.c", "a.", "a.b.c"):
         publisher.send(subject)
     assert [RECEIVES[way](sub) for _ in range(2)] == [b"a.x.c", b"a.b.c"]
-
-
-def test_json_and_pickles_are_received_after_the_subject(make_sub, publisher):
-    sub = make_sub("a.*")
-    for subject in ("b", "a.b.c", "a.b"):
-        publisher.send(subject, json.dumps({"n": 1}), pickle.dumps((2, 3)))
-    assert sub.recv_string() == "a.b"
-    assert sub.recv_json() == {"n": 1}
-    assert sub.recv_pyobj() == (2, 3)
-    assert not sub.rcvmore
-
-
-def test_frames_are_received_one_by_one_with_rcvmore(make_sub, publisher):
-    sub = make_sub("a.*")
-    for number in range(3):
-        publisher.send("a.refused.refused", "1", "2")
-        publisher.send(f"a.{number}", "1", "2")
-    for number in range(3):
-        frames = [sub.recv()]
-        while sub.getsockopt(zmq.RCVMORE):
-            frames.append(sub.recv())
-        assert frames == [b"a.%d" % number, b"1", b"2"]
-        assert sub.get(zmq.RCVMORE) == sub.rcvmore == sub.RCVMORE == 0
 
 
 def test_the_rest_of_a_message_is_received_as_multipart_and_without_copy(make_sub, publisher):
@@ -158,17 +128,6 @@ def test_bytes_are_prefixes_in_every_dialect(context, publisher):
         publisher.expect(8)
 
 
-def test_text_of_the_dialect_zmq_names_no_other_dialect(context, publisher, made):
-    sub = made(oz.SubSocket(context))
-    sub.connect(publisher.endpoint)
-    for prefix in ("redis:keys", "nats:a.*", "end"):
-        sub.subscribe(prefix)
-    assert publisher.expect(3) == [b"\1redis:keys", b"\1nats:a.*", b"\1end"]
-    for subject in ("redis:keys.1", "redis", "a.b", "nats:a.*b", "end"):
-        publisher.send(subject)
-    assert drain(sub) == [[b"redis:keys.1"], [b"nats:a.*b"]]
-
-
 def test_text_may_name_a_dialect_where_the_socket_has_another(make_sub, publisher):
     sub = make_sub("end")
     sub.subscribe("rv:Foo.*")
@@ -211,43 +170,6 @@ def test_text_that_is_no_pattern_is_refused_with_the_bytes_to_give(make_sub):
             sub.subscribe(wrong)
     with pytest.raises(TypeError):
         sub.setsockopt(zmq.SUBSCRIBE, "text")
-
-
-def test_prefixes_stay_while_another_subscription_needs_them(make_sub, publisher):
-    sub = make_sub("a.*", "a.*.c", "a.>", "end")
-    sub.unsubscribe("a.*")
-    sub.unsubscribe("a.*.c")
-    sub.unsubscribe(b"a.")
-    sub.unsubscribe("never.subscribed")
-    publisher.send("a.b.d")
-    publisher.send("end")
-    assert drain(sub) == [[b"a.b.d"]]
-    sub.unsubscribe("a.>")
-    assert publisher.expect(1) == [b"\0a."]
-    publisher.send("a.b")
-    publisher.send("end")
-    assert drain(sub) == []
-
-
-def test_what_is_subscribed_twice_is_unsubscribed_twice(make_sub, publisher):
-    sub = make_sub("a.*", "a.*", "end")
-    for is_left in (True, False):
-        sub.unsubscribe("a.*")
-        publisher.expect(0 if is_left else 1)
-        publisher.send("a.b")
-        publisher.send("end")
-        assert drain(sub) == ([[b"a.b"]] if is_left else [])
-
-
-def test_messages_on_their_way_are_refused_after_unsubscribe(make_sub, publisher):
-    sub = make_sub("a.*", "b.*", "end")
-    publisher.send("a.1", "x")
-    publisher.send("b.1", "y")
-    publisher.send("end")
-    assert sub.poll(DEADLINE * 1000)
-    sub.unsubscribe("a.*")
-    assert sub.poll(DEADLINE * 1000)
-    assert drain(sub) == [[b"b.1", b"y"]]
 
 
 def test_a_pattern_that_is_added_inside_a_message_counts_from_the_next_one(make_sub, publisher):
@@ -360,54 +282,6 @@ def test_refused_messages_without_end_do_not_prolong_a_poll(context, flood):
             assert timeout / 1000 <= time.monotonic() - began < 10
 
 
-def test_a_wait_goes_on_after_refused_messages(make_sub, publisher):
-    sub = make_sub("a.*")
-    for timeout in (-1, int(DEADLINE * 1000)):
-        sub.rcvtimeo = timeout
-        received = Thread(sub.recv_multipart)
-        for _ in range(3):
-            publisher.send("a.b.c", "x")
-            received.wait_until_stuck()
-        publisher.send("a.b", "y")
-        assert received.outcome() == [b"a.b", b"y"]
-
-
-def test_events_are_those_of_matching_messages(make_sub, publisher):
-    sub = make_sub("a.*")
-    assert sub.get(zmq.EVENTS) == sub.events == 0
-    publisher.send("a.b.c")
-    publisher.send("a.b", "1")
-    until(lambda: sub.getsockopt(zmq.EVENTS) == zmq.POLLIN)
-    for _ in range(2):
-        assert sub.EVENTS == zmq.POLLIN
-        assert sub.rcvmore == 0
-    assert sub.recv(zmq.NOBLOCK) == b"a.b"
-    assert sub.rcvmore == 1
-    assert sub.events == zmq.POLLIN
-    assert sub.recv(zmq.NOBLOCK) == b"1"
-    publisher.send("a.b.c")
-    assert sub.poll(50) == 0
-
-
-def test_a_selector_loop_by_fd_and_events_receives_all(make_sub, publisher):
-    import selectors
-
-    sub = make_sub("a.*", "end")
-    assert sub.fileno() == sub.fd == sub.FD
-    for number in range(500):
-        publisher.send(f"a.{number}" if number % 3 == 0 else f"a.{number}.x", b"%d" % number)
-    publisher.send("end")
-    found = []
-    with selectors.DefaultSelector() as selector:
-        selector.register(sub, selectors.EVENT_READ)
-        while not found or found[-1] != b"end":
-            while sub.getsockopt(zmq.EVENTS) & zmq.POLLIN:
-                found.append(sub.recv_multipart(zmq.NOBLOCK)[0])
-            if not found or found[-1] != b"end":
-                assert selector.select(DEADLINE)
-    assert found == [b"a.%d" % number for number in range(0, 500, 3)] + [b"end"]
-
-
 # Life of a socket ---------------------------------------------------------------------------------
 
 
@@ -429,11 +303,6 @@ def test_constructors_and_wrong_types():
         known = oz.SubSocket(context)
         context.destroy()
         assert known.closed
-
-
-def test_without_a_context_it_is_that_of_the_process():
-    with oz.SubSocket() as sub:
-        assert sub.context is zmq.Context.instance()
 
 
 def test_a_closed_socket_says_so_as_pyzmq_does(context):
@@ -467,24 +336,6 @@ def test_an_unclosed_socket_warns_and_closes(context):
         zmq.Socket.shadow(address).get(zmq.TYPE)
 
 
-def test_the_end_of_the_context_ends_a_wait():
-    context = zmq.Context()
-    sub = oz.SubSocket(context, dialect="nats")
-    sub.subscribe("a.*")
-
-    def receive():
-        try:
-            sub.recv_multipart()
-        finally:
-            sub.close(0)
-
-    waiting = Thread(receive)
-    waiting.wait_until_stuck()
-    context.term()
-    with pytest.raises(zmq.ContextTerminated):
-        waiting.outcome()
-
-
 def test_the_end_of_the_context_ends_a_poll():
     context = zmq.Context()
     sub = oz.SubSocket(context, dialect="nats")
@@ -501,22 +352,6 @@ def test_the_end_of_the_context_ends_a_poll():
     context.term()
     with pytest.raises(zmq.ContextTerminated):
         waiting.outcome()
-
-
-def test_monitors_report_connections(context, publisher, made):
-    from zmq.utils.monitor import recv_monitor_message
-
-    sub = made(oz.SubSocket(context, dialect="nats"))
-    monitor = sub.get_monitor_socket()
-    sub.subscribe("a.*")
-    sub.connect(publisher.endpoint)
-    found = set()
-    while zmq.EVENT_HANDSHAKE_SUCCEEDED not in found:
-        assert monitor.poll(DEADLINE * 1000)
-        found.add(recv_monitor_message(monitor)["event"])
-    assert zmq.EVENT_CONNECTED in found
-    sub.disable_monitor()
-    monitor.close()
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, oz.SubSocket, oz.SubSocket.shadow])
@@ -546,111 +381,3 @@ def test_a_shadow_of_a_plain_sub_keeps_its_prefixes(context, publisher, made):
     assert shadow.recv() == b"ab"
     shadow.unsubscribe("a")
     assert publisher.expect() == [b"\0a"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_forked_child_leaves_the_parents_socket_alone(make_sub, publisher):
-    sub = make_sub("a.*", "end")
-    publisher.send("a.1")
-    assert sub.poll(DEADLINE * 1000)
-    if (child := os.fork()) == 0:
-        status = 1
-        try:
-            sub.close()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-    publisher.send("a.2")
-    publisher.send("end")
-    assert drain(sub) == [[b"a.1"], [b"a.2"]]
-
-
-# Exceptions in the middle -------------------------------------------------------------------------
-
-
-class Interruption(Exception):
-    """Raised by the signal handler."""
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no interval timers")
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, Interruption])
-@pytest.mark.parametrize("way", ["recv_multipart", "copy=False", "recv", "poll"])
-@pytest.mark.parametrize("patterns", [("a.*", "b.*"), (b"a.", b"b.")], ids=["patterns", "prefixes"])
-def test_an_exception_costs_at_most_the_message_in_hand(
-    make_sub, publisher, monkeypatch, kind, way, patterns
-):
-    # pyzmq lets an exception pass that comes while a Frame is freed.
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
-    sub = make_sub(*patterns)
-    sub.rcvhwm = 0
-    is_over = threading.Event()
-    sent = 0
-
-    def publish():
-        nonlocal sent
-        while not is_over.is_set():
-            frame = b"%d" % sent
-            publisher.send(b"b.refused.x", *[b"refused"] * 3)
-            publisher.send(b"a." + frame, *[frame] * 5)
-            sent += 1
-            if sent % 100 == 0:
-                is_over.wait(0.001)
-
-    def receive():
-        if way == "recv_multipart":
-            return sub.recv_multipart()
-        if way == "copy=False":
-            return [frame.bytes for frame in sub.recv_multipart(copy=False)]
-        if way == "poll":
-            return sub.poll(1000) and sub.recv_multipart(zmq.NOBLOCK)
-        frames = [sub.recv()]
-        while sub.rcvmore:
-            frames.append(sub.recv())
-        return frames
-
-    def leave_message():
-        """End a message as a program must that receives frame by frame."""
-        while True:
-            try:
-                while sub.rcvmore:
-                    sub.recv()
-                return
-            except kind:
-                continue
-
-    def interrupt(number, frame):
-        # Only inside a receive: the test must not lose its own messages.
-        while frame is not None:
-            if frame.f_code.co_filename == sub_module.__file__:
-                raise kind
-            frame = frame.f_back
-
-    got, interruptions = [], 0
-    thread = Thread(publish)
-    try:
-        ends = time.monotonic() + DEADLINE
-        with alarms(interrupt, 0.0005):
-            while (interruptions < 100 or len(got) < 100) and time.monotonic() < ends:
-                try:
-                    frames = receive()
-                except kind:
-                    interruptions += 1
-                    leave_message()
-                else:
-                    if frames:
-                        got.append(frames)
-    finally:
-        is_over.set()
-        thread.outcome()
-    numbers = []
-    for subject, *rest in got:
-        if subject == b"b.refused.x":
-            assert patterns[0] == b"a."
-            continue
-        assert rest == [subject[2:]] * 5, (subject, rest)
-        numbers.append(int(subject[2:]))
-    assert numbers == sorted(set(numbers))
-    missing = numbers[-1] - numbers[0] + 1 - len(numbers)
-    assert missing <= interruptions
-    assert interruptions >= 100 or len(got) >= 100

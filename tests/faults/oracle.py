@@ -1,4 +1,4 @@
-"""The account of one subscriber: what it received and what gaps reported, held against what was published.
+"""Account of one subscriber: received messages and reported gaps, compared with the published messages.
 
 The oracle knows only the numbers in the payloads and the lines of the log; see `faults.subscribing`.
 """
@@ -49,7 +49,7 @@ def check_complete(events, published, run=1):
 
 
 def check_counted(events, published, run=1, *, in_place=True):
-    """Check that the messages and the counts of the gaps are all that was published.
+    """Check that messages and gaps add up to the published messages.
 
     Args:
         events: of the log.

@@ -1,7 +1,7 @@
-"""Fuzz readers by coverage: `python tests/fuzz/run.py [SECONDS [TARGET…]]`; `tox -e fuzz` has what it needs.
+"""Fuzz readers by coverage: `python tests/fuzz/run.py [SECONDS [TARGET…]]`; `tox -e heavy -- tests/fuzz` has atheris.
 
-Each target runs for so many seconds (60) in a process of its own, from the inputs in corpus/. Those that
-reach something new are kept there, one a line. It prints how many inputs were tried, and ends with 1 after a
+Each target runs for SECONDS (default: 60) in a process of its own, from the inputs in corpus/. Inputs that
+reach new code are added there, one a line. It prints how many inputs were tried, and ends with 1 after a
 crash, whose input is then a line too: the suite replays them all.
 """
 

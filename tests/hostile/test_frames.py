@@ -1,4 +1,4 @@
-"""A peer that sends frames larger than anybody takes, beside an honest one."""
+"""A peer that sends frames above the limit, beside an honest peer."""
 
 import socket as sockets
 import struct
@@ -35,7 +35,7 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\x00" + byte
 
 
 def raw_publisher(listening, socket_type, claims):
-    """Shake hands, and begin a message of so many bytes; return the connection."""
+    """Shake hands, and announce a frame of `claims` bytes; return the connection."""
     there, _ = listening.accept()
     there.settimeout(DEADLINE)
     there.sendall(GREETING)
@@ -46,7 +46,7 @@ def raw_publisher(listening, socket_type, claims):
 
 
 def is_cut_off(there):
-    """Send part of what was claimed until the other end has closed."""
+    """Send part of the announced bytes until the other end has closed."""
     try:
         for _ in range(1_000):
             there.sendall(b"a.x" + bytes(1_000_000))
@@ -81,20 +81,6 @@ def _is_over(pub, victim):
     except subprocess.TimeoutExpired:
         return False
     return True
-
-
-def test_a_publisher_refuses_what_subscribers_would_cut_it_off_for():
-    options, large = oz.Options(limits=oz.Limits(message_bytes=1 << 20)), bytes((1 << 20) + 1)
-    with oz.Publisher("tcp://127.0.0.1:*", options=options) as pub, oz.Subscriber(pub.endpoint) as sub:
-        sub.subscribe("a")
-        sub.wait_ready(timeout=DEADLINE)
-        pub.publish("a", large[1:])
-        for payload in (large, memoryview(large)):
-            with pytest.raises(ValueError, match="1,048,577 bytes"):
-                pub.publish("a", payload)
-        assert len(sub.receive(timeout=DEADLINE).payload) == 1 << 20
-        with pytest.raises(oz.Timeout):
-            sub.receive(timeout=0.05)
 
 
 @pytest.mark.parametrize("filtering", ["publisher", "prefix"])

@@ -1,4 +1,4 @@
-"""Names, subjects and payloads of strangers, with what a terminal obeys and what a reader does not see."""
+"""Names, subjects and payloads of peers that hold control characters and invisible characters."""
 
 import io
 import json
@@ -85,7 +85,7 @@ def test_oz_sub_writes_nothing_unseen(options):
 
 @pytest.fixture
 def lines():
-    """What is written to a log as `logging` writes it without being set up."""
+    """Logger of peers, and the lines that it has written."""
     log, out = peer_logger("oz.tests-of-shown-text"), io.StringIO()
     handler = logging.StreamHandler(out)
     log.addHandler(handler)
@@ -127,9 +127,9 @@ def test_a_peer_causes_few_lines_and_they_are_counted(lines):
     for number in range(229):  # in 14 s, as it was
         handle(log, 1000 + number * 14 / 229)
     assert FIRST <= len(written()) <= FIRST + 14 / SECONDS + 1
-    assert re.search(r"a peer did it \(\d+ more like it were left out\)", written()[-1])
+    assert re.search(r"a peer did it \(\d+ similar records were dropped\)", written()[-1])
     handle(log, 1030.0)
-    said = sum(int(one) for line in written() for one in re.findall(r"\((\d+) more", line))
+    said = sum(int(one) for line in written() for one in re.findall(r"\((\d+) similar", line))
     assert said + len(written()) == 230
 
 

@@ -1,6 +1,6 @@
 """A publisher, a subscriber or a node on a host: `actor.py KIND OPTIONS`; answers each line of JSON with one.
 
-A line is `["what", arguments…]`, what a method of `Actor`; the answer is what that returns.
+A line is `["method", arguments…]`, with a method of `Actor`. The answer is its result.
 """
 
 import json
@@ -16,7 +16,7 @@ LONGEST = 60.0
 
 
 class Actor:
-    """What it holds, what it has published, and what it was given."""
+    """A publisher, subscriber or node, and its counts."""
 
     def __init__(self, kind, options):
         self.gaps, self.seen, self.disorder = [], [], 0
@@ -56,7 +56,7 @@ class Actor:
         self.held.wait_ready(timeout=LONGEST)
 
     def begin(self, subjects, pace, size=0, most=None):
-        """Publish numbers on each of some subjects, again and again or so many times, padded with blanks."""
+        """Publish numbers on each subject in a thread, for ever or `most` times, padded with blanks."""
         self.may_publish.set()
         self.publishing = threading.Thread(target=self._publish, args=(subjects, pace, size, most))
         self.publishing.start()
@@ -78,7 +78,7 @@ class Actor:
         return self.sent
 
     def got(self, source=""):
-        """Say what came, and what is lost: of which nobody knows how much, of one source or all."""
+        """Return the counts of delivered and lost messages, of one source or of all sources."""
         with self.lock:
             kinds = [count for about, count in self.gaps if source in ("", about)]
             return {

@@ -15,7 +15,7 @@ LONGEST = 90.0
 
 
 class Remote:
-    """An actor on a host: what it is told it does, and answers."""
+    """Proxy of an actor on a host: it calls methods of the actor."""
 
     def __init__(self, host, kind, options):
         self._process = subprocess.Popen(
@@ -56,14 +56,14 @@ def _read_until(stream, word):
 
 
 class Stage:
-    """What is on it is killed at the end."""
+    """Actors and commands, which are killed at the end."""
 
     def __init__(self, stack):
         self._stack = stack
 
     def actor(self, host, kind, **options):
         if kind == "Node":
-            # A directory of its own: it is to find nobody but by the network.
+            # Its own directory, so that nodes find each other by the network only.
             made = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="oz", dir="/tmp"))
             options = {"directory": f"{made}/bus", "join_timeout": 60.0, **options}
         actor = Remote(host, kind, options)
@@ -91,9 +91,9 @@ def stage():
 
 
 def accounted(listener, sent, source=""):
-    """Wait until a listener has all that was published for it, or was told what is missing; what it got.
+    """Wait until each message was delivered or reported lost; return the counts of the listener.
 
-    What was lost is told with a number, or without one where nobody knows it; none comes twice or too late.
+    A loss may have no count. No message is delivered twice or out of order.
     """
 
     def all_there():

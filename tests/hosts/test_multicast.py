@@ -1,4 +1,4 @@
-"""Multicast between hosts that are apart: what was sent is delivered, or reported lost."""
+"""Multicast between distant hosts: each message is delivered or reported lost."""
 
 import re
 import time
@@ -20,7 +20,7 @@ CLOSED = """
 
 
 def play(network, during=bool, *, count=2000, **options):
-    """Have one publish and two listen; what was sent, and what each got and reported, which is checked."""
+    """Run a publisher and two subscribers; check and return their counts."""
     hosts = network.hosts
     with playing.scene(network) as stage:
         subscribers = [stage.subscriber(host, **options) for host in hosts[1:]]

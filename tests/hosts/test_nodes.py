@@ -1,4 +1,4 @@
-"""Nodes on several hosts: they meet, and after a partition meet again; what was lost meanwhile is told."""
+"""Nodes on several hosts find each other, also after a partition, and report lost messages."""
 
 import time
 
@@ -29,7 +29,7 @@ def nodes(request, hosts, stage):
 
 
 def all_met(nodes, within=WELL_WITHIN):
-    """Wait until each knows all others, and what they have subscribed to; how long that took."""
+    """Wait until each node knows the other nodes and their subscriptions; return the seconds."""
     began = time.monotonic()
     until(lambda: all(len(node.peers()) == len(nodes) - 1 for node in nodes), within)
     for node in nodes:
@@ -48,13 +48,13 @@ def play(nodes):
 
 
 def has_come(listener, more):
-    """Wait until so many more messages than now have come."""
+    """Wait until a number of messages more than now were delivered."""
     before = listener.got()["delivered"]
     until(lambda: listener.got()["delivered"] >= before + more)
 
 
 def asked(node, timeout):
-    """Ask the last one, and see that an answer or an error comes in time."""
+    """Send a request to the last node; return the reply or the error, which must arrive in time."""
     said, took = node.request("service", timeout)
     assert took < timeout + 1
     return said
@@ -75,7 +75,7 @@ def test_with_1_percent_loss_all_arrives_and_every_request_is_answered(hosts, no
 
 @pytest.fixture
 def narrow(network, hosts):
-    """Before anybody connects: TCP agrees on the size of packets then."""
+    """Reduce the MTU before nodes connect, because TCP agrees on the size of packets then."""
     network.narrow(hosts[2], 576)
 
 
@@ -85,14 +85,14 @@ def test_over_a_small_mtu_nodes_meet_and_large_payloads_arrive(nodes):
     for one in listeners:
         one.listen("quote.>")
     all_met(nodes)
-    # So many and no more: a busy machine would publish thousands while the first of them are on their way.
+    # A fixed number, because a busy machine would publish thousands before the first arrives.
     publisher.begin(["quote.sap"], PACE, 10_000, 300)
     assert [accounted(one, 300, "a")["delivered"] for one in listeners] == [300, 300]
     publisher.end()
 
 
 def test_nodes_meet_though_large_packets_vanish_while_they_do(network, hosts, nodes):
-    """What is on its way is lost with its connection, and with that what nodes are told of each other."""
+    """Announcements of nodes are lost with their connection."""
     network.narrow(hosts[2], 576)
     all_met(nodes)
 

@@ -1,4 +1,4 @@
-"""Publishers and subscribers on several hosts: what was published for one is delivered, or reported lost."""
+"""Publishers and subscribers on several hosts: each message is delivered or reported lost."""
 
 import time
 
@@ -32,7 +32,7 @@ def play(hosts, stage):
 
 
 def has_come(subscriber, more, within=60.0):
-    """Wait until so many more messages than now have come."""
+    """Wait until a number of messages more than now were delivered."""
     before = subscriber.got()["delivered"]
     until(lambda: subscriber.got()["delivered"] >= before + more, within)
 
@@ -61,7 +61,7 @@ def narrow(network, hosts):
 
 @pytest.mark.usefixtures("narrow")
 def test_messages_larger_than_a_small_mtu_arrive(play):
-    # So many and no more: a busy machine would publish thousands while the first of them are on their way.
+    # A fixed number, because a busy machine would publish thousands before the first arrives.
     publisher, subscribers = play(size=20_000, most=300)
     assert [accounted(one, 300)["delivered"] for one in subscribers] == [300, 300]
     publisher.end()

@@ -1,4 +1,4 @@
-"""A host behind a router that translates addresses, as containers are: what it takes to be reached."""
+"""A host behind a router that translates addresses, as for containers."""
 
 import pytest
 

@@ -11,7 +11,7 @@ import pytest
 from journal.crafting import bomb, sealed_file, stamped, stream_file, table_of
 from oz.journal import Journal, JournalError, Writer
 from support import scripts
-from support.journals import active, batches_of, read_or_error, rows_of, sealed
+from support.journals import active, read_or_error, rows_of, sealed
 from support.sizes import size
 
 TEN = {at: (f"a.{at}", b"%d" % at) for at in range(10)}
@@ -163,20 +163,6 @@ def test_swapped_segments_are_an_error(written):
     with pytest.raises(JournalError, match=first.name):
         rows_of(directory)
     assert len(Journal(directory).verify().findings) >= 2
-
-
-def test_a_batch_of_another_segment_is_an_error(written, tmp_path):
-    directory, _ = written(10, 10)
-    with Writer(tmp_path / "other") as writer:
-        writer.append([("x", b"y")] * 10)
-        other = active(tmp_path / "other").read_bytes()
-        [(begin, end, *_)] = batches_of(active(tmp_path / "other"))
-    path = active(directory)
-    data = path.read_bytes()
-    [(place, *_), _] = batches_of(path)
-    path.write_bytes(data[:place] + other[begin:end] + data[place:][end - begin :])
-    with pytest.raises(JournalError, match=path.name):
-        rows_of(directory)
 
 
 def test_a_file_of_another_journal_does_not_pass_for_records_of_this_one(written, tmp_path):

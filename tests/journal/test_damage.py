@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from oz.journal import Journal, JournalError, Writer
+from oz.journal import Journal, Writer
 from support.journals import (
     acknowledged,
     active,
@@ -116,13 +116,6 @@ def test_repair_keeps_each_intact_record_at_its_offset(written, seed):
     assert gaps <= lost_by(before.findings)
     assert Journal(directory).verify().ok
     assert list(directory.glob("*.damaged"))
-
-
-def test_a_repair_is_refused_while_a_writer_is_open(tmp_path):
-    with Writer(tmp_path) as writer:
-        writer.append([("a", b"")])
-        with pytest.raises(JournalError, match="writ"):
-            Journal(tmp_path).repair()
 
 
 def test_a_missing_sealed_file_is_a_gap_and_its_neighbours_are_read(written):

@@ -80,13 +80,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_records_that_do_not_fit_are_refused(form):
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError), match="reply_to" if form == "an unknown column" else None):
         rows(REFUSED[form])
-
-
-def test_an_unknown_column_suggests_the_right_one():
-    with pytest.raises(ValueError, match="did you mean 'reply_to'"):
-        rows(REFUSED["an unknown column"])
 
 
 bytes_or_none = st.none() | st.binary(max_size=20)

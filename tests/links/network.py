@@ -1,9 +1,8 @@
 """Model of ROUTER to ROUTER connections: pipes, cuts, half-open directions, stalls, full pipes, late reads.
 
 A `Handle` is the dialling end: its name and its pipes survive reconnections of libzmq. A `Connection` is one
-transport connection. The listening end of a connection stays readable after a cut, and a new connection with
-the same
-name takes the name over: frames that are read late then come from another routing id.
+transport connection. The listening end of a connection stays readable after a cut. A new connection
+takes over the name of the old one: frames that are read late then come from another routing id.
 """
 
 from collections import deque

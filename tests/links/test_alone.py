@@ -111,3 +111,15 @@ def test_lone_messages_are_acknowledged(pair):
         subscriber.receive(timeout=1.5)
     (info,) = publisher.subscribers
     assert (info.pending, info.pending_bytes) == (0, 0)
+
+
+def test_a_subscription_ends_after_its_last_lone_message(pair):
+    publisher, subscriber = pair
+    limited = subscriber.subscribe("a.1", max_messages=5)
+    ready(publisher, subscriber, "a.*")
+    for _ in range(10):
+        exchange(publisher, subscriber, "a.1")
+    assert not limited.active
+    # The publisher learns of the end.
+    subscriber.wait_ready()
+    assert [list(one.patterns) for one in publisher.subscribers] == [["a.*"]]

@@ -8,6 +8,7 @@ from oz.subscriber.link import (
     ENDED,
     GREETING,
     LIVE,
+    MAX_ATTEMPT,
     NEW,
     Gap,
     ListeningClock,
@@ -581,3 +582,12 @@ def test_numbers_of_unknown_streams_are_ignored():
     assert not subscriber.link.drops
     assert not subscriber.link.reasons
     assert subscriber.read(ping(0, streams={1: Drops(0, 5, 0, 0, 0)})) == [Gap(5, "dropped", 1)]
+
+
+def test_probes_without_end_begin_a_new_session():
+    one = greeting()
+    before, one.link.attempt = one.link.session, MAX_ATTEMPT
+    assert one.read(b"") == []
+    (hello,) = one.pull()
+    assert (hello.attempt, hello.epoch) == (1, links.UNKNOWN_EPOCH)
+    assert hello.session != before

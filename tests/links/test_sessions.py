@@ -715,7 +715,7 @@ def test_slow_patterns_of_a_session_are_passed_over():
     assert other.refused == {}
     for _ in range(30):
         assert interest.find("aa", b"aa").plain
-    # Those that are left are slow, but few.
+    # The remaining patterns are slow, but few.
     assert len(session.patterns) - len(session.refused) == 2
     before = next(ticks)
     assert interest.find("aa", b"aa").plain

@@ -168,3 +168,13 @@ def test_patterns_of_a_session_have_a_bound_in_bytes():
     assert session.refused
     publisher.read(links.encode_declare(Declare(2, 1, True, {}, [], list(session.patterns))))
     assert session.weight == 0
+
+
+def test_a_declaration_that_is_asked_for_again_is_not_encoded_again():
+    subscriptions = Subscriptions()
+    subscriptions.add(A)
+    first, _ = subscriptions.declaration(0)
+    assert subscriptions.declaration(0)[0] is first
+    subscriptions.add(B)
+    second, _ = subscriptions.declaration(0)
+    assert len(links.decode_control(second[0]).items) == 2

@@ -18,7 +18,7 @@ from support.ports import lasting_endpoint, lasting_udp_port
 from support.waiting import DEADLINE, Thread, until
 
 LONG = 60.0
-"""Seconds of patience of those who are not to run out of it."""
+"""Timeout in seconds for receivers that must not time out."""
 SUBJECT = "m.x"
 HELLO = b"hello"
 MULTICAST = oz.Multicast(rate_kbps=100_000, recovery=10.0, stale_after=30)
@@ -36,7 +36,7 @@ def is_node(one):
 
 
 class Receiver:
-    """What both kinds have: what they got, how they ended, and what is done at the first message."""
+    """Receiver of one kind: received numbers, its end, and a callback for the first message."""
 
     def __init__(self, way, patience):
         self.way = way
@@ -227,7 +227,7 @@ class Scene(ExitStack):
             self.publisher = oz.Publisher(self._endpoint, options=options)
 
     def restart_publisher(self):
-        # All has come. One of multicast stays for all that time: some may still ask for repairs.
+        # All messages have arrived. A multicast publisher stays for the whole timeout, for repairs.
         self.publisher.close(timeout=0.5 if self.filtering == "multicast" else DEADLINE)
         self.open_publisher()
         self.meet()
@@ -277,7 +277,7 @@ class Scene(ExitStack):
         self.publisher.flush()
 
     def publish_at_once(self, number):
-        """Publish so that whoever filters at the publisher gets all of it in one piece."""
+        """Publish as one batch, so that a subscriber over a link receives it as a whole."""
         pairs = [(SUBJECT, b"%d" % (self.published + place)) for place in range(number)]
         self.published += number
         if is_node(self.publisher):

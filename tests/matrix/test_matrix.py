@@ -1,7 +1,7 @@
 """Every kind of receiver × every filtering × every way to receive × what befalls it.
 
 The ways of one kind, filtering and scene are at work side by side, so that a silence passes
-once for all of them. What a combination cannot do says so, with the error that stands in the tables.
+once for all of them. A combination that does not exist raises the error of the tables.
 """
 
 from itertools import count
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def places(scene):
-    """Every shell with every filtering that it has: a node has its own.
+    """Yield each shell with each filtering. A node always filters at the publisher.
 
     The suite has those of multicast, as the contract tests have all others; the heavy run has all.
     """
@@ -148,7 +148,7 @@ def test_every_way_gets_the_rest_and_ends_when_drained(shell, filtering):
         scene.publish_at_once(50)
 
         def is_right(one):
-            # What was not in one piece with the first, or comes from who does not answer, need not come.
+            # Messages behind the first batch, or from a publisher without answers, may be missing.
             fewest = 50 if filtering in ("publisher", "auto") else 1
             is_over = ended_as(one.way, one.end) or is_called(shell, one)
             return len(one.got) >= fewest and in_order(one) and is_over

@@ -1,4 +1,4 @@
-"""Every way to receive, blocking and awaited, and what a combination of way and socket cannot do.
+"""All ways to receive, blocking and awaited, and the combinations of way and socket that do not exist.
 
 A way goes on until its receiver is closed or drained, and gives each payload to `take` at once. It waits for
 `patience` seconds at a time where a time can be given, and then goes on.

@@ -1,4 +1,4 @@
-"""Playing a scene on a network of namespaces: publishers and subscribers in processes on its hosts."""
+"""Publishers and subscribers in processes on the hosts of a network of namespaces."""
 
 import json
 import os
@@ -17,7 +17,7 @@ LONGEST = 180
 
 
 class Role:
-    """A program on a host: `publishing.py`, `subscribing.py` or `raw.py`."""
+    """A program on a host: `publishing.py` or `subscribing.py`."""
 
     def __init__(self, script, host, settings):
         settings = {"endpoint": f"epgm://{host.address};{GROUP}:{settings.pop('port', 5555)}", **settings}
@@ -37,26 +37,26 @@ class Role:
         self._process.stdin.flush()
 
     def result(self, within=LONGEST):
-        """Give what it says, when it says it."""
+        """Wait for a line of JSON from the program, and return its value."""
         line = Thread(self._process.stdout.readline).outcome(within)
         assert line, f"it ended with {self._process.wait(LONGEST)}"
         return json.loads(line)
 
-    def tell(self, value):
+    def write(self, value):
         self._process.stdin.write(json.dumps(value) + "\n")
         self._process.stdin.flush()
 
     def close(self):
-        """Have it close, and wait for its end."""
+        """Ask the program to close, and wait for its end."""
         self.go()
         self._process.communicate(timeout=LONGEST)
         assert self._process.returncode == 0, f"it ended with {self._process.returncode}"
 
-    def stand_still(self):
-        """Get no processor, as on a host that is starved of it, until `go_on`."""
+    def stop(self):
+        """Take the processor from the program, until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
-    def go_on(self):
+    def resume(self):
         os.kill(self.pid, signal.SIGCONT)
 
     @property
@@ -69,7 +69,7 @@ class Role:
 
 
 class Scene:
-    """What is on the stage; whatever still runs is killed at the end."""
+    """Programs on hosts. Programs that still run at the end are killed."""
 
     def __init__(self, network, stack):
         self.hosts = network.hosts
@@ -81,30 +81,17 @@ class Scene:
     def subscriber(self, host, **settings):
         return self._play("subscribing.py", host, settings)
 
-    def both(self, host, **settings):
-        """Have a subscriber, and beside it a plain one of ZeroMQ that gets and loses the same packets."""
-        return self.subscriber(host, **settings), self._play("raw.py", host, settings)
-
-    def keeping(self, host, **settings):
-        """Have a subscriber that says what the receiver got which it began with, also when it gave it up."""
-        return self.subscriber(host, keeps=True, **settings)
-
     def run(self, host, within=LONGEST, **settings):
-        """Have a publisher publish and say what it sent; it stays."""
+        """Run a publisher, and return the number of messages that it sent. It stays open."""
         publisher = self.publisher(host, **settings)
         publisher.go()
         return publisher.result(within)
 
     @staticmethod
     def outcome(subscriber, sent):
-        """Give what a subscriber got, and a plain one beside it, once it has accounted for what was sent."""
-        subscriber, *beside = subscriber if isinstance(subscriber, tuple) else (subscriber,)
-        for one in (subscriber, *beside):
-            one.tell(sent)
-        got = subscriber.result()
-        kept = [got["first_receiver"]] if got["first_receiver"] else []
-        got["raw"] = kept + [one.result()["publishers"] for one in beside]
-        return got
+        """Return the counts of a subscriber, once it has accounted for each message."""
+        subscriber.write(sent)
+        return subscriber.result()
 
     def _play(self, script, host, settings):
         role = Role(script, host, settings)
@@ -119,13 +106,13 @@ def scene(network):
 
 
 def check(sent, got, *, joins_late=False, may_be_uncounted=False):
-    """Check the law: whatever was sent was delivered or reported lost, and nothing was wrong or double.
+    """Check that each message was delivered or reported lost, and that no message was wrong or double.
 
     Args:
-        sent: the results of the publishers that this subscriber heard.
-        got: the result of the subscriber.
+        sent: results of the publishers.
+        got: result of the subscriber.
         joins_late: whether messages were sent before it listened.
-        may_be_uncounted: whether a gap without a count says enough of what is missing.
+        may_be_uncounted: whether a gap without a count is enough for missing messages.
     """
     by_name = {one["name"]: one for one in sent}
     rows = {one["name"]: one for one in got["publishers"]}

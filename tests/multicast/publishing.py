@@ -1,7 +1,7 @@
 """Publish numbered messages whose payload can be checked: `publishing.py '{"endpoint": …}'`.
 
-Says `ready`, waits for a line, publishes and says what it did; waits for a line once more, and closes. With
-`goes_on` it publishes until another line comes, and `count` at least.
+Writes `ready`, waits for a line, publishes, writes its counts, waits for a line and closes. With `goes_on` it
+publishes until another line comes, and at least `count` messages.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Receive what `publishing.py` sends: `subscribing.py '{"endpoint": …}'`.
 
-Says `ready`, and reads lines that say what publishers have sent. When all that is accounted for, or it has
-waited for too long, it says what it got by publisher: what was delivered, reported lost, wrong or double, and
-the number of the first message that is accounted for.
+Writes `ready`, and reads lines with the numbers of messages of the publishers. At the end it writes the counts by
+publisher: messages that were delivered, reported lost, wrong or double, and the number of the first message.
 """
 
 import json
@@ -12,9 +11,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from contextlib import ExitStack
 
-from multicast.keeping import Keeping
 from oz.errors import Timeout
 from oz.options import Multicast, Options
 from oz.subscriber.sync import Subscriber
@@ -28,7 +25,7 @@ class Tally:
     def __init__(self):
         self.delivered, self.lost, self.wrong, self.double = Counter(), Counter(), Counter(), Counter()
         self.first, self.names, self.seen = {}, {}, set()
-        self.advisories, self.gaps, self.unknown, self.told = [], [], 0, 0
+        self.unknown = self.told = 0
 
     def take(self, message):
         origin, name = message.origin, message.subject.split(".")[1]
@@ -44,11 +41,10 @@ class Tally:
         self.delivered[origin] += 1
 
     def on_loss(self, loss):
-        """Count a loss. A gap has no number of its first message, so that this is called before `on_gap`."""
+        """Count a loss. A `Gap` has no sequence, so that this method reads the internal loss."""
         if loss.count is None:
             self.unknown += 1
             return
-        self.gaps.append((loss.sequence, loss.count))
         self.lost[loss.origin] += loss.count
         self.first[loss.origin] = min(self.first.get(loss.origin, loss.sequence), loss.sequence)
 
@@ -56,7 +52,7 @@ class Tally:
         self.told += gap.count or 0
 
     def accounts_for(self, sent, senders):
-        """Tell whether all that was sent is accounted for, and it is judged what came before that."""
+        """Return whether each message is delivered or reported lost, and no publisher may have begun earlier."""
         by_name = {self.names.get(origin): self.accounted(origin) for origin in self.first}
         is_judged = all(one.first is None for one in senders.values())
         return is_judged and all(by_name.get(one["name"], 0) >= one["sent"] for one in sent)
@@ -83,35 +79,25 @@ def listen(expected):
         expected.append(json.loads(line))
 
 
-def main(endpoint, deadline=150, pattern="md.>", naps=False, keeps=False, **options):
-    """Listen.
+def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
+    """Receive and report.
 
     Args:
-        endpoint: where.
-        deadline: seconds after which it ends in any case.
-        pattern: what it subscribes to.
-        naps: whether it rests for a moment after every 50 messages, and ends when it is told that messages
-            may be missing which nobody counts.
-        keeps: whether it says what the receiver got that it began with, which goes on when it is given up.
-        options: of `Multicast`.
+        endpoint: the endpoint.
+        deadline: seconds after which the program ends in any case.
+        pattern: the pattern of its subscription.
+        naps: whether it pauses after every 50 messages, and ends at a gap without a count.
+        options: options of `Multicast`.
     """
     tally, expected = Tally(), []
     threading.Thread(target=listen, args=(expected,), daemon=True).start()
     started = time.monotonic()
 
-    def on_notice(notice):
-        tally.advisories.append((notice.kind, round(time.monotonic() - started, 2)))
-
-    with ExitStack() as stack:
-        keeping = stack.enter_context(Keeping()) if keeps else None
-        sub = Subscriber(endpoint, on_gap=tally.on_gap, options=Options(multicast=Multicast(**options)))
-        stack.enter_context(sub)
+    multicast = Options(multicast=Multicast(**options))
+    with Subscriber(endpoint, on_gap=tally.on_gap, options=multicast) as sub:
         source = engine_of(sub).places[endpoint].multicast
         listener, report = source.listener, source._report
-        listener._on_notice = on_notice
         source._report = lambda loss: (tally.on_loss(loss), report(loss))
-        if keeping:
-            stack.callback(keeping.close)
         sub.subscribe(pattern)
         senders = listener.receiver.senders
         print("ready", flush=True)
@@ -125,14 +111,10 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, keeps=False, **opti
                     break
         stats = sub.stats
         assert tally.told == stats.lost, (tally.told, stats)
-        first = keeping.first(expected[-1]) if keeping else None
     counts = {name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed")}
     said = {
         "publishers": tally.rows(),
-        "advisories": tally.advisories,
         "unknown": tally.unknown,
-        "gaps": tally.gaps,
-        "first_receiver": first,
         "reconnects": listener.reconnects,
     }
     print(json.dumps({**said, **counts}), flush=True)

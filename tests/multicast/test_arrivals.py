@@ -1,4 +1,4 @@
-"""Whether packets of a group arrive is seen without libpgm, so that these tests need none."""
+"""Packets of a group, which need no libpgm to observe."""
 
 import socket
 import struct
@@ -40,7 +40,7 @@ def send(port):
         yield send
 
 
-def test_publishers_are_counted_whose_packets_came_lately(arrivals, send):
+def test_publishers_with_recent_packets_are_counted(arrivals, send):
     arrivals.look(0.0)
     arrivals.look(FRESH)
     send(DATA, b"one...")
@@ -70,7 +70,7 @@ def test_repairs_are_seen_however_many_other_packets_come_before_them(arrivals, 
     assert arrivals.look(FRESH) == (1, True)
 
 
-def test_it_says_nothing_before_it_has_looked_for_long_enough(arrivals, send):
+def test_result_is_unknown_until_a_whole_interval_was_observed(arrivals, send):
     send(DATA, b"one...")
     assert arrivals.look(0.0) is None
     send(DATA, b"one...")
@@ -78,7 +78,7 @@ def test_it_says_nothing_before_it_has_looked_for_long_enough(arrivals, send):
     assert arrivals.look(FRESH) == (1, False)
 
 
-def test_what_came_while_nobody_looked_came_at_no_known_time(arrivals, send):
+def test_packets_between_two_distant_looks_have_no_known_time(arrivals, send):
     arrivals.look(0.0)
     assert arrivals.look(FRESH) == (0, False)
     send(DATA, b"one...")
@@ -86,7 +86,7 @@ def test_what_came_while_nobody_looked_came_at_no_known_time(arrivals, send):
     assert arrivals.look(4 * FRESH) == (0, False)
 
 
-def test_what_is_no_packet_of_a_publisher_is_passed_over(arrivals, port, send):
+def test_other_packets_are_ignored(arrivals, port, send):
     arrivals.look(0.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))

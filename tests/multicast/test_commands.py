@@ -24,7 +24,7 @@ def endpoint():
     return f"epgm://lo;{GROUP}:{lasting_udp_port()}"
 
 
-def test_what_pub_multicasts_is_printed_by_sub(endpoint):
+def test_sub_prints_messages_of_pub(endpoint):
     listener = subprocess.Popen(
         oz("sub", "a.>", "--connect", endpoint, "--count", "1"),
         stdout=subprocess.PIPE,
@@ -52,7 +52,7 @@ def test_what_pub_multicasts_is_printed_by_sub(endpoint):
         listener.communicate()
 
 
-def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
+def test_replay_does_not_wait_for_multicast_subscribers(endpoint, tmp_path):
     pytest.importorskip("pyarrow")
     from oz.journal import Writer
 
@@ -83,7 +83,7 @@ def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
         ),
     ],
 )
-def test_a_use_that_multicast_does_not_have_is_an_error_of_one_line(arguments, reason):
+def test_options_without_multicast_support_are_an_error_of_one_line(arguments, reason):
     done = subprocess.run(oz(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=LONGEST)
     assert done.returncode in (1, 2), done.stderr
     assert reason in done.stderr.splitlines()[-1]

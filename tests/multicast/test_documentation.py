@@ -15,7 +15,7 @@ FOUND = [block for block in blocks(PAGE) if block.language in PYTHON]
 @needs.pgm
 @pytest.mark.parametrize("block", FOUND, ids=str)
 def test_an_example_runs(block):
-    # Not the port of the page: whoever else has it would be heard too, or keep this publisher from it.
+    # A free port, because another program may use the port of the page.
     text = re.sub(r"(epgm://[^:\"]+):\d+", rf"\1:{lasting_udp_port()}", block.text)
     names = {}
     try:
@@ -27,5 +27,5 @@ def test_an_example_runs(block):
             names["subscriber"].close()
 
 
-def test_there_is_something_to_run():
+def test_page_has_examples():
     assert FOUND

@@ -174,19 +174,6 @@ def test_a_publisher_may_raise_or_wait_for_room(endpoint):
         publisher.close(timeout=0)
 
 
-def test_close_waits_for_messages_that_wait_for_room(endpoint, monkeypatch):
-    monkeypatch.setattr("oz.multicast.sender.FAREWELL", 0.1)
-    with (
-        subscriber_at(endpoint, SLOW) as subscriber,
-        publisher_at(endpoint, SLOW, high_water_mark=1, on_full="block") as publisher,
-    ):
-        subscriber.subscribe("md.>")
-        joined(subscriber)
-        publish_one_by_one(publisher, 20)
-        assert publisher.close(timeout=DEADLINE) == 0
-        assert len(payloads(subscriber, 20)) == 20
-
-
 def test_an_interrupted_publish_costs_a_gap_of_unknown_size(endpoint, monkeypatch):
     gaps = []
     with subscriber_at(endpoint, on_gap=gaps.append) as subscriber, publisher_at(endpoint, FAST) as publisher:
@@ -222,7 +209,7 @@ def test_a_full_queue_stops_reading_without_a_busy_wait(endpoint):
         engine.attend = lambda **options: calls.append(1) or attend(**options)
         # Longer than the silence after which the watchdog would look.
         with pytest.raises(Timeout):
-            subscriber.receive(timeout=3.0)
+            subscriber.receive(timeout=2.0)
         assert len(calls) < 100
         for _ in range(20):
             slow.receive(timeout=DEADLINE)

@@ -1,6 +1,6 @@
-"""Nothing that a user can pass ends the process: libzmq answers a bad PGM option with abort().
+"""No argument ends the process, although libzmq answers a bad PGM option with abort().
 
-Hundreds of cases go to processes of their own, some dozens to each; one that dies names its case.
+Processes of their own try hundreds of cases. If a process dies, the error names the case.
 """
 
 import json
@@ -156,7 +156,7 @@ def mixed_cases(count=150):
 
 
 def outcomes(cases, *arguments):
-    """Try cases in one process; what came of each."""
+    """Try cases in one process, and return a line for each."""
     text = "".join(json.dumps(case) + "\n" for case in cases)
     done = subprocess.run(
         [sys.executable, TRYING, *arguments],
@@ -178,14 +178,14 @@ def outcomes(cases, *arguments):
 def test_no_case_ends_the_process(cases):
     tried = cases()
     lines = outcomes(tried)
-    # Some are to be refused and some to be used, or nothing was tried at all.
+    # Some cases must be refused, and some must work.
     used = lines.count("used")
     assert 0 < used < len(lines)
     for case, line in zip(tried, lines, strict=True):
         assert line == "used" or len(line) > 30, (case, line)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
 def test_without_privilege_nothing_ends_the_process():
     cases = [
         given(kind, endpoint)

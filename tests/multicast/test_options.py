@@ -26,7 +26,7 @@ def test_every_number_has_bounds(name, least, most, below, above):
 
 @each("value", [None, "5", True, b"5", [5]])
 @each("name", ["rate_kbps", "recovery", "hops", "mtu", "stale_after"])
-def test_what_is_no_number_is_refused(name, value):
+def test_values_that_are_not_numbers_are_refused(name, value):
     with pytest.raises(oz.ConfigurationError, match=name):
         oz.Multicast(**{name: value})
 
@@ -44,7 +44,7 @@ def test_a_second_has_room_for_a_packet():
         oz.Multicast(rate_kbps=71, mtu=9_000)
 
 
-def test_what_may_be_kept_in_memory_has_bounds():
+def test_window_has_bounds():
     assert oz.Multicast(rate_kbps=1_000_000, recovery=8.0).window_bytes == 1_000_000_000
     with pytest.raises(ValueError, match="make it shorter"):
         oz.Multicast(rate_kbps=1_000_000, recovery=10.0)

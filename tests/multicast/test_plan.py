@@ -135,7 +135,7 @@ def test_memory_is_what_the_windows_were_measured_to_take():
         Load(1e6, 1_000, 2),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_sentence(load):
+def test_invalid_loads_are_refused(load):
     with pytest.raises(ValueError, match=r"is from|Spread the load"):
         plan(load)
 

@@ -65,6 +65,14 @@ def test_a_record_shows_the_loss_of_the_last_messages():
     assert read(Receiver(0), message(0), record(4), message(4), record(4), record(5)) == [0, (1, 3), 4]
 
 
+def test_an_old_record_does_not_change_the_state_of_its_publisher():
+    made = Receiver(0)
+    read(made, message(0), message(1), record(2), record(1, bye=True))
+    assert not made.senders[A].has_left
+    read(made, record(2, bye=True))
+    assert made.senders[A].has_left
+
+
 def test_repeats_and_old_messages_are_dropped():
     made = Receiver(0)
     assert read(made, message(0), message(2), message(1), message(2), message(3)) == [0, (1, 1), 2, 3]

@@ -1,6 +1,5 @@
 """Publishers and subscribers over `epgm://` on the loopback interface, where no privilege is needed."""
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -14,14 +13,12 @@ from multicast import needs
 from multicast.loopback import (
     FAST,
     joined,
-    options,
     payloads,
     publisher_at,
     raw_publisher,
-    receive_nothing,
     subscriber_at,
 )
-from oz.errors import ClosedError, Timeout
+from oz.errors import Timeout
 from oz.options import Multicast
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until
@@ -52,16 +49,6 @@ def test_messages_of_all_kinds_arrive_in_order(pair):
     assert (publisher.stats.published, publisher.stats.sent) == (1005, 1005)
 
 
-def test_a_message_of_a_megabyte_is_cut_into_packets(pair):
-    publisher, subscriber = pair
-    for number in range(10):
-        publisher.publish("md.large", bytes([number]) * 1_000_000)
-    assert [(payload[0], len(payload)) for payload in payloads(subscriber, 10)] == [
-        (n, 1_000_000) for n in range(10)
-    ]
-    assert subscriber.stats.malformed == 0
-
-
 def test_a_message_that_takes_longer_than_stale_after_is_delivered(endpoint):
     # 2.4 seconds, in which nothing else can be heard. A machine may be busy for longer than the watchdog waits.
     slow = Multicast(rate_kbps=1_000, recovery=10.0, stale_after=1.0)
@@ -77,38 +64,6 @@ def delivers(endpoint, multicast, payload):
         first = subscriber.receive(timeout=DEADLINE)
         publisher.close(timeout=0)
         return (first.payload, first.gap) == (payload, 0)
-
-
-def test_every_subscriber_gets_each_message(endpoint):
-    with (
-        subscriber_at(endpoint) as one,
-        subscriber_at(endpoint) as other,
-        publisher_at(endpoint) as publisher,
-    ):
-        one.subscribe("md.>")
-        other.subscribe("*.x")
-        joined(one)
-        joined(other)
-        publisher.publish("md.x", b"both")
-        assert payloads(one, 1) == payloads(other, 1) == [b"both"]
-        publisher.close(timeout=0)
-
-
-def test_codec_handlers_and_limits_of_subscriptions(endpoint):
-    with (
-        subscriber_at(endpoint, codec="msgpack") as subscriber,
-        publisher_at(endpoint, codec="msgpack") as publisher,
-    ):
-        handled = []
-        subscriber.subscribe("md.h", handler=handled.append)
-        subscriber.subscribe("md.>", max_messages=2)
-        joined(subscriber)
-        for number in range(3):
-            publisher.publish("md.h", {"n": number})
-        assert payloads(subscriber, 2) == [{"n": 0}, {"n": 1}]
-        until(lambda: subscriber.run(timeout=0.05) >= 0 and len(handled) == 3)
-        assert [message.payload for message in handled] == [{"n": 0}, {"n": 1}, {"n": 2}]
-        publisher.close(timeout=0)
 
 
 def test_a_payload_that_the_codec_refuses_is_a_gap(endpoint):
@@ -138,19 +93,6 @@ def test_a_repeated_id_is_dropped_on_request(endpoint):
         publisher.close(timeout=0)
 
 
-def test_the_descriptor_signals_a_message(pair):
-    publisher, subscriber = pair
-    poller = zmq.Poller()
-    poller.register(subscriber.fileno(), zmq.POLLIN)
-
-    def arrives():
-        poller.poll(1000 * DEADLINE)
-        return not receive_nothing(subscriber)
-
-    publisher.publish("md.x", b"1")
-    until(arrives)
-
-
 def test_a_subscriber_shows_the_publishers_of_an_endpoint(endpoint):
     with subscriber_at(endpoint) as subscriber:
         subscriber.subscribe("md.>")
@@ -168,17 +110,6 @@ def test_a_subscriber_shows_the_publishers_of_an_endpoint(endpoint):
             publisher.close(timeout=0)
 
 
-def test_drain_delivers_what_has_arrived(pair):
-    publisher, subscriber = pair
-    publisher.publish_many((f"md.{number}", b"%d" % number) for number in range(100))
-    publisher.publish("other")
-    until(lambda: not subscriber.run(timeout=0.02) and subscriber.stats.received == 101)
-    assert subscriber.drain(timeout=DEADLINE)
-    assert payloads(subscriber, 100) == [b"%d" % number for number in range(100)]
-    with pytest.raises(ClosedError):
-        subscriber.receive(timeout=0)
-
-
 def test_multicast_and_tcp_in_one_subscriber(endpoint):
     with (
         oz.publisher.sync.Publisher("tcp://127.0.0.1:*") as local,
@@ -193,55 +124,6 @@ def test_multicast_and_tcp_in_one_subscriber(endpoint):
         got = {subscriber.receive(timeout=DEADLINE).subject for _ in range(2)}
         assert got == {"md.tcp", "md.pgm"}
         publisher.close(timeout=0)
-
-
-def test_asyncio(endpoint):
-    async def main():
-        async with (
-            oz.subscriber.aio.Subscriber(endpoint, options=options()) as subscriber,
-            oz.publisher.aio.Publisher(endpoint, options=options()) as publisher,
-        ):
-            subscriber.subscribe("md.>")
-            await subscriber.wait_ready(timeout=DEADLINE)
-            for number in range(500):
-                await publisher.publish("md.x", b"%d" % number, headers={"n": number})
-            got = [await subscriber.receive(timeout=DEADLINE) for _ in range(500)]
-            assert [message.headers["n"] for message in got] == list(range(500))
-            await publisher.close(timeout=0)
-
-    asyncio.run(main())
-
-
-def test_waits_of_asyncio_outlast_a_silence(endpoint):
-    async def iterate(subscriber):
-        async for message in subscriber:
-            return message.payload
-
-    async def receive(subscriber):
-        return (await subscriber.receive()).payload
-
-    async def main():
-        ways = [iterate, receive]
-        subscribers = [oz.subscriber.aio.Subscriber(endpoint, options=options()) for _ in ways]
-        waiting = []
-        for subscriber, way in zip(subscribers, ways, strict=True):
-            subscriber.subscribe("md.>")
-            waiting.append(asyncio.create_task(way(subscriber)))
-        # Not even a record comes.
-        await asyncio.sleep(1.2)
-        assert not any(one.done() for one in waiting), waiting
-        async with oz.publisher.aio.Publisher(endpoint, options=options()) as publisher:
-            everything = asyncio.gather(*waiting)
-            ends = time.monotonic() + DEADLINE
-            while not everything.done() and time.monotonic() < ends:
-                await publisher.publish("md.a", b"1")
-                await asyncio.sleep(0.05)
-            assert await asyncio.wait_for(everything, DEADLINE) == [b"1"] * len(ways)
-            for subscriber in subscribers:
-                await subscriber.close()
-            await publisher.close(timeout=0)
-
-    asyncio.run(main())
 
 
 # plain ZeroMQ

@@ -1,4 +1,4 @@
-"""Try what a user might pass: reads cases as lines of JSON, and says of each what came of it.
+"""Read cases as lines of JSON, try each with a publisher or subscriber, and print the outcome.
 
 A case is a class, an endpoint, options of `Multicast`, options of the class, and a holder of the port.
 """
@@ -70,7 +70,7 @@ def try_one(kind, endpoint, multicast=None, options=None, holder=None, port=0, f
 def main():
     warnings.simplefilter("ignore")
     if "nobody" in sys.argv:
-        # Only now: nobody may not be allowed to read the modules.
+        # After the imports, because the user `nobody` may not be allowed to read the modules.
         for kind in ("Publisher", "Subscriber"):
             try_one(kind, "epgm://127.0.0.1;239.192.7.9:65535")
         os.setgroups([])

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -126,6 +127,14 @@ def test_a_drain_waits_for_the_handler(pair):
     other = subscribe(pair, "y", lambda message: None)
     pair[1].publish("y", 1)
     assert other.drain(timeout=DEADLINE)
+
+
+def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
+    began = time.monotonic()
+    for _ in range(10):
+        assert subscribe(pair, "x", None).drain(timeout=DEADLINE)
+    # Peers send a PING every second.
+    assert time.monotonic() - began < 5.0
 
 
 def test_a_drain_handles_what_was_published_before(pair):

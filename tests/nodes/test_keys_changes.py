@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import suppress
 
 import pytest
 import zmq
@@ -62,7 +63,7 @@ def links_between(node, peer):
     """Return the sessions and the live links of a node with a peer."""
     engine, other = engine_of(node), engine_of(peer).id
     session = engine.publisher.session_of(other)
-    live = [one for one in engine._links_to(other) if one.state == "live"]
+    live = [one for one in engine.readiness._links_to(other) if one.state == "live"]
     return ([] if session is None else [session]) + live
 
 
@@ -95,11 +96,38 @@ def test_a_right_to_subscribe_ends_at_once(pair, ring):
     first.publish("md.us", "not for the second node")
     # A new subscription has the rights of now.
     allowed = second.subscribe("md.eu.>")
-    second.wait_ready("first", timeout=40)
+    until(lambda: first.has_subscribers("md.eu.x"))
+    with pytest.raises(PermissionDenied, match=r"refuses 'md\.>'"):
+        second.wait_ready("first", timeout=40)
     first.publish("md.eu.x", 1)
     # The refused pattern matches the second message too, which is allowed.
     assert [one.receive(timeout=20).payload for one in (allowed, inbox)] == [1, 1]
     assert inbox.pending == 0
+
+
+def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
+    first, second = pair
+    kept = second.subscribe("md.eu.>")
+    second.wait_ready("first", timeout=40)
+    inbox = second.subscribe("notes.*")
+    with pytest.raises(PermissionDenied):
+        second.wait_ready("first", timeout=40)
+    for round_number in range(2):
+        began = time.monotonic()
+        ring.permit(first=FIRST, second=SECOND.replace('"md.>"', '"md.>", "notes.>"'))
+        until(lambda: first.has_subscribers("notes.1"))
+        assert time.monotonic() - began < SOON
+        ring.permit(first='publish = { allow = [">"] }', second=SECOND.replace('"md.>"', '"md.>", "notes.>"'))
+        until(lambda number=round_number: first.publish("notes.1", number) or inbox.pending)
+        assert inbox.receive(timeout=20).payload == round_number
+        ring.permit(first=FIRST, second=SECOND)
+        until(lambda: not first.has_subscribers("notes.1"))
+        while inbox.pending:
+            with suppress(PermissionDenied):
+                inbox.receive(timeout=0)
+    # The other subscription went on.
+    first.publish("md.eu.x", 1)
+    assert kept.receive(timeout=20).payload == 1
 
 
 def test_a_right_to_publish_ends_at_once(pair, ring):

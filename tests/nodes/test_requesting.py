@@ -291,7 +291,7 @@ def wait_until_up(process):
 
 
 def test_a_killed_responder_is_a_lost_peer(make, directory):
-    client = make("client", lost_after=0.5)
+    client = make("client", lost_after=600.0)
     with started_worker(directory, "worker", "hold") as process:
         wait_until_up(process)
         client.wait_ready("worker", subscriber="job")
@@ -391,6 +391,19 @@ def test_an_error_reply_counts_if_no_other_responder_is_left(make):
         ask(client, "job")
 
 
+def test_a_refused_request_does_not_count_at_its_member(pair):
+    server, client = pair
+    serve(server, client, "job", lambda message: message.payload, group="workers")
+    publisher = bare(client)._node.publisher
+    with publisher.lock:
+        [(group, members)] = publisher.responders("job", b"job").groups
+        member = group.pick(members, b"job", 0.0)
+        counted = member.load
+        publisher.end_session(member.session.member)
+        assert not publisher.send_in(member, b"job", b"", None)
+        assert member.load == counted - 1
+
+
 def test_a_sticky_group_keeps_the_responder_of_a_key(make):
     servers, client = [make(name) for name in ("one", "two", "three")], make("client")
     for server in servers:
@@ -441,6 +454,21 @@ def test_an_iterator_that_is_dropped_forgets_its_request(pair):
     assert next(replies).payload == "reply"
     assert client.stats.requests == 1
     del replies
+    until(lambda: client.stats.requests == 0)
+
+
+def test_garbage_collection_of_an_iterator_needs_no_lock(pair):
+    server, client = pair
+    serve(server, client, "who", lambda message: "reply")
+    kept = [client.request_many("who", timeout=None)]
+    lock = bare(client)._node.exchange.lock
+
+    def collect():
+        # Garbage collection may run in a thread that holds the lock.
+        with lock:
+            kept.clear()
+
+    Thread(collect).outcome()
     until(lambda: client.stats.requests == 0)
 
 

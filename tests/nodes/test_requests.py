@@ -236,6 +236,30 @@ def test_an_error_reply_counts_if_no_other_holder_is_left(requests, members):
     assert failed.error is error
 
 
+def test_an_error_of_an_observer_leaves_the_other_streams_of_its_node(requests, members):
+    members.streams[:] = [make_stream(b"a", group=None), make_stream(b"a")]
+    error = ReplyError("no", subject="jobs", kind="ValueError", node="a")
+    request, _ = requests.request(ASK, 0.0)
+    assert requests.on_reply(b"a", request.reply_to, error) == []
+    assert requests.on_reply(b"a", request.reply_to, "yes") == [request]
+    assert (request.error, list(request.replies)) == (None, ["yes"])
+    failed, _ = requests.request(ASK, 0.0)
+    assert requests.on_reply(b"a", failed.reply_to, error) == []
+    assert requests.on_reply(b"a", failed.reply_to, error) == [failed]
+    assert failed.error is error
+
+
+def test_a_retry_of_a_node_that_closes_ends(requests, members, monkeypatch):
+    request, stream = begin(requests, retries=1)
+
+    def refuse(content, excluded, now):
+        raise ClosedError("the node is closed")
+
+    monkeypatch.setattr(members, "all", refuse)
+    assert end_session(requests, stream) == [request]
+    assert isinstance(request.error, ClosedError)
+
+
 def test_a_timeout_or_a_loss_behind_an_error_reply_is_that_error(requests, members):
     members.leave_group()
     error = ReplyError("no", subject="jobs", kind="ValueError", node="a")

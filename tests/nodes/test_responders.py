@@ -1,6 +1,7 @@
 """Choice of the stream that receives a request."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 
@@ -16,6 +17,7 @@ ASK = Content("jobs", b"jobs")
 class Session:
     def __init__(self, name):
         self.member, self.is_up, self.has_ended, self.is_heard = name.encode(), True, False, True
+        self.is_standby = False
 
     def is_responsive(self, now):
         return self.is_up and self.is_heard
@@ -32,7 +34,9 @@ class Peers:
 
     def __init__(self):
         self.streams, self.route, self.groups = [], None, {}
-        self.responders = StreamResponders(lambda subject, raw: self.route, lambda: False, bytes.decode)
+        self.responders = StreamResponders(
+            lambda subject, raw: self.route, lambda: False, bytes.decode, nullcontext()
+        )
 
     def add(self, session, group=None, policy="round_robin"):
         if group is not None:
@@ -119,6 +123,17 @@ def test_full_streams_refuse_a_request(peers):
     with pytest.raises(WouldBlock, match="'jobs'"):
         peers.find()
     assert second.load == load
+
+
+def test_a_full_group_refuses_a_request_although_an_observer_has_space(peers):
+    peers.add(Session("observer"))
+    member, other = peers.add(Session("a"), "workers"), peers.add(Session("b"), "others")
+    member.pending = 10
+    assert peers.names() == ["observer", "b"]
+    other.pending = 10
+    with pytest.raises(WouldBlock, match="'jobs'"):
+        peers.find()
+    assert (member.load, other.load) == (0, 1)
 
 
 def test_a_full_member_of_a_group_is_passed_over(peers):

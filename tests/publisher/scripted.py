@@ -150,7 +150,7 @@ class Peer:
         return self.until(lambda: self.link.is_answered)
 
     def receive(self, count):
-        """Turn until so many messages have arrived in all; return their payloads."""
+        """Turn until `count` messages have arrived in all; return their payloads."""
         self.until(lambda: len(self.messages) >= count)
         return self.payloads
 

@@ -1,4 +1,4 @@
-"""Publishers with keys and permissions: who comes in, what a key may subscribe to, and what a stranger can do."""
+"""Publishers with keys and permissions: admission, rights of keys, and hostile subscribers."""
 
 import contextlib
 import logging
@@ -13,6 +13,7 @@ from oz.security.identity import make_uuid_of
 from oz.subscriber.sync import Subscriber
 from oz.wire import links
 from oz.wire.links import Bye, Hello
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -40,7 +41,7 @@ def subscriber(ring):
 
 @pytest.fixture
 def peer(join, ring):
-    """Connect scripted subscribers with the keys of somebody."""
+    """Connect scripted subscribers with the keys of a user."""
 
     def connect(publisher, *texts, name="desk", ready=True, new_id=None, **options):
         return join(
@@ -55,17 +56,7 @@ def peer(join, ring):
     return connect
 
 
-# who comes in ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("filtering", ["publisher", "auto", "prefix"])
-def test_a_trusted_key_gets_messages(make, ring, subscriber, filtering):
-    pub = make(security=ring.security("feed"))
-    sub = subscriber(pub.endpoint, filtering=filtering)
-    sub.subscribe("md.eu.*")
-    pub.wait_for_subscribers(timeout=DEADLINE)
-    pub.publish("md.eu.x", b"1")
-    assert sub.receive(timeout=DEADLINE).payload == b"1"
+# admission -----------------------------------------------------------------------------------------------------
 
 
 def test_security_may_be_the_path_of_a_file(make, ring, subscriber):
@@ -94,7 +85,7 @@ def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ri
     assert feed.refused
 
 
-@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize(("kind", "is_link"), [("sync", False), ("asyncio", True)])
 def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
     feed = ring.security("feed")
     pub = make(security=feed)
@@ -104,13 +95,6 @@ def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
         caller.connect(pub.link_endpoints[0] if is_link else pub.endpoint)
         until(lambda: feed.refused)
         assert not caller.poll(0)
-
-
-def test_a_subscriber_without_keys_is_told_of_keys(pub):
-    with Subscriber(pub.endpoint, filtering="publisher") as sub:
-        sub.subscribe("md.eu")
-        with pytest.raises(oz.Timeout, match="give security="):
-            sub.wait_ready(timeout=0.3)
 
 
 def test_a_publisher_without_keys_is_told_of_keys(make, ring):
@@ -136,17 +120,6 @@ def test_inproc_needs_no_keys(make, ring):
 
 
 # permissions ----------------------------------------------------------------------------------------------------
-
-
-def test_a_denied_pattern_names_rule_and_witness(pub, peer):
-    one = peer(pub, "md.*.x", "md.eu")
-    [refused] = one.refused
-    assert refused.witness == "md.secret.x"
-    assert "deny subscribe 'md.secret.>'" in refused.rule
-    pub.publish("md.secret.x", b"secret")
-    pub.publish("md.eu", b"1")
-    assert one.receive(1) == [b"1"]
-    assert pub.stats.denied == 1
 
 
 def test_a_denial_without_a_rule_is_a_denial(pub, subscriber):
@@ -189,7 +162,7 @@ def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
     one = peer(pub, "md.eu")
     with caplog.at_level(logging.ERROR, "oz.security"):
         ring.permissions.write_text('default = "perhaps"\n')
-        one.until(lambda: "what it said before holds" in caplog.text)
+        one.until(lambda: "its earlier content stays in force" in caplog.text)
     pub.publish("md.eu", b"1")
     assert one.receive(1) == [b"1"]
 
@@ -352,6 +325,7 @@ def test_a_hello_that_is_repeated_from_another_connection_changes_nothing(hostil
         assert one.link.attempt == before
 
 
+@pytest.mark.parametrize("kind", ["sync"])
 def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, peer):
     """ROUTER_HANDOVER gives the name of a connection to a peer that knows it."""
     victim = peer(pub, "md.eu", ready=False)
@@ -370,6 +344,69 @@ def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, pe
         assert victim.receive(1) == [b"1"]
         while thief.poll(0):
             assert b"md.eu" not in thief.recv()
+
+
+@pytest.fixture
+def listener(ring):
+    """Create subscribers that bind, closed at the end of the test."""
+    made = []
+
+    def create(name="desk", endpoint="tcp://127.0.0.1:*"):
+        def attempt():
+            try:
+                return Subscriber(bind=endpoint, security=ring.security(name))
+            except zmq.ZMQError:
+                # libzmq closes the listener of an earlier subscriber a moment later.
+                return None
+
+        made.append(until(attempt))
+        made[-1].subscribe("md.>")
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.close()
+
+
+def publish_until_received(pub, sub):
+    def received():
+        pub.publish("md.1", b"1")
+        with contextlib.suppress(oz.Timeout):
+            return sub.receive(timeout=0.01).payload
+
+    assert until(received) == b"1"
+
+
+def test_a_listener_whose_key_is_not_trusted_any_more_is_left_and_found_again(make, ring, listener):
+    sub = listener()
+    pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
+    publish_until_received(pub, sub)
+    ring.distrust("desk")
+    until(lambda: not pub.has_subscribers("md.1"))
+    ring.trust("desk")
+    publish_until_received(pub, sub)
+
+
+def test_the_key_of_a_listener_that_changes_is_found(make, ring, listener):
+    endpoint = lasting_endpoint()
+    before = listener("desk", endpoint)
+    pub = make(None, connect=endpoint, security=ring.security("feed"))
+    publish_until_received(pub, before)
+    before.close()
+    publish_until_received(pub, listener("other", endpoint))
+
+
+def test_a_publisher_disconnects_from_a_listener_that_refuses_it(make, ring, listener, caplog):
+    sub = listener()
+    pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
+    publish_until_received(pub, sub)
+    endpoint = sub.endpoint
+    ring.distrust("feed")
+    sub.close()
+    listener("desk", endpoint)
+    until(lambda: "does not trust the key of this side" in caplog.text)
+    pub.disconnect(endpoint)
+    assert pub.endpoints == ()
 
 
 def test_a_second_authenticator_of_a_context_is_refused(make, ring):

@@ -4,7 +4,6 @@ import pytest
 import zmq
 
 import oz
-from oz.options import Limits, Options
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -19,7 +18,7 @@ def rules():
 
 @pytest.fixture
 def raw(ring):
-    """Connect a plain socket with the keys of somebody."""
+    """Connect a plain socket with the keys of a user."""
     context, made = zmq.Context(), []
 
     def connect(endpoint, name, *prefixes, kind=zmq.SUB):
@@ -38,7 +37,7 @@ def raw(ring):
 
 
 def subjects_of(pub, socket, *subjects):
-    """Publish subjects until the last one has arrived; return all that arrived."""
+    """Publish subjects until the last one has arrived; return the subjects that arrived."""
     found = set()
 
     def has_come():
@@ -209,15 +208,3 @@ def test_a_publisher_does_not_connect_to_a_key_that_it_does_not_trust(make, ring
         endpoint = listener.getsockopt(zmq.LAST_ENDPOINT).decode()
         with pytest.raises(oz.PermissionDenied, match="has no key that this side trusts"):
             make(None, connect=endpoint, security=ring.security("feed"))
-
-
-def test_without_permissions_the_socket_is_not_in_manual_mode(ring):
-    from oz.publisher.sync import Publisher
-
-    for permissions in (False, True):
-        with Publisher(
-            "tcp://127.0.0.1:*",
-            security=ring.security("feed", permissions=permissions),
-            options=Options(limits=Limits()),
-        ) as pub:
-            assert pub._engine._plain._is_manual is permissions

@@ -103,18 +103,6 @@ def _count_is(publisher, subject, count):
     return False
 
 
-def test_a_subject_is_withheld_from_links_that_do_not_match_although_a_plain_subscriber_does(
-    make, join, context
-):
-    publisher = make()
-    plain(context, publisher.endpoint, b"a")
-    peer = join(publisher, "b")
-    publisher.wait_for_subscribers("a")
-    publisher.publish("a", b"1")
-    publisher.publish("b", b"2")
-    assert peer.receive(1) == [b"2"]
-
-
 def test_a_publisher_that_connects_serves_plain_subscribers(make, context):
     socket = socket_of(context, zmq.SUB)
     socket.set(zmq.RCVTIMEO, 20_000)
@@ -172,16 +160,6 @@ def test_a_full_plain_subscriber_refuses(make, context, on_full):
     assert stats.published == stats.sent
 
 
-def test_messages_of_foreign_subscribers_do_no_harm(make, context):
-    publisher = make()
-    socket = plain(context, publisher.endpoint, kind=zmq.XSUB)
-    for frames in ([b""], [b"hello"], [b"\x02x", b"\x01"], [b"\x00never"], [b"\x01a"]):
-        socket.send_multipart(frames)
-    publisher.wait_for_subscribers("a")
-    publisher.publish("a", b"x")
-    assert socket.recv_multipart() == [b"a", b"x"]
-
-
 def test_a_plain_subscriber_that_joins_while_others_receive_is_seen():
     """The publisher sends to plain subscribers without a look at the socket each time."""
     with Publisher("tcp://127.0.0.1:*") as pub, zmq.Context() as context:
@@ -203,28 +181,3 @@ def test_a_plain_subscriber_that_joins_while_others_receive_is_seen():
             assert second.recv_multipart() == [b"b.x", b"late"]
             assert [first.recv_multipart()[1] for _ in range(100)] == [b"%d" % n for n in range(100)]
         assert pub.stats.unmatched == 1
-
-
-def test_prefixes_of_a_flood_are_counted_without_a_pass_over_all(make):
-    publisher = make()
-    plain = getattr(publisher, "raw", publisher)._engine._plain
-    sizes = []
-
-    class Counts(dict):
-        def __iter__(self):
-            sizes.append(len(self))
-            return super().__iter__()
-
-    plain._counts = Counts()
-    for number in range(100):
-        plain._apply(b"\x01p%d" % number)
-        plain._apply(b"\x01p%d" % number)
-    assert sizes == []
-    assert (plain.wants(b"p99"), plain.wants(b"q")) == (True, False)
-    for number in range(100):
-        plain._apply(b"\x00p%d" % number)
-    assert plain.wants(b"p99")
-    for number in range(100):
-        plain._apply(b"\x00p%d" % number)
-    assert not plain.wants(b"p99")
-    assert plain._lengths == []

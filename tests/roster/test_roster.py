@@ -23,6 +23,7 @@ from oz.node.roster import (
     PeerResumed,
     PeerSilent,
     PeerUp,
+    Ping,
     Refused,
     Roster,
 )
@@ -339,6 +340,37 @@ def test_one_of_two_sessions_is_enough(roster):
     roster("on_session", A, "ended", session=b"1")
     assert roster("tick", now=60.0) == []
     assert roster.state(A) == UP
+
+
+def test_peer_is_lost_when_its_link_is_refused_and_its_session_is_down(roster):
+    roster.up(A)
+    assert roster("on_refused", at(A)) == [Ping(A)]
+    assert roster.state(A) == UP
+    # libzmq reports each attempt, and the PING before may have come too early.
+    assert roster("on_refused", at(A)) == [Ping(A)]
+    assert roster("on_session", A, "down")[:2] == [EndSession(A), PeerGone(card(A), "lost")]
+    assert roster.state(A) == KNOWN
+
+
+def test_peer_is_lost_when_its_session_is_down_and_its_link_is_refused(roster):
+    roster.up(A)
+    roster("on_session", A, "down")
+    assert roster("on_refused", at(A))[:2] == [EndSession(A), PeerGone(card(A), "lost")]
+    assert roster("on_refused", at(A)) == []
+
+
+@pytest.mark.parametrize("event", ["on_live", "on_hello"])
+def test_peer_with_a_new_connection_is_not_lost(roster, event):
+    roster.up(A)
+    roster("on_refused", at(A))
+    roster(event, *((at(A), card(A)) if event == "on_live" else (card(A),)))
+    assert roster("on_session", A, "down") == []
+
+
+def test_refused_link_without_peer_has_no_effect(roster):
+    assert roster("on_refused", at(A)) == []
+    roster("seed", at(B))
+    assert roster("on_refused", at(B)) == []
 
 
 def test_silent_peer_keeps_the_endpoint_of_its_link(roster):

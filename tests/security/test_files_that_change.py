@@ -39,9 +39,9 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
     with pytest.raises(oz.ConfigurationError, match="chmod o-w"):
         oz.Security.from_file(path)
     monkeypatch.setenv("OZ_CONFIG", str(path))
-    with pytest.raises(oz.ConfigurationError, match="anybody may write it"):
+    with pytest.raises(oz.ConfigurationError, match="all users can write it"):
         resolve_security()
-    with pytest.raises(oz.ConfigurationError, match="anybody may write it"):
+    with pytest.raises(oz.ConfigurationError, match="all users can write it"):
         oz.Node(options=oz.NodeOptions(directory=tmp_path))
 
 
@@ -61,7 +61,7 @@ def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
     ring.security("feed", permissions=True)
     [said] = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
     assert "users.desk.history" in said
-    assert "protect nothing" in said
+    assert "have no effect yet" in said
 
 
 def test_a_misspelt_setting_of_security_is_told_with_what_was_meant(ring):
@@ -110,7 +110,7 @@ def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
     found = credentials_of(ring.security("feed"))
     before = dict(found.trusted)
     ring.trusted.rename(ring.trusted.with_name("elsewhere"))
-    found._trusted._looked_at = 0.0
+    found._trusted._checked_at = 0.0
     assert dict(found.trusted) == before
 
 
@@ -119,9 +119,9 @@ def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
     """An editor's lock is such a link."""
     found = credentials_of(ring.security("feed"))
     (ring.trusted / ".#desk").symlink_to("somebody@host:1234")
-    found._trusted.look(0.0)
+    found._trusted.refresh(0.0)
     ring.distrust("desk")
-    found._trusted.look(0.0)
+    found._trusted.refresh(0.0)
     assert found._trusted.value == {ring.public("feed"): "feed"}
 
 
@@ -141,7 +141,7 @@ def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog)
 
 def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
     """Half of a file of permissions may be one that allows everything."""
-    for pause in ("_LOOK_EVERY", "_LOOK_SOON"):
+    for pause in ("_CHECK_INTERVAL", "_SHORT_INTERVAL"):
         monkeypatch.setattr(credentials, pause, 0.0)
     path = tmp_path / "permissions.toml"
     path.write_text("first")
@@ -154,7 +154,7 @@ def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
 
 
 def test_whatever_is_wrong_with_a_file_what_it_said_before_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
 
     def read(path):
         if path.read_text() == "wrong":

@@ -8,7 +8,7 @@ import pytest
 import oz
 from oz.security.access import beginning_with
 from oz.security.permissions import Permissions, Rule, User
-from oz.subjects.relations import takes
+from oz.subjects.relations import matches_subject
 from support.sizes import size
 
 BATCH = 2_000
@@ -66,7 +66,9 @@ def spelled(draw):
 def places(pattern, known):
     """Return the places of the subjects that a pattern matches, as bits."""
     if pattern not in known:
-        found = known[pattern] = sum(1 << at for at, one in enumerate(SUBJECTS) if takes(pattern, one))
+        found = known[pattern] = sum(
+            1 << at for at, one in enumerate(SUBJECTS) if matches_subject(pattern, one)
+        )
         return found
     return known[pattern]
 

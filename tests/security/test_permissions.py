@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oz
 from oz.security.permissions import Permissions, Responses, Rule, User
 from oz.subjects import relations
-from oz.subjects.relations import takes
+from oz.subjects.relations import matches_subject
 from support.cases import each
 from support.sizes import size
 
@@ -202,5 +202,5 @@ def test_no_granted_subscription_matches_what_is_denied(rules, asked, seed, defa
     if verdict.subject is not None and not verdict.granted:
         # The witness is one: it is asked for, and must not be had.
         witness = verdict.subject.encode(errors="surrogateescape")
-        assert takes(pattern, witness)
-        assert takes(verdict.rule.pattern, witness) is (verdict.rule.effect == "deny")
+        assert matches_subject(pattern, witness)
+        assert matches_subject(verdict.rule.pattern, witness) is (verdict.rule.effect == "deny")

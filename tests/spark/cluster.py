@@ -1,7 +1,6 @@
-"""Spark beyond one process: a standalone cluster on this machine, and a driver whose jobs tests ask for.
+"""A standalone cluster of Spark on this machine, and a driver in its own process.
 
-A process has one Spark at a time, and that of the tests is `local[2]`: so each driver has a process of its
-own.
+A process has one Spark at a time. The tests use `local[2]`, so that the driver needs another process.
 """
 
 import json
@@ -19,8 +18,6 @@ from pathlib import Path
 DAEMONS = Path(__file__).with_name("cluster_daemons.py")
 START_SECONDS = 600.0
 JOB_SECONDS = 1_000.0
-LOCAL_CLUSTER = "local-cluster[2,1,1024]"
-"""Two executors in processes of their own, of one core and 1 GiB each, under a master in the driver."""
 
 CONF = {
     # Two executors, one on each worker, though the cluster has room for those of another application.
@@ -53,7 +50,7 @@ def standalone_cluster(directory):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        # What ends all tests at once, such as Ctrl-C, would have it leave its cluster behind.
+        # In its own session, because Ctrl-C would end the program before it ends its cluster.
         start_new_session=True,
     )
     try:
@@ -65,7 +62,7 @@ def standalone_cluster(directory):
 
 
 class JobFailed(Exception):
-    """What a job raised, as text."""
+    """Exception of a job, as text."""
 
 
 class Driver:
@@ -86,11 +83,11 @@ class Driver:
         )
 
     def run(self, job, *arguments, timeout=JOB_SECONDS):
-        """Call `job(spark, *arguments)` there; what it returns, or a `JobFailed` with the traceback.
+        """Call `job(spark, *arguments)` in the driver. Return its result, or raise `JobFailed` with the traceback.
 
         Args:
             job: a function of a module that can be imported by name: of tests/spark, not of a test module.
-            arguments: whatever can be pickled.
+            arguments: values that can be pickled.
             timeout: seconds.
         """
         return self._pool.submit(_call, job, arguments).result(timeout)
@@ -102,26 +99,6 @@ class Driver:
         for process in processes:
             process.join(START_SECONDS / 4)
             process.kill()
-
-
-def driver_port(spark):
-    """Give the port of a driver, by which its executors are known: wherever they run, they name it."""
-    return int(spark.sparkContext.getConf().get("spark.driver.port"))
-
-
-def executors_of(port):
-    """The process numbers of the executors on this machine that work for the driver of a port."""
-    mark = f"CoarseGrainedScheduler@127.0.0.1:{port}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            program, *arguments = path.read_bytes().split(b"\0")
-        except OSError:  # it has ended
-            continue
-        is_executor = any(b"CoarseGrainedExecutorBackend" in one for one in arguments)
-        if is_executor and b"java" in program and any(one.endswith(mark) for one in arguments):
-            found.append(int(path.parent.name))
-    return found
 
 
 def _set_up(master, directory, conf):

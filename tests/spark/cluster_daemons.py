@@ -3,8 +3,8 @@
     python cluster_daemons.py DIRECTORY WORKERS CORES MEMORY
 
 It writes one line of JSON when the master says that all workers are there: the master's URL, the address of
-its web page, and the process ids of the workers. Whoever started it may be killed: its stdin ends then, and
-so does everything here.
+its web page, and the process ids of the workers. If the parent is killed,
+stdin ends too.
 """
 
 import json
@@ -25,7 +25,7 @@ HERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
 
 class Daemons:
-    """What was started, and its end."""
+    """Processes of the cluster."""
 
     def __init__(self, home, directory):
         self._home = home
@@ -34,7 +34,7 @@ class Daemons:
         self.processes = []
 
     def start(self, name, *arguments):
-        """Start one in a process group of its own; what it says goes to a file."""
+        """Start a process in its own process group. Its output goes to a file."""
         place = self._directory / name
         place.mkdir(parents=True)
         environment = {
@@ -60,7 +60,7 @@ class Daemons:
             self.processes.append(process)
 
     def end(self):
-        """Kill them and all that they started; nothing can be started any more."""
+        """Kill the processes and their children. Later starts wait for ever."""
         self._lock.acquire()
         for process in self.processes:
             with suppress(ProcessLookupError):
@@ -68,7 +68,7 @@ class Daemons:
             process.wait()
 
     def wait(self, name, look):
-        """Look at what one says until there is something in it."""
+        """Read the log of a process until a function finds a value in it."""
         log = self._directory / name / "log"
         ends = time.monotonic() + START_SECONDS
         while not (found := look(log.read_text(errors="replace"))):

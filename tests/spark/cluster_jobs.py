@@ -38,23 +38,11 @@ def matching(spark, pattern):
     return sorted(row.subject for row in found)
 
 
-def matching_all(spark, patterns):
-    """Return the patterns that match each subject."""
-    rows = spark.createDataFrame([(subject,) for subject in SUBJECTS], "subject string").repartition(2)
-    found = rows.select("subject", oz.spark.match_all("subject", patterns).alias("found")).collect()
-    return {row.subject: row.found for row in found}
-
-
 def archive(spark, journal, path):
     """Archive twice; return rows of both runs, the archived offsets, and the messages in a report."""
     runs = [oz.spark.archive(spark, journal, path).rows for _ in range(2)]
     offsets = sorted(row.offset for row in oz.spark.read_archive(spark, path).select("offset").collect())
     return runs, offsets, oz.spark.report(spark, path).figures["total"]["messages"]
-
-
-def failing(spark):
-    """Raise an error with the address of the cluster."""
-    raise ValueError(f"of {spark.sparkContext.master}")
 
 
 def count_by_both(spark, journal, pattern):

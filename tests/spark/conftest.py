@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items):
             continue
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))
-        if "standalone" in item.fixturenames or "[standalone" in item.name:
+        if "standalone" in item.fixturenames:
             item.add_marker(pytest.mark.heavy)
 
 
@@ -56,13 +56,11 @@ def standalone(tmp_path_factory):
         yield cluster
 
 
-@pytest.fixture(scope="session", params=["standalone", "local-cluster"])
-def engine(request, tmp_path_factory):
-    """Return a driver on the real cluster, and one on Spark's local cluster: `engine.run(job, …)`."""
-    from spark.cluster import LOCAL_CLUSTER, Driver
+@pytest.fixture(scope="session")
+def engine(standalone, tmp_path_factory):
+    """Return a driver on the real cluster: `engine.run(job, …)`."""
+    from spark.cluster import Driver
 
-    is_real = request.param == "standalone"
-    master = request.getfixturevalue("standalone").url if is_real else LOCAL_CLUSTER
-    driver = Driver(master, tmp_path_factory.mktemp(request.param))
+    driver = Driver(standalone.url, tmp_path_factory.mktemp("driver"))
     yield driver
     driver.close()

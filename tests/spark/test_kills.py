@@ -1,4 +1,4 @@
-"""Streams whose driver and executors are killed: each record is in Parquet once, each message delivered once.
+"""Streams whose driver is killed: each record is in Parquet once, and each message is delivered once.
 
 Without OZ_SOAK it is 10,000 records and 2 kills, with it a million records and 20 kills.
 """
@@ -20,7 +20,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 from pyspark.sql import functions as F
 
 from oz.journal import Writer
-from spark.cluster import LOCAL_CLUSTER
 from spark.sink_listening import Listening
 from support.scripts import ENVIRONMENT
 from support.sizes import SOAK, size
@@ -29,8 +28,6 @@ from support.waiting import Thread, until
 ROWS, BATCH, KILLS = size((10_000, 2_500, 2), (1_000_000, 50_000, 20))
 SECONDS = 1_500.0
 APPEND = 500
-SUBSCRIBER_TIMEOUT = 10  # seconds until a task with a killed subscriber fails
-
 pytestmark = [pytest.mark.sized, pytest.mark.timeout(7200 if SOAK else 3000)]
 
 
@@ -55,19 +52,13 @@ class Killable:
     def has_ended(self):
         return self._process.poll() is not None
 
-    def kill(self, what, chance):
-        """Kill driver and JVM, the JVM alone, or an executor; return whether the driver has ended."""
-        family = family_of(self._process.pid)
-        executors = [pid for pid, command in family.items() if "CoarseGrainedExecutorBackend" in command]
-        if what == "executor" and executors:
-            end(chance.choice(executors))
-            return False
+    def kill(self, what):
+        """Kill the driver and its JVM, or only the JVM."""
         if what == "jvm":
-            for pid, command in family.items():
+            for pid, command in family_of(self._process.pid).items():
                 if "SparkSubmit" in command:
                     end(pid)
         self.close()
-        return True
 
     def finish(self):
         """Wait for the end; a query that ended with an error, such as after a kill, starts again."""
@@ -146,22 +137,18 @@ def test_each_record_is_in_parquet_once(spark, tmp_path):
     chance, killed, began = seeded(), Counter(), time.monotonic()
     writing = Writing(tmp_path / "journal")
     query = Killable(
-        tmp_path / "log", LOCAL_CLUSTER, "rows", tmp_path / "journal", tmp_path, tmp_path / "rows", BATCH
+        tmp_path / "log", "local[2,4]", "rows", tmp_path / "journal", tmp_path, tmp_path / "rows", BATCH
     )
     try:
         for at in range(KILLS):
             writing.enough = ROWS * (at + 1) // (KILLS + 1)
             before = batches(tmp_path)
             until(lambda: query.has_ended or batches(tmp_path) > before, SECONDS)  # noqa: B023
-            time.sleep(chance.random())  # not always between batches
-            what = (
-                ("executor", "driver", "jvm")[at % 3]
-                if at < 3
-                else chance.choice(["executor", "driver", "jvm"])
-            )
+            time.sleep(chance.random())  # so that not each kill is between batches
+            what = ("driver", "jvm")[at % 2]
             killed[what] += 1
-            if query.kill(what, chance) or query.has_ended:
-                query.start()
+            query.kill(what)
+            query.start()
         writing.finish()
         (tmp_path / "written").touch()
         query.finish()
@@ -197,7 +184,7 @@ def test_each_message_is_delivered_once(tmp_path):
                     break
                 what = chance.choice(["driver", "jvm"])
                 killed[what] += 1
-                query.kill(what, chance)
+                query.kill(what)
                 query.start()
             query.finish()
         finally:
@@ -208,56 +195,3 @@ def test_each_message_is_delivered_once(tmp_path):
     numbers = Counter(int(message.payload) for message in sub.messages)
     assert [number for number, times in numbers.items() if times > 1] == []
     assert set(range(ROWS)) - numbers.keys() == set()
-
-
-SUBSCRIBER = """
-import sys, oz
-with open(sys.argv[2], "ab", buffering=0) as file:
-    sub = oz.Subscriber(sys.argv[1].split(","), filtering="publisher", options=oz.Options(dedupe=True))
-    write = lambda message: file.write(message.payload + b"\\n")
-    sub.subscribe("number.*", handler=write, group="writers", ack="handled")
-    sub.run()
-"""
-
-
-@pytest.mark.heavy
-def test_each_row_is_handled_although_the_subscriber_is_killed(tmp_path):
-    chance = seeded()
-    with Writer(tmp_path / "journal") as writer:
-        for first in range(0, ROWS, APPEND):
-            append(writer, first, ROWS)
-    with Listening() as unused:
-        endpoint = unused.endpoint
-    handled = [tmp_path / f"handled-{number}" for number in range(KILLS + 1)]
-    query = Killable(
-        tmp_path / "log",
-        "local[2,4]",
-        "bus",
-        tmp_path / "journal",
-        tmp_path,
-        endpoint,
-        BATCH,
-        SUBSCRIBER_TIMEOUT,
-    )
-    try:
-        for number, path in enumerate(handled):
-            code = [sys.executable, "-c", SUBSCRIBER, endpoint, str(path)]
-            with subprocess.Popen(code, env=ENVIRONMENT) as process:
-                try:
-                    if number == KILLS:
-                        query.finish()
-                    else:
-                        enough = chance.randrange(1, ROWS // (KILLS + 1))
-                        until(lambda: query.has_ended or len(numbers_in(path)) >= enough, SECONDS)  # noqa: B023
-                finally:
-                    process.kill()
-    finally:
-        query.close()
-    found = [numbers_in(path) for path in handled]
-    print(f"{ROWS:,} rows, handled by the processes: {[len(numbers) for numbers in found]}")
-    assert set().union(*found) == set(range(ROWS))
-
-
-def numbers_in(path):
-    """Return the numbers of a subscriber; a kill may have cut the last line."""
-    return set(map(int, path.read_bytes().split(b"\n")[:-1])) if path.exists() else set()

@@ -1,4 +1,4 @@
-"""The examples of the pages of Spark run in an empty directory, with what the page says and no more."""
+"""The examples of the pages of Spark run in an empty directory."""
 
 import os
 import signal

@@ -8,7 +8,7 @@ import oz
 from oz.subjects.dialects import globs
 
 TOKEN_DIALECTS = ["nats", "rv", "kubemq", "raims.rv"]
-WORD_DIALECTS = {"mqtt": ("/", "+"), "amqp": (".", "*")}  # what splits words, and what stands for one
+WORD_DIALECTS = {"mqtt": ("/", "+"), "amqp": (".", "*")}  # the separator, and the wildcard for one word
 GLOBS = {"redis": globs.ANY_BYTE, "raims.glob": globs.Glob.MAYBE}
 CRITICAL_BYTES = b"ab*?[]^-\\\n\x00\x7f\x80\xc3\xff"
 

@@ -1,4 +1,5 @@
 import oz
+from oz.subjects import dialects
 from oz.subjects.advice import MAX_TOKENS, advice
 from support.cases import each
 
@@ -43,4 +44,13 @@ def test_several_at_once():
 @each(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])
 def test_a_wildcard_of_another_dialect(text, owner):
     [warning] = advice(oz.compile(text))
-    assert f"and one in {owner}" in warning
+    assert f"and a wildcard in {owner}" in warning
+
+
+@each(
+    "subject, is_unusual", [("RUN.*", True), ("RUN.>", True), ("RUN", False), ("a*b", False), ("a>", False)]
+)
+def test_wildcard_in_a_subject_of_rv(subject, is_unusual):
+    found = dialects.find("rv").subject_advice(subject)
+    assert found is None or "contains a wildcard" in found
+    assert (found is not None) == is_unusual

@@ -1,4 +1,4 @@
-"""A pattern that backtracks for ever costs what it is indexed with little, however many subjects come."""
+"""A pattern that backtracks for ever costs the other patterns of an index little."""
 
 from __future__ import annotations
 

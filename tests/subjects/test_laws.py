@@ -152,7 +152,7 @@ def test_a_literal_matches_itself_and_nothing_else(spec, tried):
 
 
 def regex_matches(pattern, subject):
-    """What the public regex says, given the type that it takes."""
+    """Return whether the public regex matches the subject."""
     try:
         own = encoded(subject) if pattern.is_bytes else encoded(subject).decode()
     except UnicodeDecodeError:

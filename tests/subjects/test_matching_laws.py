@@ -1,4 +1,4 @@
-"""What the patterns of each dialect match, beside matchers that were written for these tests alone."""
+"""Patterns of each dialect match as the simple matchers of this module."""
 
 import pytest
 from hypothesis import given, settings
@@ -152,7 +152,7 @@ def glob_matches_rest(pattern, subject, *, optional):
 
 
 def class_takes(pattern, byte):
-    """Whether a class takes a byte, and the pattern behind it; one that is not closed ends with it."""
+    """Return whether a class contains a byte, and the pattern after the class. An open class ends with the pattern."""
     negated = pattern[:1] == b"^"
     if negated:
         pattern = pattern[1:]

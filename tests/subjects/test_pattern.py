@@ -1,4 +1,4 @@
-"""How patterns are made, from text and from compiled regexes, and what is peculiar to dialects."""
+"""Patterns from text and from compiled regexes, and special rules of dialects."""
 
 import re
 
@@ -7,11 +7,6 @@ import regex
 
 import oz
 from support.cases import each
-
-
-def test_nats_is_the_default():
-    assert oz.compile("a.*").dialect == "nats"
-    assert oz.DIALECTS[0] == "nats"
 
 
 @each(
@@ -135,13 +130,6 @@ def test_a_dollar_is_the_very_end():
     assert oz.compile("foo$", "regex").is_literal
 
 
-def test_a_dot_does_not_match_a_newline():
-    assert not oz.compile("a.b", "regex").matches("a\nb")
-    assert not oz.compile("a.*", "regex").matches("a\n")
-    assert oz.compile("a.*").matches("a.\n")
-    assert oz.compile("a*", "redis").matches("a\n")
-
-
 # --- dialects -----------------------------------------------------------------------------------------------
 
 
@@ -161,29 +149,8 @@ def test_rv_positions_count_characters_where_an_element_is_too_long():
     assert caught.value.text[caught.value.position] == "y"
 
 
-@each(
-    ("subject", "allowed"),
-    [
-        ("_INBOX.x", True),
-        ("_LOCAL.x", True),
-        ("_INBOX", True),
-        ("a._RV", True),
-        ("_RV.x", False),
-        ("_X", False),
-        ("_INBOXES.x", False),
-    ],
-)
-def test_rv_sends_to_few_names_that_begin_with_an_underscore(subject, allowed):
-    if allowed:
-        oz.validate_subject(subject, "rv")
-    else:
-        with pytest.raises(oz.SubjectError):
-            oz.validate_subject(subject, "rv")
-    assert oz.compile(subject, "rv").matches(subject)
-
-
 @each("subject", ["a.*", "a.>", "*", ">", "*.a"])
-def test_who_publishes_to_a_wildcard(subject):
+def test_dialects_that_allow_a_wildcard_in_a_subject(subject):
     for dialect in ("nats", "kubemq"):
         with pytest.raises(oz.SubjectError):
             oz.validate_subject(subject, dialect)
@@ -222,12 +189,6 @@ def test_lenient_takes_a_misplaced_wildcard_literally_in_rv():
     assert not pattern.matches("a.>.b")
     assert not pattern.matches("a.b.c")
     assert oz.compile("a.*", "rv", lenient=True).matches("a.b")
-
-
-def test_lenient_does_not_excuse_an_empty_or_a_long_element():
-    for text in ("a..b*", "x" * 253, ""):
-        with pytest.raises(oz.PatternError):
-            oz.compile(text, "rv", lenient=True)
 
 
 @each("dialect", ["nats", "kubemq", "raims.rv"])

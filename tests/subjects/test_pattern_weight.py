@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import oz
 from oz.errors import OzError, PatternError
 from oz.subjects.dialects import BY_NAME
-from oz.subjects.dialects.base import takes
-from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
-from oz.subjects.pattern import weight_of
+from oz.subjects.dialects.base import words_match
+from oz.subjects.dialects.regular import MAX_WEIGHT, rewrite_for_engine
+from oz.subjects.pattern import estimate_memory
 from oz.subjects.spelling import FLAGGED, MAX_ELEMENTS, MAX_REGEX, restore, spell
 from support.cases import each
 
@@ -101,13 +101,15 @@ def test_every_regex_of_the_documents_and_examples_is_taken():
 
 
 def test_the_weight_of_a_short_pattern_of_words_is_nothing():
-    assert weight_of(oz.compile("orders.*.eu.>")) == 0
-    assert weight_of(oz.compile("orders.%s.eu" % ("x" * 8_000))) > 50_000
+    assert estimate_memory(oz.compile("orders.*.eu.>")) == 0
+    assert estimate_memory(oz.compile("orders.%s.eu" % ("x" * 8_000))) > 50_000
 
 
 def test_an_element_that_must_occur_weighs_as_often():
-    assert weight_of(oz.compile("a{1000}", "regex")) > 50 * weight_of(oz.compile("a{10}", "regex"))
-    text, elements = written_for_engine("[a-z]+" * 50, 0, None, MAX_WEIGHT)
+    assert estimate_memory(oz.compile("a{1000}", "regex")) > 50 * estimate_memory(
+        oz.compile("a{10}", "regex")
+    )
+    text, elements = rewrite_for_engine("[a-z]+" * 50, 0, None, MAX_WEIGHT)
     assert (text, elements > 50) == ("[a-z]+" * 50, True)
 
 
@@ -126,7 +128,7 @@ def test_words_are_compared_as_the_regex_does(dialect, pattern_words, subject_wo
         return
     subject = separator.join(subject_words)
     expected = pattern.regex.fullmatch(subject) is not None
-    assert takes(pattern.tokens or pattern.words, pattern.splitting, subject.encode()) == expected
+    assert words_match(pattern.tokens or pattern.words, pattern.splitting, subject.encode()) == expected
 
 
 def test_long_patterns_of_words_are_compared_without_a_regex(monkeypatch):

@@ -1,4 +1,4 @@
-"""The law of prefixes: no subject that a regex matches may start with none of them."""
+"""The law of prefixes: each subject that a regex matches begins with one of its prefixes."""
 
 import itertools
 import random
@@ -107,7 +107,8 @@ def assert_sound(text, subjects, limit=16, flags=0):
         assert not other.startswith(one)
     for subject in subjects:
         try:
-            matched = compiled.fullmatch(subject, timeout=0.2)
+            # Some drawn regexes backtrack for long. More time finds no more defects.
+            matched = compiled.fullmatch(subject, timeout=0.02)
         except TimeoutError:
             continue
         if matched:
@@ -178,9 +179,9 @@ def test_brute_force(pieces, longest, count):
             lost = [
                 s
                 for s in SHORT
-                if not s.encode().startswith(found.heads) and compiled.fullmatch(s, timeout=0.2)
+                if not s.encode().startswith(found.heads) and compiled.fullmatch(s, timeout=0.02)
             ]
-            matched = [s for s in SHORT if found.literal is not None and compiled.fullmatch(s, timeout=0.2)]
+            matched = [s for s in SHORT if found.literal is not None and compiled.fullmatch(s, timeout=0.02)]
         except (TimeoutError, MemoryError):
             # The regex module gives some up: it takes too long, or more captures than it has room for.
             continue

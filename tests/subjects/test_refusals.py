@@ -1,4 +1,4 @@
-"""What no dialect takes, and where and why; text and bytes."""
+"""Refused patterns and subjects with position and reason; text and bytes."""
 
 import pytest
 
@@ -15,11 +15,11 @@ BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]
         ("nats", "foo..bar", 4, "empty"),
         ("nats", "foo.", 4, "empty"),
         ("nats", "", 0, "empty"),
-        ("nats", "a.>.b", 2, "'>' may only be the last token"),
+        ("nats", "a.>.b", 2, "'>' is only allowed as the last token"),
         ("nats", "foo.b r", 5, "white space"),
         ("kubemq", "é. b", 2, "white space"),
-        ("rv", "Foo.b*r", 5, "'*' must stand for a whole element"),
-        ("rv", "Foo>", 3, "'>' must stand for a whole element"),
+        ("rv", "Foo.b*r", 5, "'*' must be a whole element"),
+        ("rv", "Foo>", 3, "'>' must be a whole element"),
         ("rv", "a." + "x" * 253, 2, "253 characters; at most 252"),
         ("rv", "x." * 127 + "xx", 255, "256 characters; at most 255"),
         ("raims.rv", ".a", 0, "empty"),
@@ -153,14 +153,3 @@ def test_bytearray_and_memoryview_are_bytes(dialect):
     for view in (bytearray(b"ab"), memoryview(b"ab")):
         assert oz.compile(view, dialect) == oz.compile("ab", dialect)
         assert oz.compile("ab", dialect).matches(view)
-
-
-def test_a_byte_dialect_counts_bytes():
-    assert not oz.compile("?", "redis").matches("é")
-    assert oz.compile("??", "redis").matches("é")
-    assert oz.compile(b"[\xc3]*", "redis").matches("é")
-
-
-def test_characters_that_look_alike_are_different():
-    assert not oz.compile("e\u0301").matches("\u00e9")
-    assert not oz.compile("ß").matches("ss")

@@ -125,7 +125,9 @@ def test_an_automaton_takes_what_its_pattern_matches(dialect):
     for pattern in PATTERNS[dialect][:: size(4, 1)]:
         automaton = relations.automaton_of(pattern)
         taken = {
-            each for each, literal in literals().items() if searches.shared(literal, automaton) is not None
+            each
+            for each, literal in literals().items()
+            if searches.find_common(literal, automaton) is not None
         }
         assert taken == matched(pattern), pattern
 
@@ -135,7 +137,7 @@ def is_text(subject):
 
 
 def length(subject):
-    """Text counts by characters and then by bytes; what is no text by bytes."""
+    """Return the key for sorting by length: characters, then bytes. Bytes that are not text count by bytes."""
     return (len(subject), len(encoded(subject)))
 
 
@@ -195,7 +197,7 @@ def test_covering_is_transitive():
     sample = [
         pattern
         for dialect in PATTERNS
-        for pattern in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 5)]
+        for pattern in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 4)]
     ]
     covered = {first: {second for second in sample if first.covers(second)} for first in sample}
     for first in sample:
@@ -218,7 +220,10 @@ token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(t
 @given(token_patterns, token_patterns)
 def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
     one, other = relations.automaton_of(first), relations.automaton_of(second)
-    covers, overlaps = automata.alone(other, one) is None, automata.shared(one, other) is not None
+    covers, overlaps = (
+        automata.find_difference(other, one) is None,
+        automata.find_common(one, other) is not None,
+    )
     assert (first.covers(second), first.overlaps(second)) == (covers, overlaps)
     assert (relations.counterexample(first, second) is None) is covers
     assert (relations.witness(first, second) is not None) is overlaps
@@ -309,8 +314,9 @@ def test_long_patterns_are_compared():
 @pytest.mark.parametrize(
     ("first", "second"),
     in_suite(
-        [("redis:*a" + "?" * 40, "redis:*b" + "?" * 41), ("regex:" + "(" * 200 + "a" + ")*" * 200, ">")],
+        [("regex:" + "(" * 200 + "a" + ")*" * 200, ">")],
         [
+            ("redis:*a" + "?" * 40, "redis:*b" + "?" * 41),
             ("redis:" + "*a" * 60, "redis:" + "*b" * 60),
             ("amqp:" + ".".join(["#.a"] * 60), "amqp:" + ".".join(["#.*.b"] * 30)),
             ("regex:(a?){3000}", "regex:(a?){3000}b"),

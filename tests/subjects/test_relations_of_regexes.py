@@ -57,7 +57,7 @@ def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
         automaton = relations.automaton_of(pattern)
     except oz.Undecidable:
         return
-    assert (searches.shared(relations.automaton_of(literal), automaton) is not None) is expected
+    assert (searches.find_common(relations.automaton_of(literal), automaton) is not None) is expected
 
 
 @each(

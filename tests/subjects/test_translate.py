@@ -1,4 +1,4 @@
-"""Translations: what is written, and that what is said of it is so."""
+"""Text of translations, and their relation to the translated pattern."""
 
 import contextlib
 import itertools
@@ -71,7 +71,7 @@ SOURCES = [
         ("regex:a(?=b).*", "zmq", False, "a", "undecided"),
     ],
 )
-def test_what_a_translation_is_and_how_it_relates(spec, dialect, exchange, text, relation):
+def test_text_and_relation_of_a_translation(spec, dialect, exchange, text, relation):
     found = translate(oz.compile(spec), dialect, exchange=exchange)
     assert (found.pattern.dialect, found.pattern.text, found.relation) == (dialect, text, relation)
     assert found.exact is (relation == "exact")
@@ -88,20 +88,20 @@ def test_the_examples_tell_what_differs():
     ("spec", "dialect", "exchange", "rule"),
     [
         ("time.*", "mqtt", False, "--exchange"),
-        ("time.*", "rv", True, "do not exchange"),
+        ("time.*", "rv", True, "leave out exchange"),
         ("mqtt:a/+", "redis", True, "no separator"),
         ("time.*", "raims.sub", False, "wildcards"),
         ("regex:a.*", "nats", False, "wildcards"),
-        ("amqp:a.#.b", "nats", False, "before the last"),
-        ("amqp:#.>", "nats", False, "before the last"),
+        ("amqp:a.#.b", "nats", False, "only at the end"),
+        ("amqp:#.>", "nats", False, "only at the end"),
         ("amqp:>.*", "nats", False, "last token"),
-        ("raims.sub:*", "nats", False, "no literal"),
+        ("raims.sub:*", "nats", False, "cannot match only"),
         ("kubemq:a.*", "mqtt", False, "splits subjects"),
         ("+.*", "mqtt", True, "would be a wildcard"),
         ("mqtt:#", "amqp", False, "splits subjects"),
     ],
 )
-def test_what_has_no_translation_is_an_error(spec, dialect, exchange, rule):
+def test_pattern_without_a_translation_is_an_error(spec, dialect, exchange, rule):
     with pytest.raises(oz.PatternError, match=rule):
         translate(oz.compile(spec), dialect, exchange=exchange)
 
@@ -116,7 +116,7 @@ def test_literals_that_are_not_utf8_have_no_regex():
 @each("dialect", oz.DIALECTS)
 @each("source", ["zmq", "redis", "raims.sub", "raims.glob"])
 @each("text", [b"\xc3", b"\xc3*", b"a\xff.b", b"[\xc3]x", b"\xc3.*", b".\xff.>", b"\xc3?"])
-def test_what_is_not_utf8_has_a_translation_or_there_is_none(source, dialect, text):
+def test_bytes_that_are_not_utf8_are_translated_or_refused(source, dialect, text):
     pattern = oz.compile(text, source)
     for exchange in (False, True):
         with contextlib.suppress(oz.PatternError):
@@ -124,7 +124,7 @@ def test_what_is_not_utf8_has_a_translation_or_there_is_none(source, dialect, te
 
 
 def test_a_class_without_members_matches_nothing_in_a_regex_too():
-    # `[^\s\S]`, as one might write it, is any character to the engine.
+    # The engine reads `[^\s\S]` as any character.
     found = translate(oz.compile("redis:[]"), "regex")
     assert found.exact
     assert not found.pattern.matches("a")
@@ -159,7 +159,7 @@ def matches(pattern, subject):
 
 
 @pytest.mark.parametrize("spec", SOURCES)
-def test_what_is_said_of_a_translation_is_so(spec):
+def test_relation_of_a_translation_holds(spec):
     for dialect in oz.DIALECTS:
         for exchange in (False, True):
             check(oz.compile(spec), dialect, exchange)
@@ -190,3 +190,10 @@ def check(pattern, dialect, exchange):
         and not exchange
     ):
         assert found.exact
+
+
+def test_a_pattern_translates_itself():
+    assert oz.compile("md.>").translate("amqp") == translate(oz.compile("md.>"), "amqp")
+    assert oz.compile("a/+", "mqtt").translate("nats", exchange=True).pattern == oz.compile("a.*")
+    with pytest.raises(oz.ConfigurationError, match="no dialect has this name"):
+        oz.compile("md.>").translate("nat")

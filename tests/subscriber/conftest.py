@@ -5,7 +5,7 @@ import types
 import pytest
 
 from oz.subscriber import aio, sync
-from subscriber.publishing import LinkPublisher
+from subscriber.publishing import Feed
 
 
 class Looped:
@@ -62,12 +62,12 @@ def make(request):
 
 
 @pytest.fixture
-def publish():
+def open_feed():
     """Return a function that creates publishers."""
     made = []
 
     def create(*arguments, **options):
-        made.append(LinkPublisher(*arguments, **options))
+        made.append(Feed(*arguments, **options))
         return made[-1]
 
     yield create
@@ -76,5 +76,5 @@ def publish():
 
 
 @pytest.fixture
-def publisher(publish):
-    return publish()
+def feed(open_feed):
+    return open_feed()

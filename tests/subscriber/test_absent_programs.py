@@ -6,8 +6,7 @@ import pytest
 
 from oz.errors import ClosedError
 from oz.options import Options
-from oz.publisher.sync import Publisher
-from subscriber.publishing import LinkPublisher, free_endpoint
+from subscriber.publishing import Feed, free_endpoint
 from support.waiting import until
 
 ABSENCE = 4.0
@@ -17,117 +16,77 @@ COUNT = 1_000
 OPTIONS = Options(resume_seconds=RESUME_SECONDS)
 
 
-def publish_numbers(publisher, numbers):
-    for number in numbers:
-        publisher.publish("a", b"%d" % number)
-
-
-@pytest.mark.parametrize("filtering", ["auto", "publisher"])
-def test_a_program_may_sleep_between_subscribe_and_receive(make, filtering):
-    gaps = []
-    with Publisher("tcp://127.0.0.1:*", options=OPTIONS) as publisher:
-        sub = make(publisher.endpoint, filtering=filtering, on_gap=gaps.append, options=OPTIONS)
-        sub.subscribe("a")
-        # The subscription arrives although the program does not call the subscriber.
-        publisher.wait_for_subscribers("a")
-        publish_numbers(publisher, range(COUNT))
-        time.sleep(ABSENCE)
-        publish_numbers(publisher, range(COUNT, 2 * COUNT))
-        numbers = [int(sub.receive(timeout=40).payload) for _ in range(2 * COUNT)]
-    assert numbers == list(range(2 * COUNT))
+@pytest.mark.parametrize("make", ["sync"], indirect=True)
+def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
+    gaps, feed = [], open_feed(options=OPTIONS)
+    sub = make(feed.endpoint, filtering="publisher", on_gap=gaps.append, options=OPTIONS)
+    sub.subscribe("a")
+    # The subscription arrives although the program does not call the subscriber.
+    feed.wait_for_patterns()
+    feed.publish_numbers("a", range(COUNT), batch=100)
+    time.sleep(ABSENCE)
+    feed.publish_numbers("a", range(COUNT, 2 * COUNT), batch=100)
+    assert [int(sub.receive(timeout=40).payload) for _ in range(2 * COUNT)] == list(range(2 * COUNT))
     assert gaps == []
 
 
-@pytest.mark.parametrize("ack", ["received", "handled"])
-def test_a_handler_may_run_for_longer_than_the_limits(make, ack):
-    gaps, numbers = [], []
-    with Publisher("tcp://127.0.0.1:*", options=OPTIONS) as publisher:
+@pytest.mark.parametrize("make", ["asyncio"], indirect=True)
+def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
+    gaps, numbers, feed = [], [], open_feed(options=OPTIONS)
 
-        def handle(message):
-            numbers.append(int(message.payload))
-            if len(numbers) == 1:
-                publish_numbers(publisher, range(COUNT, 2 * COUNT))
-                time.sleep(ABSENCE)
+    def handle(message):
+        numbers.append(int(message.payload))
+        if len(numbers) == 1:
+            feed.publish_numbers("a", range(COUNT, 2 * COUNT), batch=100)
+            time.sleep(ABSENCE)
 
-        sub = make(publisher.endpoint, on_gap=gaps.append, options=OPTIONS)
-        sub.subscribe("a", handle, ack=ack)
-        sub.wait_ready()
-        publish_numbers(publisher, range(COUNT))
-        until(lambda: sub.run(timeout=0.02) is not None and len(numbers) == 2 * COUNT)
-        assert [one.state for one in publisher.subscribers] == ["up"]
+    sub = make(feed.endpoint, on_gap=gaps.append, options=OPTIONS)
+    sub.subscribe("a", handle, ack="handled")
+    sub.wait_ready()
+    feed.publish_numbers("a", range(COUNT), batch=100)
+    until(lambda: sub.run(timeout=0.02) is not None and len(numbers) == 2 * COUNT)
+    assert [one.state for one in feed.publisher.subscribers] == ["up"]
     assert numbers == list(range(2 * COUNT))
     assert gaps == []
-
-
-def closed(publisher):
-    publisher.close(timeout=0.5)
-
-
-def killed(publisher):
-    publisher.kill()
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "gap"),
-    [
-        (lambda endpoint: Publisher(endpoint, options=OPTIONS), closed, []),
-        (
-            lambda endpoint: LinkPublisher(endpoint, resume_seconds=RESUME_SECONDS),
-            killed,
-            [(None, "restarted")],
-        ),
-    ],
+    ("make", "end", "gap"),
+    [("sync", Feed.close, []), ("asyncio", Feed.kill, [(None, "restarted")])],
     ids=["closed", "killed"],
+    indirect=["make"],
 )
 def test_a_handler_that_runs_during_a_restart_of_the_publisher_loses_nothing_that_had_arrived(
-    make, start, end, gap
+    make, open_feed, end, gap
 ):
     endpoint, gaps, received = free_endpoint(), [], []
-    publishers = [start(endpoint)]
+    feeds = [open_feed(endpoint, options=OPTIONS)]
 
     def handle(message):
         received.append(int(message.payload))
         if len(received) == 1:
-            end(publishers[0])
-            publishers.append(start(endpoint))
+            end(feeds[0])
+            feeds.append(open_feed(endpoint, options=OPTIONS))
             time.sleep(ABSENCE)
 
-    try:
-        sub = make(endpoint, filtering="publisher", on_gap=gaps.append, options=OPTIONS)
-        sub.subscribe("a", handle)
-        sub.wait_ready()
-        first = publishers[0]
-        if isinstance(first, LinkPublisher):
-            # One frame, because a killed publisher loses the frames that it has not sent.
-            first.publish_numbers("a", range(COUNT), batch=COUNT)
-        else:
-            publish_numbers(first, range(COUNT))
-        until(lambda: sub.run(timeout=0.02) is not None and len(received) >= COUNT)
-        assert received == list(range(COUNT))
-        until(lambda: sub.run(timeout=0.02) is not None and is_served(sub, publishers[1]))
-        second = publishers[1]
-        if isinstance(second, LinkPublisher):
-            second.publish_numbers("a", [COUNT])
-        else:
-            publish_numbers(second, [COUNT])
-        until(lambda: sub.run(timeout=0.02) is not None and received[-1] == COUNT)
-        assert [(one.count, one.reason) for one in gaps] == gap
-    finally:
-        for one in publishers:
-            one.close()
+    sub = make(endpoint, filtering="publisher", on_gap=gaps.append, options=OPTIONS)
+    sub.subscribe("a", handle)
+    sub.wait_ready()
+    # One frame, because a killed publisher loses the frames that it has not sent.
+    feeds[0].publish_numbers("a", range(COUNT), batch=COUNT)
+    until(lambda: sub.run(timeout=0.02) is not None and len(received) >= COUNT)
+    assert received == list(range(COUNT))
+    until(lambda: sub.run(timeout=0.02) is not None and feeds[1].publisher.has_subscribers("a"))
+    feeds[1].publish_numbers("a", [COUNT])
+    until(lambda: sub.run(timeout=0.02) is not None and received[-1] == COUNT)
+    assert [(one.count, one.reason) for one in gaps] == gap
 
 
-def is_served(sub, publisher):
-    if isinstance(publisher, Publisher):
-        return publisher.has_subscribers("a")
-    return sub.publishers[0].origin == publisher.origin and not sub._engine.missing()
-
-
-def test_receive_after_close_is_refused(make, publisher):
-    sub = make(publisher.endpoint)
+def test_receive_after_close_is_refused(make, feed):
+    sub = make(feed.endpoint)
     subscription = sub.subscribe("a")
     sub.wait_ready()
-    publisher.publish("a")
+    feed.publish("a")
     until(lambda: sub.run(timeout=0.02) is not None and subscription.pending)
     sub.close()
     for call in (sub.receive, subscription.receive):

@@ -56,11 +56,6 @@ def modes(sub):
     return [one.mode for one in sub.publishers]
 
 
-def settle(sub, mode):
-    """Let the subscriber work until its only endpoint has a mode."""
-    until(lambda: sub.run(timeout=0.02) is not None and modes(sub) == [mode])
-
-
 def received(sub, publish):
     """Publish until the subscriber receives something."""
     while True:
@@ -92,78 +87,27 @@ def test_a_plain_publisher_is_filtered_by_prefix_and_pattern(make, plain):
     assert message.frames == [b"a.x.c", b"x"]
 
 
-def test_prefix_mode_asks_for_no_link(make, publish, plain):
-    publisher = publish(has_plain=True)
-    sub = make(publisher.endpoint, filtering="prefix")
+def test_prefix_mode_asks_for_no_link(make, feed):
+    sub = make(feed.endpoint, filtering="prefix")
     sub.subscribe("a")
     sub.wait_ready()
-    received(sub, lambda: publisher.publish("a"))
-    assert publisher.do(lambda: len(publisher.sessions.by_id)) == 0
+    received(sub, lambda: feed.publish("a"))
+    assert feed.publisher.subscribers == []
     assert modes(sub) == ["prefix"]
 
 
-def test_an_oz_publisher_that_starts_later(make, publish):
-    endpoint = free_endpoint()
-    sub = make(endpoint)
-    sub.subscribe("a.*")
-    settle(sub, "connecting")
-    with pytest.raises(Timeout, match="nothing answers"):
-        sub.wait_ready(timeout=1)
-    publisher = publish(endpoint)
-    settle(sub, "link")
-    sub.wait_ready()
-    publisher.publish("a.1", "a.2")
-    assert [sub.receive(timeout=10).subject for _ in range(2)] == ["a.1", "a.2"]
-    with pytest.raises(Timeout):
-        sub.receive(timeout=0.1)
-
-
-def test_a_plain_publisher_is_replaced_by_oz_and_back(make, plain, publish):
-    endpoint, gaps = free_endpoint(), []
-    sub = make(endpoint, on_gap=gaps.append)
-    sub.subscribe("a.*")
-    first = plain(endpoint)
-    sub.wait_ready()
-    received(sub, lambda: first.publish("a.plain"))
-    first.close()
-    publisher = publish(endpoint, has_plain=True)
-    settle(sub, "link")
-    sub.wait_ready()
-    until(lambda: sub.run(timeout=0.02) is not None and (gaps or drain_some(sub)))
-    assert [(one.count, one.reason) for one in gaps] == [(None, "moved")]
-    drain_some(sub)
-    # Both the link and the XPUB of the publisher carry them: each arrives once.
-    publisher.publish("a.1", "a.2")
-    assert [sub.receive(timeout=10).subject for _ in range(2)] == ["a.1", "a.2"]
-    with pytest.raises(Timeout):
-        sub.receive(timeout=0.1)
-    publisher.close()
-    third = plain(endpoint)
-    settle(sub, "prefix")
-    received(sub, lambda: third.publish("a.3"))
-
-
-def drain_some(sub):
-    try:
-        while True:
-            sub.receive(timeout=0)
-    except Timeout:
-        return False
-
-
-def test_the_link_port_is_closed(make, publish):
-    publisher = publish(has_plain=True)
-    sub = make(publisher.endpoint, links={publisher.endpoint: link_endpoint(free_endpoint())})
+def test_the_link_port_is_closed(make, feed):
+    sub = make(feed.endpoint, links={feed.endpoint: link_endpoint(free_endpoint())})
     sub.subscribe("a.*")
     sub.wait_ready()
     assert modes(sub) == ["prefix"]
-    assert received(sub, lambda: publisher.publish("a.1")).subject == "a.1"
+    assert received(sub, lambda: feed.publish("a.1")).subject == "a.1"
     sub.subscribe("b.*", group="g")
     with pytest.raises(Timeout) as caught:
         sub.wait_ready(timeout=0.1)
-    assert publisher.endpoint in str(caught.value)
+    assert feed.endpoint in str(caught.value)
     assert "open the link port" in str(caught.value)
-    assert received(sub, lambda: publisher.publish("b.1", "a.2")).subject.startswith("a.")
+    assert received(sub, lambda: feed.publish("b.1", "a.2")).subject.startswith("a.")
 
 
 def test_behind_a_plain_proxy(make, plain):
@@ -194,36 +138,6 @@ def test_behind_a_plain_proxy(make, plain):
             one.close(0)
 
 
-def test_two_publishers_of_which_one_is_plain(make, plain, publish):
-    other, publisher = free_endpoint(), publish()
-    foreign = plain(other)
-    sub = make([publisher.endpoint, other])
-    sub.subscribe("a.*")
-    sub.wait_ready()
-    assert modes(sub) == ["link", "prefix"]
-    publisher.publish("a.1")
-    assert sub.receive(timeout=10).subject == "a.1"
-    assert received(sub, lambda: foreign.publish("a.2")).subject == "a.2"
-
-
-def test_a_publisher_that_stalls_serves_groups_by_its_link_only(make, publish):
-    publisher = publish(has_plain=True)
-    publisher.stall()
-    sub, jobs = make(publisher.endpoint), []
-    sub.subscribe("job.*", jobs.append, group="workers")
-    sub.subscribe("a.*")
-    # The TCP connection stands: the plain connection opens after 2 seconds.
-    settle(sub, "prefix")
-    publisher.resume()
-    settle(sub, "link")
-    sub.wait_ready()
-    publisher.publish("job.1", "a.1", "job.2")
-    assert sub.receive(timeout=10).subject == "a.1"
-    until(lambda: sub.run(timeout=0.02) is not None and len(jobs) >= 2)
-    sub.run(timeout=0.1)
-    assert [one.subject for one in jobs] == ["job.1", "job.2"]
-
-
 def test_bind_serves_plain_publishers_that_connect(make):
     sub = make(bind="tcp://127.0.0.1:*")
     sub.subscribe("a.*")
@@ -239,14 +153,3 @@ def test_bind_serves_plain_publishers_that_connect(make):
             sub.unbind("tcp://127.0.0.1:9")
     finally:
         socket.close(0)
-
-
-def test_unsubscribe_removes_the_prefix(make, plain):
-    endpoint = free_endpoint()
-    publisher = plain(endpoint)
-    sub = make(endpoint, filtering="prefix")
-    one = sub.subscribe("a.*")
-    sub.wait_ready()
-    assert publisher.subscriptions(1) == [b"\x01a."]
-    one.unsubscribe()
-    assert publisher.subscriptions(1) == [b"\x00a."]

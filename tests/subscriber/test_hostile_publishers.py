@@ -1,20 +1,17 @@
 """Publishers that attack their subscribers: numbers at their limits, floods of gaps and probes."""
 
 import contextlib
-import os
+import random
 
 import pytest
 import zmq
 
-import oz
 from oz.errors import Timeout
 from oz.options import Delivery
-from oz.subscriber.link import MAX_ATTEMPT, Link
 from oz.subscriber.queue import GAPS
-from oz.subscriber.subscriptions import Subscriptions
 from oz.transport.routers import listening_router
 from oz.wire import links
-from oz.wire.links import Welcome
+from oz.wire.links import Bye, Ping, Welcome
 from subscriber.publishing import free_endpoint
 from support.waiting import Thread, until
 
@@ -40,26 +37,28 @@ class Attacker:
             lambda: sub.run(timeout=0.01) is not None and (first >= 2**62 or sub.publishers[0].mode == "link")
         )
 
+    def read(self, sub):
+        """Read the frames that have arrived, while the subscriber works."""
+        sub.run(timeout=0.01)
+        while self.router.poll(0):
+            self.route, frame = self.router.recv_multipart()
+            if frame and frame[0] == links.HELLO:
+                self.hello = links.decode_control(frame)
+
     def read_hello(self, sub):
         """Return the HELLO that follows the probe of the connection."""
 
         def is_greeted():
-            sub.run(timeout=0.01)
-            while self.router.poll(0):
-                self.route, frame = self.router.recv_multipart()
-                if frame and frame[0] == links.HELLO:
-                    self.hello = links.decode_control(frame)
+            self.read(sub)
             return self.hello is not None and self.hello.attempt == 2
 
         until(is_greeted)
         return self.hello
 
-    def welcome(self, first=0, epoch=b"e" * 16):
-        self.send(
-            links.encode_welcome(
-                Welcome(b"o" * 16, epoch, self.hello.attempt, first, 0, 256, 8 << 20, 1 << 20)
-            )
-        )
+    def welcome(self, first=0, epoch=b"e" * 16, card=b""):
+        welcome = Welcome(b"o" * 16, epoch, self.hello.attempt, first, 0, 256, 8 << 20, 1 << 20)
+        # The encoder refuses a card that is too large.
+        self.send(links.encode_welcome(welcome) + card)
 
     def send(self, *frames):
         for frame in frames:
@@ -76,55 +75,60 @@ def attacker():
     one.close()
 
 
-def attacked(make, attacker, publisher, **options):
+def attacked(make, attacker, feed, **options):
     """Return a subscriber with a link to an attacker and one to an honest publisher."""
-    sub = make([attacker.endpoint, publisher.endpoint], filtering="publisher", **options)
+    sub = make([attacker.endpoint, feed.endpoint], filtering="publisher", **options)
     sub.subscribe("a")
-    publisher.wait_for_patterns()
+    feed.wait_for_patterns()
     return sub
 
 
-def receives(sub, publisher):
+def receives(sub, feed):
     """Check that a message of an honest publisher arrives."""
-    publisher.publish("a", payload=b"honest")
+    feed.publish("a", payload=b"honest")
     while sub.receive(timeout=30).payload != b"honest":
         pass
 
 
+def arrived(sub):
+    """Return an iterator over the messages that arrive until a timeout."""
+    with contextlib.suppress(Timeout):
+        while True:
+            yield sub.receive(timeout=0.1)
+
+
 @pytest.mark.parametrize("first", [HIGHEST, HIGHEST - 1, 2**63, 2**63 - 1, 2**62, 2**62 - 1])
-def test_sequences_at_their_limit_end_nothing(make, attacker, publisher, first):
-    sub = attacked(make, attacker, publisher)
+def test_sequences_at_their_limit_end_nothing(make, attacker, feed, first):
+    sub = attacked(make, attacker, feed)
     attacker.greet(sub, first)
     attacker.send(links.join(links.encode_head(0, 1, first, 1, 0, 0), BODY))
     attacker.send(links.join(links.encode_head(0, 1, min(first + 1, HIGHEST), 1, 0, 0), BODY))
-    receives(sub, publisher)
-    with pytest.raises(Timeout):
-        # ACK and HELLO have the sequence.
-        sub.receive(timeout=0.1)
+    receives(sub, feed)
+    # ACK and HELLO have the sequence. A message with the largest valid sequence may arrive.
+    assert all(one.subject == "a" for one in arrived(sub))
 
 
 @pytest.mark.parametrize("position", [HIGHEST, 2**62])
-def test_positions_at_their_limit_are_malformed(make, attacker, publisher, position):
-    sub = attacked(make, attacker, publisher)
+def test_positions_at_their_limit_are_malformed(make, attacker, feed, position):
+    sub = attacked(make, attacker, feed)
     attacker.greet(sub)
     attacker.send(links.join(links.encode_head(0, 1, 0, 1, 0, position), BODY))
-    receives(sub, publisher)
+    receives(sub, feed)
     until(lambda: sub.run(timeout=0.01) is not None and sub.stats.malformed == 1)
 
 
-def test_messages_of_invented_streams_are_unwanted(make, attacker, publisher):
-    sub = attacked(make, attacker, publisher)
+def test_messages_of_invented_streams_are_unwanted(make, attacker, feed):
+    sub = attacked(make, attacker, feed)
     attacker.greet(sub)
     for number in range(100):
         attacker.send(links.join(links.encode_head(0, 60_000 + number, number, 1, 0, number), BODY))
-    receives(sub, publisher)
+    receives(sub, feed)
     until(lambda: sub.run(timeout=0.01) is not None and sub.stats.unwanted == 100)
-    assert len(sub._engine.dispatcher._routes) <= 1
 
 
 @pytest.mark.parametrize("overflow", [None, "drop_oldest", "drop_newest", "conflate"])
-def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, publisher, overflow):
-    sub = attacked(make, attacker, publisher)
+def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, feed, overflow):
+    sub = attacked(make, attacker, feed)
     queued = sub.subscribe("b", overflow=overflow, delivery=Delivery(max_pending=5))
     # From now on it has a queue of its own, which is not read.
     with pytest.raises(Timeout):
@@ -137,14 +141,16 @@ def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, publisher, ove
             attacker.send(links.join(links.encode_head(0, 2, sent, 1, 0, 0), malformed))
             sent += 1
         sub.run(timeout=0.02)
+    # A gap is no message, so only the queue itself shows how many it holds.
     (queue,) = sub._engine.dispatcher._own
     assert 0 < len(queue.items) < 2 * GAPS
 
 
-def test_a_publisher_that_floods_does_not_stop_the_clock_of_others(make, attacker, publisher):
-    sub = attacked(make, attacker, publisher)
+@pytest.mark.parametrize("make", ["sync"], indirect=True)
+def test_a_publisher_that_floods_does_not_stop_the_clock_of_others(make, attacker, feed):
+    sub = attacked(make, attacker, feed)
     attacker.greet(sub)
-    publisher.stall()
+    feed.stall()
     is_over = []
 
     def flood():
@@ -160,28 +166,8 @@ def test_a_publisher_that_floods_does_not_stop_the_clock_of_others(make, attacke
         until(lambda: sub.run(timeout=0.05) is not None and sub.publishers[1].mode != "link")
     finally:
         is_over.append(True)
-        publisher.resume()
+        feed.resume()
     thread.outcome()
-
-
-def test_probes_without_end_begin_a_new_session():
-    link = Link(b"m" * 16, Subscriptions(), lambda: os.urandom(16))
-    link.connect(0.0)
-    before, link.attempt = link.session, MAX_ATTEMPT
-    assert link.on_frame(b"", 0.0) == []
-    hello = links.decode_control(link.next_frame())
-    assert (hello.attempt, hello.epoch) == (1, links.UNKNOWN_EPOCH)
-    assert hello.session != before
-
-
-def test_a_declaration_that_is_asked_for_again_is_not_encoded_again():
-    subscriptions = Subscriptions()
-    subscriptions.add(oz.compile("a.*"))
-    first, _ = subscriptions.declaration(0)
-    assert subscriptions.declaration(0)[0] is first
-    subscriptions.add(oz.compile("b.*"))
-    second, _ = subscriptions.declaration(0)
-    assert len(links.decode_control(second[0]).items) == 2
 
 
 @pytest.mark.parametrize("first", [2**63 - 1, 2**62 - 1])
@@ -195,3 +181,88 @@ def test_a_single_link_at_the_limit_raises_only_timeouts(make, attacker, first):
             sub.receive(timeout=0.1)
     with pytest.raises(Timeout):
         sub.receive(timeout=0.1)
+
+
+NEVER = b"epoch of nobody!"
+FORGED = {
+    "a sequence that is too high": links.join(links.encode_head(0, 1, 1_000, 1, 0, 0), BODY),
+    "PING ahead": links.encode_ping(Ping(10**9, 1, {})),
+    "WELCOME of another attempt": links.encode_welcome(Welcome(NEVER, NEVER, 10**6, 5, 0, 8, 8_192, 1 << 20)),
+    "a body without head": BODY,
+    "a count that does not fit": links.join(links.encode_head(0, 1, 0, 9, 0, 0), BODY),
+    "BYE": links.encode_bye(Bye(links.CLOSED, links.PUBLISHER, 5, {})),
+    "DECLARE": bytes((links.DECLARE,)) + bytes(20),
+}
+
+
+def test_forged_frames_end_nothing(make, attacker, feed):
+    sub = attacked(make, attacker, feed)
+    attacker.greet(sub)
+    attacker.send(b"\xff", b"\x05", b"\x02\x01")
+    attacker.router.send_multipart([attacker.route, b"\x0a", b"x", b"y"])
+    until(lambda: sub.run(timeout=0.01) is not None and sub.stats.malformed == 4)
+    for frame in FORGED.values():
+        attacker.send(frame)
+    chance = random.Random(7)
+    kinds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x93, 0xDC, 0xDD, 0xFF]
+    for _ in range(300):
+        size = chance.choice((0, 1, 7, 31, 32, 33, 100))
+        attacker.send(bytes([chance.choice(kinds)]) + chance.randbytes(size))
+    receives(sub, feed)
+
+
+def test_a_forged_bye_is_a_gap_and_a_new_session(make, attacker):
+    gaps = []
+    sub = make(attacker.endpoint, filtering="publisher", on_gap=gaps.append)
+    sub.subscribe("a")
+    attacker.greet(sub)
+    session = attacker.hello.session
+    attacker.send(FORGED["BYE"])
+    attacker.hello = None
+    # A gap is reported when the program receives.
+    while not gaps:
+        with pytest.raises(Timeout):
+            sub.receive(timeout=0.02)
+    assert [(one.count, one.reason) for one in gaps] == [(5, "closed")]
+
+    def greets_again():
+        attacker.read(sub)
+        return attacker.hello is not None and attacker.hello.session != session
+
+    until(greets_again)
+
+
+def test_direct_messages_to_a_subscriber_that_is_no_node_are_unwanted(make, attacker, feed):
+    gaps = []
+    sub = attacked(make, attacker, feed, on_gap=gaps.append)
+    attacker.greet(sub)
+    content = links.encode_body([b"a", b"x", {"headers": {"deep": [[[[]]]]}}])
+    for number in range(500):
+        attacker.send(links.join(links.encode_head(0, links.DIRECT, number, 1, 0, number), content))
+    malformed = links.encode_body([b"a", "no bytes", None])
+    attacker.send(links.join(links.encode_head(0, links.DIRECT, 500, 1, 0, 0), malformed))
+    attacker.send(links.join(links.encode_head(0, links.DIRECT, 501, 1, 10**9, 0), content))
+    until(lambda: sub.run(timeout=0.01) is not None and sub.stats.unwanted == 501)
+    receives(sub, feed)
+    # The malformed frame counts, and its message.
+    assert sub.stats.malformed == 2
+    assert {gap.reason for gap in gaps} == {"malformed", "dropped"}
+
+
+@pytest.mark.parametrize("card", [bytes(links.MAX_CARD + 1), bytes(1 << 20)])
+def test_a_welcome_with_a_card_that_is_too_large_is_malformed(make, attacker, feed, card):
+    sub = attacked(make, attacker, feed)
+    attacker.read_hello(sub)
+    attacker.welcome(card=card)
+    until(lambda: sub.run(timeout=0.01) is not None and sub.stats.malformed == 1)
+    assert sub.publishers[0].mode != "link"
+    receives(sub, feed)
+
+
+def test_a_flood_of_welcomes_with_cards_ends_nothing(make, attacker, feed):
+    sub = attacked(make, attacker, feed)
+    attacker.read_hello(sub)
+    for number in range(1_000):
+        attacker.welcome(epoch=number.to_bytes(16), card=bytes([number % 256]) * links.MAX_CARD)
+    receives(sub, feed)
+    assert [one.mode for one in sub.publishers] == ["link", "link"]

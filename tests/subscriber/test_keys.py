@@ -1,4 +1,4 @@
-"""Subscribers with keys: refusals that the program is told of, keys that change, and what a key may publish."""
+"""Subscribers with keys: reported refusals, keys that change, and the right to publish."""
 
 import contextlib
 import os
@@ -148,19 +148,6 @@ def test_one_denied_of_many_takes_nothing_from_the_others(pub, sub, group):
     assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
 
 
-def test_rights_that_end_are_told(ring, pub, sub):
-    sub.subscribe("md.eu")
-    sub.subscribe("md.us")
-    sub.wait_ready(timeout=DEADLINE)
-    ring.permit(desk='subscribe = { allow = ["md.us"] }')
-    with pytest.raises(oz.PermissionDenied, match=r"md\.eu"):
-        sub.receive(timeout=DEADLINE)
-    pub.publish("md.eu", b"denied")
-    pub.publish("md.us", b"1")
-    assert sub.receive(timeout=DEADLINE).payload == b"1"
-    assert sub.stats.lost == 0
-
-
 # connections ----------------------------------------------------------------------------------------------------
 
 
@@ -286,7 +273,7 @@ def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
     sub.wait_ready(timeout=DEADLINE)
 
 
-# what a key may publish -----------------------------------------------------------------------------------------
+# the right to publish -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -351,7 +338,11 @@ def test_a_bound_subscriber_drops_what_a_key_may_not_publish(make, ring, rights)
         assert sub.receive(timeout=DEADLINE).payload == b"1"
 
 
-@pytest.mark.parametrize("way", ["no keys", "plain", "another server key"])
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [("sync", "no keys"), ("asyncio", "plain"), ("sync", "another server key")],
+    indirect=["make"],
+)
 def test_a_caller_of_a_bound_subscriber_without_key_is_counted(make, ring, way):
     security = ring.security("desk")
     sub = make(bind="tcp://127.0.0.1:*", security=security)
@@ -381,15 +372,6 @@ def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
 
 
 # life -----------------------------------------------------------------------------------------------------------
-
-
-def test_close_ends_a_wait_and_leaves_no_thread(pub, sub):
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    sub.close()
-    with pytest.raises(oz.ClosedError):
-        sub.receive(timeout=0)
-    pub.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -451,8 +433,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("program", [SYNC, ASYNC])
-@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+@pytest.mark.parametrize(("program", "filtering"), [(SYNC, "publisher"), (ASYNC, "prefix")])
 def test_a_program_that_closes_nothing_ends_without_output(tmp_path, program, filtering):
     Keyring(tmp_path, "feed", "desk")
     assert run("-c", program, tmp_path, filtering) == ""
@@ -480,19 +461,6 @@ def test_auto_falls_back_to_plain_connections_with_keys(make, ring, feed):
     receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
 
 
-def test_auto_is_told_of_a_refusal_and_comes_back(make, ring, pub):
-    sub = make(pub.endpoint, security=ring.security("desk"))
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    assert [one.mode for one in sub.publishers] == ["link"]
-    ring.distrust("desk")
-    _, refusals = receive_until(sub, lambda _, refusals: refusals)
-    assert "does not trust the key of this side" in str(refusals[0])
-    ring.trust("desk")
-    sub.wait_ready(timeout=DEADLINE)
-    receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
-
-
 def test_a_limit_of_the_publisher_is_named(make, ring, feed):
     pub = feed(options=Options(limits=Limits(peers=1)))
     first = make(pub.endpoint, filtering="publisher", security=ring.security("desk"))
@@ -515,14 +483,6 @@ def test_each_subscription_that_is_denied_after_others_is_told(sub, group):
         sub.subscribe(f"orders.{number}", group=group)
         with pytest.raises(oz.PermissionDenied, match=rf"orders\.{number}'"):
             sub.receive(timeout=DEADLINE)
-
-
-@pytest.mark.heavy
-def test_very_many_denied_subscriptions_are_told_once_each(sub):
-    for number in range(4_000):
-        sub.subscribe(f"orders.{number}")
-    _, refusals = receive_until(sub, lambda _, refusals: len(refusals) >= 400)
-    assert len({str(one) for one in refusals}) == len(refusals)
 
 
 def test_keys_on_multicast_are_refused_with_the_remedy(ring):

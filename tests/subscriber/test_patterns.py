@@ -18,11 +18,14 @@ from support.waiting import DEADLINE
 WORDS = ["a", "b", "c", "dd", "e-f", "mark"]
 
 FOREIGN = [
-    ("home/+/temp", "'+' is no wildcard in nats, and one in mqtt: give dialect='mqtt'"),
-    ("stock.#", "'#' is no wildcard in nats, and one in amqp: give dialect='amqp'"),
-    ("#", "one in mqtt and in amqp"),
-    ("a*", "'a*' is no wildcard in nats, and one in redis and in kubemq: give dialect='redis'"),
-    ("md.*x.y", "'*x' is no wildcard in nats, and one in redis"),
+    ("home/+/temp", "'+' is an ordinary character in nats, and a wildcard in mqtt: give dialect='mqtt'"),
+    ("stock.#", "'#' is an ordinary character in nats, and a wildcard in amqp: give dialect='amqp'"),
+    ("#", "wildcard in mqtt and in amqp"),
+    (
+        "a*",
+        "'a*' is an ordinary character in nats, and a wildcard in redis and in kubemq: give dialect='redis'",
+    ),
+    ("md.*x.y", "'*x' is an ordinary character in nats, and a wildcard in redis"),
 ]
 
 
@@ -36,7 +39,7 @@ def test_a_wildcard_of_another_dialect_gives_a_warning(make, pattern, text):
     subscriber.close()
 
 
-MISSPELLED = "no dialect is called 'redsi', so it is part of the pattern; did you mean redis:Foo.x"
+MISSPELLED = "no dialect has the name 'redsi', so it is part of the pattern; did you mean redis:Foo.x"
 
 
 def test_a_misspelled_dialect_gives_a_warning():
@@ -50,7 +53,7 @@ PATTERNS = ["a.*", ">", "a+b", "c#", "a.b#.c", "a.+1", b"a*", b"home/+", "nats:a
 @each("pattern", PATTERNS)
 def test_other_patterns_give_no_warning(pattern):
     with warnings.catch_warnings(), oz.Subscriber() as subscriber:
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", oz.SubjectWarning)
         subscriber.subscribe(pattern)
 
 
@@ -78,7 +81,7 @@ def test_nodes_read_a_dialect_before_the_colon_and_warn():
     ):
         assert node.subscribe("rv:Foo.*").patterns == (oz.compile("Foo.*", "rv"),)
         assert node.subscribe("rv:Foo.*", dialect="nats").patterns[0].text == "rv:Foo.*"
-        with pytest.warns(oz.SubjectWarning, match="one in mqtt"):
+        with pytest.warns(oz.SubjectWarning, match="a wildcard in mqtt"):
             node.subscribe("home/+/temp")
 
 
@@ -162,23 +165,6 @@ def test_random_subscriptions_get_what_a_naive_filter_gives_them(filtering, seed
                     assert [message.subject for message in calls] == expected
                     calls.clear()
         assert sub.stats.lost == 0
-
-
-@each("filtering", ["publisher", "prefix"])
-def test_a_pattern_that_takes_too_long_costs_no_other_message(filtering):
-    with (
-        oz.Publisher("tcp://127.0.0.1:*", dialect="regex") as pub,
-        oz.Subscriber(pub.endpoint, filtering=filtering) as sub,
-    ):
-        sub.subscribe("ok.*")
-        sub.subscribe("(a|aa)+$", dialect="regex")
-        sub.wait_ready(timeout=DEADLINE)
-        pub.wait_for_subscribers("ok.1")
-        pub.wait_for_subscribers("aaa")
-        subjects = ["a" * 50 + "b" if number == 100 else f"ok.{number}" for number in range(300)]
-        pub.publish_many((one, b"") for one in subjects)
-        expected = [one for one in subjects if one.startswith("ok")]
-        assert [sub.receive(timeout=DEADLINE).subject for _ in expected] == expected
 
 
 def test_asyncio_takes_functions_and_coroutine_functions():

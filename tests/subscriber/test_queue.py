@@ -1,15 +1,18 @@
 """Queues of received messages without sockets: overflow, gaps in their place, several receivers."""
 
+import pickle
+
 import pytest
 
 import oz
 from links.pair import MEMBER, ORIGIN, ids
 from oz.message import Gap
+from oz.subscriber import queue as queues
 from oz.subscriber.link import Link, Messages
 from oz.subscriber.message import HandledMessage, Message
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
-from oz.wire.links import StreamOptions
+from oz.wire.links import SID, StreamOptions
 
 
 class Receiver:
@@ -35,13 +38,31 @@ class Receiver:
             self.dispatcher.own_queue(inbox, max_pending, overflow)
         return inbox
 
-    def deliver(self, *subjects, stream=1, gap=0, extras=None, origin=ORIGIN):
+    def deliver(
+        self, *subjects, stream=1, gap=0, extras=None, origin=ORIGIN, payload=b"", is_redelivered=False
+    ):
         self.link.origin = origin
-        flat = [part for one in subjects for part in (one.encode(), b"", extras)]
+        flat = [part for one in subjects for part in (one.encode(), payload, extras)]
         positions = range(self.sequence, self.sequence + len(subjects))
-        effect = Messages(stream, self.sequence, positions, flat, False)
+        effect = Messages(stream, self.sequence, positions, flat, is_redelivered)
         self.sequence += len(subjects)
         self.dispatcher.deliver(self.link, effect, 1, gap, self.acknowledged.append)
+
+    def deliver_plain(self, *batch, delimiter=None):
+        def match(subject):
+            found = self.subscriptions.match(1, subject, None)
+            return tuple(dict.fromkeys(one.owner for one in found))
+
+        return self.dispatcher.deliver_plain([list(frames) for frames in batch], 7, match, delimiter)
+
+
+@pytest.fixture(params=["compiled", "python"])
+def part(request, monkeypatch):
+    """Run with the compiled part, and without."""
+    if request.param == "python":
+        monkeypatch.setattr(queues, "HOT", None)
+    elif queues.HOT is None:
+        pytest.skip("the compiled part does not run")
 
 
 def shown(queue):
@@ -145,6 +166,7 @@ def test_a_gap_without_a_place_is_reported_at_once():
     assert one.dispatcher.stats.lost == 0
 
 
+@pytest.mark.usefixtures("part")
 @pytest.mark.parametrize("size", [1, 300])
 def test_a_batch_for_several_queues_is_sorted(size):
     one = Receiver()
@@ -169,6 +191,7 @@ def test_only_the_first_message_has_the_gap():
     assert [message.gap for message in one.dispatcher.shared.items] == [5, 0]
 
 
+@pytest.mark.usefixtures("part")
 def test_a_handled_message_of_two_receivers_waits_for_both():
     one = Receiver()
     first = one.subscribe("a.*", handled=True, own=True)
@@ -199,6 +222,7 @@ def test_a_handled_message_that_moves_to_an_own_queue_waits_for_both():
     assert one.handled == [0]
 
 
+@pytest.mark.usefixtures("part")
 def test_unwanted_messages_of_a_handled_stream_are_abandoned():
     one = Receiver()
     inbox = one.subscribe("a.*", handled=True, own=True)
@@ -240,3 +264,172 @@ def test_a_message_of_two_patterns_of_one_subscription_arrives_once():
     (message,) = one.dispatcher.shared.items
     assert isinstance(message, Message)
     assert message.route.inboxes == (inbox,)
+
+
+def test_ended_inboxes_leave_the_messages_of_others():
+    one = Receiver()
+    first, second = one.subscribe("a.*"), one.subscribe("*.1")
+    one.deliver("a.1", "a.2")
+    assert (one.dispatcher.pending(first), one.dispatcher.pending(second)) == (2, 1)
+    one.dispatcher.remove(first)
+    assert shown(one.dispatcher.shared) == ["a.1"]
+    assert one.dispatcher.pending(second) == 1
+
+
+@pytest.mark.usefixtures("part")
+def test_an_inbox_with_a_limit_gets_no_more():
+    one = Receiver()
+    limited = one.subscribe("a.*", limit=2)
+    one.deliver("a.1", "a.2", "a.3")
+    assert shown(one.dispatcher.shared) == ["a.1", "a.2"]
+    assert one.dispatcher.finished == [limited]
+    assert one.dispatcher.stats.unwanted == 1
+
+
+@pytest.mark.usefixtures("part")
+def test_inline_handlers_get_messages_apart_from_queues():
+    one = Receiver()
+    inline = one.subscribe("a.*", print, is_inline=True)
+    one.subscribe("*.1")
+    one.deliver("a.1", "a.2")
+    assert [(inbox, message.subject) for inbox, message in one.dispatcher.inline] == [
+        (inline, "a.1"),
+        (inline, "a.2"),
+    ]
+    assert shown(one.dispatcher.shared) == ["a.1"]
+    assert one.dispatcher.stats.delivered == 2
+
+
+def test_handlers_have_work_in_order():
+    one = Receiver()
+    first, second = one.subscribe("a.*", print), one.subscribe("*.1", print)
+    one.deliver("a.1", "a.2")
+    assert list(one.dispatcher.work) == [first.queue, second.queue, first.queue]
+
+
+def test_a_last_value_goes_to_its_subscription():
+    one = Receiver()
+    first, second = one.subscribe("a.*", own=True), one.subscribe("a.*", own=True)
+    one.deliver("a.1", extras={SID: second.entries[0].sid})
+    assert (shown(first.queue), shown(second.queue)) == ([], ["a.1"])
+
+
+@pytest.mark.parametrize("payload", [b"{", b"[1]"])
+def test_a_codec_decodes_each_payload(payload):
+    one = Receiver(decode=lambda payload: {b"[1]": [1]}[payload])
+    one.subscribe("a.*", handled=True)
+    one.deliver("a.1", payload=payload)
+    if payload == b"{":
+        assert shown(one.dispatcher.shared) == ["malformed 1"]
+        assert one.abandoned == [0]
+        return
+    (message,) = one.dispatcher.shared.items
+    assert (message.payload, message.body, message.frames) == ([1], b"[1]", [b"a.1", b"[1]"])
+
+
+def test_repeats_are_dropped_by_id_and_by_source():
+    one = Receiver(dedupe=True)
+    one.subscribe("a.*", handled=True)
+    forwarded = {"forwarded": [b"o" * 16, 5, b""]}
+    for extras in ({"id": b"x"}, {"id": b"x"}, {"id": b"y"}, forwarded, forwarded):
+        one.deliver("a.1", extras=extras)
+    assert [message.sequence for message in one.dispatcher.shared.items] == [0, 2, 3]
+    assert one.dispatcher.stats.repeated == 2
+    assert one.handled == [1, 4]
+    last = one.dispatcher.shared.items[-1]
+    assert (last.origin, last.position) == (b"o" * 16, 5)
+    one.deliver("a.1", extras={"id": b"x"}, is_redelivered=True)
+    assert one.dispatcher.shared.items[-1].redelivered
+
+
+def test_known_ids_are_bounded(monkeypatch):
+    monkeypatch.setattr(queues, "MAX_IDS", 2)
+    monkeypatch.setattr(queues, "MAX_FORWARDED", 2)
+    one = Receiver(dedupe=True)
+    one.subscribe("a.*")
+    for name in (b"1", b"2", b"3", b"1"):
+        one.deliver("a.1", extras={"id": name})
+        one.deliver("a.2", extras={"forwarded": [name * 16, 0, b""]})
+    assert len(one.dispatcher.shared.items) == 8
+
+
+def test_routes_are_bounded(monkeypatch):
+    monkeypatch.setattr(queues, "MAX_ROUTES", 2)
+    monkeypatch.setattr(queues, "HOT", None)
+    one = Receiver()
+    for text in ("a.*", "*.1", "*.2"):
+        one.subscribe(text, own=True)
+    for subject in ("a.1", "a.2", "b.1", "b.2") * 2:
+        one.deliver(subject)
+        one.deliver_plain([subject.encode(), b""])
+    assert one.dispatcher.stats.delivered == 16
+    assert len(one.dispatcher.routes_of(1)) <= 2
+    assert one.dispatcher.routes_of(9) is None
+
+
+@pytest.mark.usefixtures("part")
+@pytest.mark.parametrize("own", [True, False])
+def test_plain_messages_are_filtered_and_sorted(own):
+    one = Receiver()
+    first, second = one.subscribe("a.*", own=own), one.subscribe("b.*", own=own)
+    batch = ([b"a.1", b"x"], [b"c.1", b"x"], [b"b.1", b"x", b"more"], [b"a.2"], [b"b.2", b"y"])
+    assert one.deliver_plain(*batch) == 4
+    stats = one.dispatcher.stats
+    assert (stats.received, stats.filtered, stats.delivered) == (5, 1, 4)
+    if own:
+        assert (shown(first.queue), shown(second.queue)) == (["a.1", "a.2"], ["b.1", "b.2"])
+        items = [*first.queue.items, *second.queue.items]
+    else:
+        assert shown(one.dispatcher.shared) == ["a.1", "b.1", "a.2", "b.2"]
+        items = sorted(one.dispatcher.shared.items, key=lambda item: item.subject)
+    assert [item.frames[1:] for item in items] == [[b"x"], [], [b"x", b"more"], [b"y"]]
+    assert {(item.sequence, item.position, item.origin, item.gap) for item in items} == {
+        (None, None, None, 0)
+    }
+
+
+def test_plain_messages_with_a_limit_end():
+    one = Receiver()
+    limited = one.subscribe("a.*", limit=1)
+    one.deliver_plain([b"a.1", b""], [b"a.2", b""])
+    assert shown(one.dispatcher.shared) == ["a.1"]
+    assert one.dispatcher.finished == [limited]
+
+
+def test_plain_messages_with_delimiter_and_codec():
+    one = Receiver(decode=int)
+    one.subscribe("a.*")
+    assert one.deliver_plain([b"a.1|5"], [b"no delimiter"], [b"a.2|x"], delimiter=b"|") == 2
+    (message,) = one.dispatcher.shared.items
+    assert (message.subject, message.payload, message.frames) == ("a.1", 5, [b"a.1|5"])
+    assert one.dispatcher.stats.malformed == 2
+
+
+def test_direct_messages_need_a_receiver():
+    one = Receiver()
+    effect = Messages(0, 0, range(2), [b"_INBOX.1", b"x", None, b"_INBOX.\xff", b"y", {"h": 1}], False)
+    one.dispatcher.deliver_direct(one.link, effect)
+    assert one.dispatcher.stats.unwanted == 2
+    got = []
+    one.dispatcher.on_direct = lambda link, found: got.extend(found)
+    one.dispatcher.deliver_direct(one.link, effect)
+    assert got == [("_INBOX.1", b"x", None), ("_INBOX.\udcff", b"y", {"h": 1})]
+    assert one.dispatcher.stats.delivered == 2
+
+
+def test_a_pickled_message_keeps_its_fields():
+    one = Receiver()
+    inbox = one.subscribe("a.*")
+    inbox.handle = "the subscription"
+    one.deliver("a.1", "a.2", gap=3, extras={"headers": {"h": 1}, "reply_to": "r"}, payload=b"x")
+    first, second = one.dispatcher.shared.items
+    assert (first.subscriptions, first.time_ns, first.gap, second.gap) == (("the subscription",), 1, 3, 0)
+    with pytest.raises(oz.NoRequest):
+        first.reply(b"")
+    inbox.replier = lambda *given: given
+    assert first.reply(b"y", headers={"n": 1}) == (first, b"y", {"n": 1})
+    copy = pickle.loads(pickle.dumps(second))
+    fields = ("subject", "payload", "sequence", "position", "gap", "origin", "headers", "reply_to", "time_ns")
+    assert [getattr(copy, name) for name in fields] == [getattr(second, name) for name in fields]
+    assert copy.subscriptions == ()
+    assert copy != second

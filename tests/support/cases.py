@@ -1,7 +1,7 @@
 """Many cases in one test.
 
-A test of pytest's takes some milliseconds of work, whatever it does, and is collected by each of several
-processes; thousands of cases that take microseconds each are one test for each function.
+pytest spends some milliseconds on each test, and each worker process collects all tests. Thousands of cases
+that take microseconds each are therefore one test.
 """
 
 import functools
@@ -11,7 +11,7 @@ import pytest
 
 
 def each(names, cases):
-    """Have a test run once for each case, as `pytest.mark.parametrize` does, but as one test.
+    """Run a test once for each case, as `pytest.mark.parametrize` does, but as one test.
 
     All cases run, whatever fails before them, and a failure says which ones failed. They share the fixtures.
 

@@ -1,4 +1,4 @@
-"""What a condition that does not hold consists of, for waits that give up."""
+"""Parts of a condition that does not hold, for the message of a wait that fails."""
 
 import linecache
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ _MOST_SAID = 300
 
 
 def parts_of(condition):
-    """Say what is called, looked up and compared in a lambda, and what each of them is now: a line each.
+    """Return the calls, attributes and comparisons of a lambda with their values, one a line.
 
-    They are evaluated once more, alone. Of a function nothing is said, as it has variables of its own.
+    Each is evaluated once more, alone. A function has no parts, because it has variables of its own.
     """
     code = getattr(condition, "__code__", None)
     if code is None or code.co_name != "<lambda>":
@@ -24,7 +24,7 @@ def parts_of(condition):
             names[name] = cell.cell_contents
     lines = []
     for part in _texts(code):
-        # What is gone through, such as the one of "one for one in all", has no value alone.
+        # A loop variable, such as "one" of "one for one in all", has no value outside its loop.
         with suppress(Exception):
             value = eval(part, {**condition.__globals__, **names})
             if not isinstance(value, Iterator):
@@ -33,7 +33,7 @@ def parts_of(condition):
 
 
 def _texts(code):
-    """Give the texts of the expressions in a lambda, each once; of those of several lines none."""
+    """Return the expressions in a lambda, each once, without expressions of several lines."""
     texts = {}
     for line, last_line, start, end in code.co_positions():
         if line is not None and line == last_line and start is not None:

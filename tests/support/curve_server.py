@@ -26,7 +26,7 @@ SODIUM = _library()
 
 
 class CurveServer:
-    """Listens for one SUB, lets it in whoever it is, and names properties of its own choice in READY.
+    """Listener that admits one SUB without a check of its key, and sends any properties in READY.
 
     Attributes:
         endpoint: where.

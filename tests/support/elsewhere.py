@@ -1,6 +1,6 @@
 """Has Python look as it does on a system that is not POSIX: run before oz is imported."""
 
-# What the standard library and others need of this system is imported before it is hidden.
+# The standard library and other packages need these modules, so they are imported before they are hidden.
 import asyncio  # noqa: F401
 import logging  # noqa: F401
 import multiprocessing  # noqa: F401

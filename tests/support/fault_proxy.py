@@ -1,17 +1,14 @@
-"""A TCP proxy that does to its connections what networks do: the same things in the same order for a seed.
+"""TCP proxy with the faults of a network. It runs on asyncio in a thread of its own.
 
-It runs in a thread of its own, on asyncio. What it can do:
-
-- `cut`: end connections by RST, which loses what is on its way, or by FIN;
-- `stall`: pass nothing on until `resume`, in both directions or in one; both ends keep their connections;
-- `half_open`: reset one end of each connection; the other end stays open and gets no more bytes;
-- `throttle`: pass on so many bytes a second at most.
+- `cut`: end connections by RST, which loses bytes on their way, or by FIN.
+- `stall`: pass nothing on until `resume`, in both directions or in one. Both ends keep their connections.
+- `half_open`: reset one end of each connection. The other end stays open and gets no more bytes.
+- `throttle`: limit the bytes a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import struct
 import threading
@@ -24,7 +21,7 @@ _DIRECTIONS = ("up", "down")
 
 
 class _Link:
-    """One connection: the near end is that of whoever connected to the proxy."""
+    """One connection. The near end connected to the proxy."""
 
     def __init__(self, near, far):
         self.near, self.far = near, far
@@ -40,7 +37,7 @@ class _Link:
             while True:
                 await may_pass.wait()
                 data = await reader.read(_CHUNK if self.rate is None else max(1, self.rate // 50))
-                # What was read just as it stalled waits too.
+                # Bytes that were read when the stall began wait too.
                 await may_pass.wait()
                 if not data:
                     break
@@ -48,7 +45,7 @@ class _Link:
                 await writer.drain()
                 if self.rate is not None:
                     await asyncio.sleep(len(data) / self.rate)
-        # One end has gone: the other is told in order.
+        # One end has closed: close the other end too.
         for _, one in (self.near, self.far):
             one.close()
 
@@ -66,34 +63,31 @@ class _Link:
 
 
 class FaultProxy:
-    """Stands between a publisher and those who connect to `endpoint`."""
+    """Proxy between a publisher and the peers that connect to `endpoint`."""
 
-    def __init__(self, upstream, seed=0):
+    def __init__(self, upstream):
         """Listen.
 
         Args:
-            upstream: where it passes connections on to, `tcp://host:port`.
-            seed: what `shake` does follows from it.
+            upstream: endpoint of the publisher, `tcp://host:port`.
         """
         self.pass_on_to(upstream)
-        self._random = random.Random(seed)
         self._accepting = set()
         self._links = []
         self._stale = []
         self._stalled = set()
         self._rate = None
-        self.faults = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        # Not a server of asyncio's: one that is closed leaves those open who have just connected.
+        # A server of asyncio leaves connections open that it has just accepted when it closes.
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self._call(self._listen())
 
     def pass_on_to(self, upstream):
-        """Pass connections that come from now on to another place."""
+        """Pass new connections on to another endpoint."""
         host, _, port = upstream.removeprefix("tcp://").rpartition(":")
         self._upstream = host, int(port)
 
@@ -128,11 +122,10 @@ class FaultProxy:
     # faults ----------------------------------------------------------------------------------------------
 
     def cut(self, how="rst"):
-        """End every connection, by `"rst"` or `"fin"`; who connects again is let through."""
+        """End every connection, by `"rst"` or `"fin"`. New connections pass."""
         self._call(self._cut(how))
 
     async def _cut(self, how):
-        self.faults.append(how)
         links, self._links = self._links, []
         for link in links:
             link.end(reset=how == "rst")
@@ -146,7 +139,6 @@ class FaultProxy:
         self._call(self._half_open(end))
 
     async def _half_open(self, end="near"):
-        self.faults.append("half open")
         links, self._links = self._links, []
         other = "far" if end == "near" else "near"
         for link in links:
@@ -171,57 +163,29 @@ class FaultProxy:
         Args:
             directions: `"up"` to the upstream, `"down"` from it; none for both.
         """
-        self._call(self._stall("stall", set(directions or _DIRECTIONS)))
+        self._call(self._stall(set(directions or _DIRECTIONS)))
 
     def resume(self):
         """Pass on in both directions."""
-        self._call(self._stall("resume", set()))
+        self._call(self._stall(set()))
 
-    async def _stall(self, name, directions):
-        self.faults.append(name)
+    async def _stall(self, directions):
         self._stalled = directions
         for link in self._links:
             for direction, may_pass in link.may_pass.items():
                 (may_pass.clear if direction in directions else may_pass.set)()
 
     def throttle(self, rate):
-        """Pass on so many bytes a second in each direction of a connection; None for no limit."""
+        """Limit the bytes a second in each direction of a connection; None for no limit."""
         self._call(self._throttle(rate))
 
     async def _throttle(self, rate):
-        self.faults.append(f"throttle {rate}")
         self._rate = rate
         for link in self._links:
             link.rate = rate
 
-    def shake(self, count, longest=0.2):
-        """Do so many faults one after the other, as the seed has it, and then none; it takes a while.
-
-        Args:
-            count: how many.
-            longest: seconds between two of them at most.
-        """
-        self._call(self._shake(count, longest))
-
-    async def _shake(self, count, longest):
-        for _ in range(count):
-            await asyncio.sleep(self._random.uniform(0.02, longest))
-            fault = self._random.choice(("rst", "fin", "half open", "stall", "throttle"))
-            if fault in ("rst", "fin"):
-                await self._cut(fault)
-            elif fault == "half open":
-                await self._half_open()
-            elif fault == "stall":
-                await self._stall("stall", set(_DIRECTIONS))
-                await asyncio.sleep(self._random.uniform(0.02, longest))
-                await self._stall("resume", set())
-            else:
-                await self._throttle(self._random.choice((20_000, 200_000)))
-                await asyncio.sleep(self._random.uniform(0.02, longest))
-                await self._throttle(None)
-
     def close(self):
-        """End everything."""
+        """End all connections and the thread."""
         if self._thread.is_alive():
             self._call(self._close())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -233,7 +197,7 @@ class FaultProxy:
         self._listener.close()
         await self._release()
         await self._cut("rst")
-        # Not cancelled: who has just connected is with `_accept`, which would leave it open.
+        # A cancelled `_accept` would leave its connection open, so it runs to its end.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
             await self._release()

@@ -8,7 +8,7 @@ _TESTS = str(Path(__file__).parents[1])
 
 
 class Interruption(BaseException):
-    """What a signal handler raises, as KeyboardInterrupt."""
+    """Exception that stands for one of a signal handler, such as KeyboardInterrupt."""
 
 
 class _Interrupting:
@@ -29,7 +29,7 @@ class _Interrupting:
             raise Interruption
 
     def run(self, call):
-        # Python drops what is raised in a destructor, and calls the hook.
+        # Python drops an exception of a destructor, and calls the hook.
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
             sys.setprofile(self._function)
@@ -44,7 +44,7 @@ class _Interrupting:
 
 
 def each_interruption(prepare, step=1):
-    """Call something again and again, each time interrupted at another place, until it ends by itself.
+    """Call a function again and again, each time interrupted at another place, until it ends by itself.
 
     Args:
         prepare: returns the next call.

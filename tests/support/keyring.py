@@ -2,11 +2,8 @@
 
 import shutil
 
-import zmq
-
 import oz
 from oz.transport.certificates import new_key_pair, write_certificates
-from support.waiting import until
 
 
 class Keyring:
@@ -14,7 +11,7 @@ class Keyring:
 
     Attributes:
         permissions: the file of permissions; there once `permit` wrote it.
-        trusted: the directory of those that are trusted.
+        trusted: the directory of trusted certificates.
     """
 
     def __init__(self, directory, *names):
@@ -28,7 +25,7 @@ class Keyring:
             self.trust(name)
 
     def make(self, name):
-        """Make a key pair that nobody trusts yet."""
+        """Create a key pair that is not trusted yet."""
         self._pairs[name] = pair = new_key_pair()
         write_certificates(self._directory, name, pair)
         return pair
@@ -62,7 +59,7 @@ class Keyring:
         self.permissions.write_text("\n".join(lines) + "\n")
 
     def configure(self, name):
-        """Write the security of somebody into a file."""
+        """Write the security of a user into a file."""
         trusted, permissions = self.trusted, self.permissions
         text = (
             f'[security]\nkey = "{self.path(name)}"\ntrusted = "{trusted}"\npermissions = "{permissions}"\n'
@@ -74,7 +71,7 @@ class Keyring:
         return str(self._directory / f"{name}.toml")
 
     def security(self, name, *, permissions=False, **options):
-        """Make the security of somebody."""
+        """Return the security of a user."""
         return oz.Security(
             self.path(name),
             trusted=self.trusted,
@@ -83,7 +80,7 @@ class Keyring:
         )
 
     def equip(self, socket, name, server=None):
-        """Give the keys of somebody to a plain socket, which connects to somebody, or listens."""
+        """Set the keys of a user on a plain socket, which connects to another user, or listens."""
         pair = self.pair(name)
         socket.curve_publickey, socket.curve_secretkey = pair.public.encode(), pair.secret.encode()
         if server is None:
@@ -91,15 +88,3 @@ class Keyring:
         else:
             socket.curve_serverkey = self.public(server).encode()
         return socket
-
-
-def published_anew(endpoint, security):
-    """Return a publisher where another was closed: libzmq ends its listener a moment later."""
-
-    def attempt():
-        try:
-            return oz.Publisher(endpoint, security=security)
-        except zmq.ZMQError:
-            return None
-
-    return until(attempt)

@@ -57,7 +57,7 @@ TRANSLATION = """
 
 
 def missing():
-    """Say what keeps this machine from building such a network; None when nothing does."""
+    """Return the reason why this machine cannot build such a network; None if it can."""
     for tool in ("ip", "nft"):
         if shutil.which(tool) is None:
             return f"no network namespaces: the command {tool} is not installed"
@@ -96,7 +96,7 @@ def _remove_what_was_left():
 
 
 class Host:
-    """One host: its namespace, its address, and what its link loses on the way in."""
+    """One host: its namespace, its address, and the losses of its link on the way in."""
 
     def __init__(self, namespace, address):
         self.namespace = namespace
@@ -107,7 +107,7 @@ class Host:
         return ["ip", "netns", "exec", self.namespace, *map(str, arguments)]
 
     def lose(self, percent, protocol="udp"):
-        """Lose so many of the packets that arrive, at random; 100 is an outage, 0 ends it.
+        """Lose a percentage of the incoming packets at random; 100 is an outage, 0 ends it.
 
         Args:
             percent: of them, to a tenth.
@@ -122,7 +122,7 @@ class Host:
         return DROPS.format(chance=chance, protocol=protocol) if percent else ""
 
     def publish_port(self, port, inner):
-        """Have a router pass on those who call a port to a host behind it."""
+        """Let a router forward connections of a port to a host behind it."""
         rule = f"add rule ip oznat arriving iifname lan tcp dport {port} dnat to {inner.address}"
         run(*self.command("nft", rule))
 
@@ -230,7 +230,7 @@ class Network:
         return host
 
     def fresh(self, subscribers):
-        """Give the first host and so many others, all of which lose nothing."""
+        """Return the first host and `count` other hosts, without losses."""
         hosts = self.hosts[: subscribers + 1]
         for host in hosts:
             host.reset()

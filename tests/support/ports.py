@@ -1,4 +1,4 @@
-"""Ports for what is closed and comes back, or comes later than those who look for it."""
+"""Ports for listeners that close and return, or that start later than their peers."""
 
 import itertools
 import random
@@ -15,7 +15,7 @@ _SHARE = 100
 
 @cache
 def _own():
-    """Go round the ports that no other process of tests gets, as long as this one lives."""
+    """Return a cycle of ports that belong to this process of the tests."""
     shares = list(range(PLACES.start, PLACES.stop, _SHARE))
     random.SystemRandom().shuffle(shares)  # not seeded: tests run in several processes
     for start in shares:
@@ -40,23 +40,23 @@ def _free(kind):
 
 
 def lasting_port():
-    """Find a TCP port that nobody holds, and that nobody gets by chance."""
+    """Return a free TCP port that no other process gets by chance."""
     return _free(socket.SOCK_STREAM)
 
 
 def lasting_udp_port():
-    """The same for UDP, which is what multicast within it takes."""
+    """Return a free UDP port, for multicast."""
     return _free(socket.SOCK_DGRAM)
 
 
 def lasting_endpoint():
-    """Give an endpoint of this host on such a port."""
+    """Return an endpoint of this host with a port of `lasting_port`."""
     return f"tcp://127.0.0.1:{lasting_port()}"
 
 
 @cache
 def has_ipv6():
-    """Tell whether this host has the address ::1."""
+    """Return whether this host has the address ::1."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))

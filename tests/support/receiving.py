@@ -1,4 +1,4 @@
-"""Publishing and receiving until something is so."""
+"""Receiving until a condition holds."""
 
 import pytest
 
@@ -6,14 +6,8 @@ import oz
 from support.waiting import DEADLINE
 
 
-def publish_until(pub, subject, is_there):
-    """Publish until something has come."""
-    while not is_there():
-        pub.publish(subject, b"again")
-
-
 def receive_until(sub, is_so):
-    """Look at what comes, of which nothing is to be delivered."""
+    """Receive until a condition holds, and check that no message is delivered."""
     while not is_so():
         with pytest.raises(oz.Timeout):
             sub.receive(timeout=0.01)

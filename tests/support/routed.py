@@ -3,7 +3,7 @@
 from contextlib import ExitStack, suppress
 
 import oz
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE
 
 END = "zz.end"
 MARK = "a.mark"
@@ -11,18 +11,18 @@ MARK = "a.mark"
 
 
 class Stage(ExitStack):
-    """Makes sockets and closes them at the end."""
+    """Factory of sockets, which it closes at the end."""
 
     def pub(self, endpoint="tcp://127.0.0.1:*", **options):
         return self.enter_context(oz.Publisher(endpoint, **options))
 
     def sub(self, *pubs, filtering="publisher", **options):
-        """Make a subscriber, with publisher-side filtering as a rule."""
+        """Create a subscriber that filters at the publisher by default."""
         endpoints = [pub if isinstance(pub, str) else pub.endpoint for pub in pubs]
         return self.enter_context(oz.Subscriber(endpoints, filtering=filtering, **options))
 
     def member(self, *pubs, pattern="a.>", **options):
-        """Make one with a subscription; give it and the list that it collects its messages in."""
+        """Return a subscriber with a subscription, and the list of its messages."""
         sub, got = self.sub(*pubs), []
         sub.subscribe(pattern, handler=got.append, **options)
         mark(sub)
@@ -30,13 +30,13 @@ class Stage(ExitStack):
 
 
 def mark(sub):
-    """Subscribe to the mark that says that all has come, and wait until every publisher knows."""
+    """Subscribe to the end, and wait until every publisher serves it."""
     sub.subscribe(END, dialect="nats")
     sub.wait_ready(timeout=DEADLINE)
 
 
 def finish(pubs, *subs):
-    """Say that this was all, and take what there is: handlers are called."""
+    """Publish the end, and receive up to it, so that handlers run."""
     for pub in pubs:
         pub.flush()
         pub.publish(END)
@@ -50,15 +50,8 @@ def payloads(messages):
     return [message.payload for message in messages]
 
 
-def taken_until(is_all, sub, pub):
-    """Take messages until they are all, and what may come behind them: what comes before a mark does."""
-    taken = []
-    until(lambda: taken.extend(here(sub, 0.02)) or is_all(taken))
-    return taken + up_to_mark(pub, sub)
-
-
 def up_to_mark(pub, sub):
-    """Publish a mark, one message more, and take what comes before it: all that was published."""
+    """Publish a mark; return the messages that arrive before it."""
     pub.publish(MARK)
     pub.flush()
     taken = []
@@ -68,7 +61,7 @@ def up_to_mark(pub, sub):
 
 
 def here(sub, timeout=0.0):
-    """Take the messages that are here, and those of which each comes soon after the one before it."""
+    """Receive messages until none arrives within a timeout."""
     taken = []
     with suppress(oz.Timeout):
         while True:

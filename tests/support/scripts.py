@@ -34,7 +34,7 @@ def started(*arguments):
 
 
 def finished(process, send=None, timeout=DEADLINE * 2):
-    """Wait for its end; what it wrote, if it ended well."""
+    """Wait for the end of a process; return its output. A failure is an assertion error."""
     try:
         out, err = process.communicate(send, timeout=timeout)
     except subprocess.TimeoutExpired:

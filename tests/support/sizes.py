@@ -1,7 +1,7 @@
-"""How much a test does of what is heavy: some of it in the suite, the whole under `tox -e heavy`.
+"""Sizes of long tests: reduced in the suite, whole under `tox -e heavy`.
 
-That environment sets `OZ_SOAK`, the seconds that a soak lasts, and runs the tests that are marked `heavy`,
-which nothing else runs, and those that are marked `sized`, which the suite runs in a reduced size.
+`tox -e heavy` sets `OZ_SOAK`, the seconds of a soak. It runs tests with the marker `heavy`, which the suite
+does not run, and tests with the marker `sized`, which the suite runs in a reduced size.
 """
 
 import os
@@ -14,16 +14,16 @@ SOAK = float(os.environ.get("OZ_SOAK") or 0)
 
 
 def size(reduced, whole):
-    """Give what the suite does, or the whole of it."""
+    """Return the size of the suite, or the whole size."""
     return whole if SOAK else reduced
 
 
 def one_of_each(longest, *others):
-    """Give all combinations: the suite has each value of each once or more, the heavy run the rest as well.
+    """Return all combinations: the suite runs each value of each axis at least once, the heavy run all of them.
 
     Args:
-        longest: as many values as any of the others has, or more.
-        others: which go with those in turn.
+        longest: the axis with the most values.
+        others: other axes, whose values are combined with it in turn.
     """
     found = []
     for numbers in product(*(range(len(one)) for one in (longest, *others))):
@@ -34,7 +34,7 @@ def one_of_each(longest, *others):
 
 
 def in_suite(values, others):
-    """Give values that the suite has, and others that the heavy run has as well."""
+    """Return values for the suite, followed by values for the heavy run only."""
     others = (one if isinstance(one, tuple) else (one,) for one in others)
     return [*values, *(pytest.param(*one, marks=pytest.mark.heavy) for one in others)]
 

@@ -1,4 +1,4 @@
-"""The proxy that does what networks do leaves nothing open itself."""
+"""The fault proxy closes all its connections."""
 
 import gc
 import socket
@@ -13,7 +13,7 @@ def test_closing_leaves_nothing_open_of_those_who_have_just_connected():
             proxy = FaultProxy(endpoint)
             port = int(proxy.endpoint.rpartition(":")[2])
             callers = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
-            # What was left open is told of as a warning, which is an error.
+            # A connection that is left open is a ResourceWarning, and so an error.
             proxy.close()
             for caller in callers:
                 caller.close()

@@ -1,4 +1,4 @@
-"""Waits end when something is so, and say what they saw when it is not."""
+"""Waits end when a condition holds, and show its parts when it does not."""
 
 from types import SimpleNamespace
 

@@ -7,14 +7,14 @@ import time
 from support.conditions import parts_of
 
 DEADLINE = 40.0
-"""Seconds. It only ends what hangs: a machine that has much else to do may take long."""
+"""Seconds after which a wait fails. It is long, because a busy machine is slow."""
 
 
 def until(condition, timeout=DEADLINE):
-    """Look again and again until something is so; its last value.
+    """Wait until a condition holds; return its value.
 
-    Who gives up says what each part of the condition is then. A long wait looks less often than a short one:
-    to look is work, which what is waited for may need.
+    The AssertionError after the timeout shows the value of each part of the condition. A long wait polls less
+    often, because polling takes processor time from the code under test.
     """
     began = time.monotonic()
     while not (value := condition()):
@@ -24,12 +24,8 @@ def until(condition, timeout=DEADLINE):
     return value
 
 
-def frames_of(sub, count, timeout=DEADLINE):
-    return [sub.receive(timeout=timeout).frames for _ in range(count)]
-
-
 class Thread(threading.Thread):
-    """A thread whose outcome is asked for, error or result; it never holds up the end of a test."""
+    """Daemon thread that keeps its result or error for `outcome`."""
 
     def __init__(self, work):
         super().__init__(daemon=True)
@@ -44,7 +40,7 @@ class Thread(threading.Thread):
             self._error = error
 
     def wait_until_stuck(self):
-        """Wait until it stays at one place in its code, and sleeps there."""
+        """Wait until the thread sleeps at one place in its code."""
         wait_until_stuck(self)
 
     def outcome(self, timeout=DEADLINE):
@@ -56,11 +52,11 @@ class Thread(threading.Thread):
 
 
 def wait_until_stuck(thread):
-    """Wait until a thread stays at one place in its code, and sleeps there."""
+    """Wait until a thread sleeps at one place in its code."""
     seen = [None] * 20
 
     def stays():
-        # A busy machine leaves a thread that could go on at one place for long too.
+        # On a busy machine a thread that could run may stay at one place for long too.
         if _sleeps(thread):
             frame = sys._current_frames().get(thread.ident)
             seen[:] = [*seen[1:], frame and (frame.f_code, frame.f_lasti)]
@@ -70,7 +66,7 @@ def wait_until_stuck(thread):
 
 
 def _sleeps(thread):
-    """Tell whether it waits for something else than a processor; True where that cannot be seen."""
+    """Return whether a thread waits, but not for a processor; True if the system does not show it."""
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] == "S"

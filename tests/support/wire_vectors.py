@@ -1,4 +1,4 @@
-"""The rows of `tests/wire/vectors`: keys and frames, and what they mean; docs/wire.md shows some of them."""
+"""Rows of `tests/wire/vectors`: frames and their content. docs/wire.md shows some of them."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,6 @@ VECTORS = Path(__file__).parents[1] / "wire" / "vectors"
 def rows(name: str) -> list[dict[str, Any]]:
     """All rows of one file, named without its extension."""
     return [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text("ascii").splitlines()]
-
-
-def name_of(row: dict[str, Any]) -> str:
-    return str(row["name"])
 
 
 def text_of(value: dict[str, Any], key: str) -> bytes:

@@ -1,53 +1,45 @@
-"""Who has come to a listener without a key, and who has only looked for the listener's."""
+"""Callers of a listener that prove no key."""
 
 import zmq
 
-from oz.transport.arrivals import PATIENCE, Arrivals
-from oz.transport.handshakes import Handshake, Outcome
+from oz.transport.arrivals import SEARCH_SECONDS, Arrivals
+from oz.transport.monitors import Event
 
 HERE = "tcp://127.0.0.1:1"
-KEYLESS = Handshake(Outcome.BROKEN, HERE, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-MISTAKEN = Handshake(Outcome.BROKEN, HERE, zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
-GONE = Handshake(Outcome.FAILED, HERE, 104)
-ADMITTED = Handshake(Outcome.ADMITTED, HERE, 0)
-REFUSED = Handshake(Outcome.REFUSED, HERE, 400)
+KEYLESS = Event(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, HERE, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+MISTAKEN = Event(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, HERE, zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
+GONE = Event(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, HERE, 104)
+ADMITTED = Event(zmq.EVENT_HANDSHAKE_SUCCEEDED, HERE, 0)
+REFUSED = Event(zmq.EVENT_HANDSHAKE_FAILED_AUTH, HERE, 400)
 
 
-class Told:
-    def __init__(self):
-        self.reasons = []
-
-    def turn_away(self, endpoint, why):
-        assert endpoint == HERE
-        self.reasons.append(why)
-
-
-def told(*handshakes, until=10.0):
-    credentials = Told()
-    arrivals = Arrivals(credentials)
-    for one in handshakes:
-        arrivals.take(one, 0.0)
-    arrivals.look(until)
-    return len(credentials.reasons)
+def reported(*events, until=10.0):
+    reasons = []
+    arrivals = Arrivals(lambda endpoint, why: reasons.append((endpoint, why)))
+    for one in events:
+        arrivals.add(one, 0.0)
+    arrivals.report_failures(until)
+    assert all(endpoint == HERE and why for endpoint, why in reasons)
+    return len(reasons)
 
 
-def test_who_has_no_key_is_told_of_at_once():
-    assert told(KEYLESS, until=0.0) == told(KEYLESS, ADMITTED, until=0.0) == 1
+def test_a_caller_without_a_key_is_reported_at_once():
+    assert reported(KEYLESS, until=0.0) == reported(KEYLESS, ADMITTED, until=0.0) == 1
 
 
-def test_who_fails_is_told_of_when_nobody_has_come_in_meanwhile():
-    assert told(MISTAKEN, GONE, until=PATIENCE - 0.1) == 0
-    assert told(MISTAKEN, GONE, until=PATIENCE) == 2
+def test_failures_are_reported_if_no_caller_is_admitted_meanwhile():
+    assert reported(MISTAKEN, GONE, until=SEARCH_SECONDS - 0.1) == 0
+    assert reported(MISTAKEN, GONE, until=SEARCH_SECONDS) == 2
 
 
-def test_who_looks_for_the_key_and_finds_it_is_not_told_of():
-    assert told(MISTAKEN, MISTAKEN, GONE, ADMITTED) == 0
-    assert told(MISTAKEN, ADMITTED, MISTAKEN) == 1
+def test_a_caller_that_searches_and_finds_the_key_is_not_reported():
+    assert reported(MISTAKEN, MISTAKEN, GONE, ADMITTED) == 0
+    assert reported(MISTAKEN, ADMITTED, MISTAKEN) == 1
 
 
-def test_whom_the_authenticator_refuses_is_told_of_by_that():
-    assert told(REFUSED, REFUSED) == 0
+def test_a_caller_that_the_authenticator_refuses_is_reported_by_the_authenticator():
+    assert reported(REFUSED, REFUSED) == 0
 
 
-def test_a_flood_is_told_of_without_being_kept():
-    assert told(*[MISTAKEN] * 5_000, until=0.0) == 5_000 - 1_024
+def test_a_flood_is_reported_without_being_kept():
+    assert reported(*[MISTAKEN] * 5_000, until=0.0) == 5_000 - 1_024

@@ -1,4 +1,4 @@
-"""Certificates: secret ones are read by their owner alone, and what lets others in is refused."""
+"""Certificates: only the owner can read a secret certificate, and unsafe files are refused."""
 
 import os
 
@@ -108,10 +108,10 @@ def test_a_link_to_a_secret_and_a_pipe_are_refused(keys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no public key"),
+        ("", "has no public key"),
         ("public-key = short", "no key of 40 characters"),
         ('public-key = "' + "\\" * 40 + '"', "no key of 40 characters"),
-        (f'curve\n    public-key = "{PAIR.public}"\n', "holds no secret key"),
+        (f'curve\n    public-key = "{PAIR.public}"\n', "has no secret key"),
     ],
 )
 def test_what_holds_no_key_is_named(tmp_path, text, said):
@@ -159,7 +159,9 @@ def test_40_characters_that_z85_cannot_decode_are_no_key_and_their_line_is_told(
 @pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 def test_a_secret_key_of_another_pair_is_refused_with_its_line(keys):
     _, secret = write_certificates(keys, "desk", KeyPair(PAIR.public, new_key_pair().secret))
-    with pytest.raises(oz.ConfigurationError, match=r"line \d+: its secret key is of another pair"):
+    with pytest.raises(
+        oz.ConfigurationError, match=r"line \d+: its secret key does not belong to its public key"
+    ):
         read_secret(secret)
 
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from oz.transport.backend import PYZMQ, Peer
+from oz.transport.connections import Connection, cut, inode_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors are numbers on POSIX only")
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors are numb
 def test_a_connection_is_ended():
     here, there = socket.socketpair()
     with here, there:
-        PYZMQ.cut(Peer(here.fileno(), PYZMQ.inode(here.fileno())))
+        cut(Connection(here.fileno(), inode_of(here.fileno())))
         assert there.recv(1) == b""
 
 
@@ -21,7 +21,7 @@ def test_a_connection_is_ended():
 def test_what_has_the_number_of_a_connection_that_is_gone_is_left_alone(make):
     descriptor = make()
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    PYZMQ.cut(Peer(descriptor, 1))
+    cut(Connection(descriptor, 1))
     os.fstat(descriptor)
     if before:
         assert len(os.listdir("/proc/self/fd")) == before

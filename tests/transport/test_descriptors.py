@@ -1,4 +1,4 @@
-"""What is refused when file descriptors are used up; libzmq would end the process."""
+"""Calls without free file descriptors are refused, because libzmq would end the process."""
 
 import errno
 import os

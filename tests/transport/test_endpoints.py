@@ -2,7 +2,6 @@ import asyncio
 import inspect
 import os
 import pickle
-import socket
 import tempfile
 from unittest import mock
 
@@ -13,7 +12,7 @@ import oz
 import oz.asyncio
 from oz.transport import endpoints
 from support.cases import each
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE
 
 
 @each(
@@ -24,6 +23,8 @@ from support.waiting import DEADLINE, until
         "tcp://[::1]:5555",
         "tcp://localhost:5555",
         "tcp://lo:5555",
+        "tcp://LOCALHOST:5555",
+        "tcp://[::ffff:127.0.0.1]:5555",
         "tcp://10.0.0.1:0;127.0.0.1:5555",
         "ipc:///tmp/x",
         "inproc://x",
@@ -123,26 +124,6 @@ def test_one_endpoint_or_several_or_none_may_be_given():
     assert endpoints.as_list(("tcp://a:1", "tcp://b:1")) == ["tcp://a:1", "tcp://b:1"]
 
 
-def test_the_endpoint_has_the_port_that_the_system_chose():
-    with oz.Publisher() as pub:
-        assert pub.endpoint is None
-        pub.bind("tcp://127.0.0.1:*")
-        port = int(pub.endpoint.removeprefix("tcp://127.0.0.1:"))
-        assert port > 0
-        with oz.Subscriber(pub.endpoint) as sub:
-            assert sub.endpoint == pub.endpoint
-
-
-@each("endpoint", ["tcp://127.0.0.1:*", b"", "no endpoint"])
-def test_a_closed_socket_says_first_that_it_is_closed(endpoint):
-    for closed in (oz.Publisher(), oz.Subscriber()):
-        closed.close()
-        assert closed.endpoint is None
-        for call in (closed.bind, closed.connect):
-            with pytest.raises(oz.ClosedError):
-                call(endpoint)
-
-
 # pyzmq's, of its own attributes.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
@@ -226,38 +207,12 @@ def test_ipv6_is_needed_for_its_addresses_only(endpoint, needs):
     assert endpoints.needs_ipv6(endpoint) is needs
 
 
-def has_ipv6():
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
-@pytest.mark.parametrize(
-    ("filtering", "is_subscriber_bound"), [("prefix", False), ("prefix", True), ("publisher", False)]
-)
-def test_sockets_meet_over_ipv6(filtering, is_subscriber_bound):
-    with oz.Publisher() as pub, oz.Subscriber(filtering=filtering) as sub:
-        first, second = (sub, pub) if is_subscriber_bound else (pub, sub)
-        first.bind("tcp://[::1]:*")
-        assert first.endpoint.startswith("tcp://[::1]:")
-        second.connect(first.endpoint)
-        sub.subscribe("a.*")
-        # A subscriber that is bound sends its subscriptions while it waits.
-        until(lambda: sub.run(timeout=0.01) or pub.has_subscribers("a.b"))
-        pub.publish("a.b", b"1")
-        assert sub.receive(timeout=DEADLINE).payload == b"1"
-
-
 @pytest.mark.skipif(os.name != "posix", reason="names of files are bytes")
 def test_a_path_that_is_not_utf8_is_refused_with_a_reason():
     odd = os.fsdecode(b"\xff")
     with oz.Publisher() as pub, oz.Subscriber() as sub:
         for way in (pub.bind, pub.connect, sub.bind, sub.connect):
-            with pytest.raises(oz.EndpointError, match="in UTF-8"):
+            with pytest.raises(oz.EndpointError, match="needs UTF-8"):
                 way(f"ipc:///tmp/{odd}")
     directory = tempfile.TemporaryDirectory(prefix="oz", dir="/tmp")
     with directory, pytest.raises(oz.EndpointError, match="not UTF-8"):

@@ -121,17 +121,6 @@ def test_a_path_of_the_same_process_is_refused(kind, endpoint, path):
         refused(lambda: oz.Publisher(bind=f"ipc://{path.parent}/./{path.name}"), path.name)
 
 
-def test_a_publisher_whose_path_another_bind_wanted_receives_new_subscribers(endpoint, path):
-    with oz.Publisher(bind=endpoint) as publisher:
-        refused(lambda: oz.Publisher(bind=endpoint), path)
-        refused(lambda: publisher.bind(endpoint), path)
-        with oz.Subscriber(endpoint) as subscriber:
-            subscriber.subscribe("a")
-            publisher.wait_for_subscribers(timeout=30)
-            publisher.publish("a", b"1")
-            assert subscriber.receive(timeout=30).payload == b"1"
-
-
 def test_a_bind_that_is_refused_removes_the_files_of_the_binds_before(endpoint, path, directory):
     with listening(endpoint):
         places = [f"{endpoint}-first", endpoint]
@@ -182,20 +171,6 @@ def test_a_relative_path_is_removed_after_a_change_of_directory(directory, monke
         refused(lambda: oz.Subscriber(bind="ipc://./feed"), "feed")
         monkeypatch.chdir(directory / "elsewhere")
     assert not (directory / "feed").exists()
-
-
-def test_a_path_that_another_socket_has_replaced_is_left_at_close(endpoint, path):
-    with socket.socket(socket.AF_UNIX) as other:
-        for end in ("close", "unbind"):
-            with oz.Publisher(bind=endpoint) as publisher:
-                path.unlink()
-                if end == "close":
-                    other.bind(str(path))
-                else:
-                    path.write_text("kept")
-                    publisher.unbind(endpoint)
-            assert path.exists()
-            path.unlink()
 
 
 FORK = """

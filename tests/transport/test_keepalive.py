@@ -25,7 +25,7 @@ def test_the_system_watches_both_ends_of_a_connection(filtering):
             for name in ("tcp", "tcp6"):
                 with open(f"/proc/self/net/{name}") as table:
                     rows += [line.split() for line in table][1:]
-            # Established: 01. What is being sent has another timer for a moment.
+            # Established: 01. A connection that sends has another timer for a moment.
             return [row[5][:2] for row in rows if row[3] == "01" and port in row[1] + row[2]]
 
         until(lambda: timers() == [KEEPALIVE_TIMER, KEEPALIVE_TIMER])

@@ -1,4 +1,4 @@
-"""Programs as people write them. They are checked, not run: `tox -e types` and `tox -e pyright`."""
+"""Programs as people write them. They are checked, not run: `tox -e lint`."""
 
 import asyncio
 import re

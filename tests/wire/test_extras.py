@@ -1,4 +1,4 @@
-"""What a message may have beside its payload: one table says where it is and what may be in it."""
+"""Fields of a message beside its payload: one table has their places and their types."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.message import BARE, Extras
+from oz.message import Extras, Forwarded
 from oz.wire.extras import (
     FIELDS,
     check_extras,
@@ -23,7 +23,7 @@ def test_the_table_has_every_field_in_order():
     assert tuple(field.name for field in FIELDS) == Extras._fields
 
 
-OF_FORWARDERS = ("forwarded", "to_all")
+OF_FORWARDERS = ("forwarded", "to_all", "redelivered")
 """Fields that programs neither publish nor receive by themselves."""
 
 
@@ -50,7 +50,7 @@ def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
     assert sent == {"headers": {"h": 1}, "reply_to": "r", "id": [b"s", 7]}
     assert decode_extras(sent) == FULL._replace(key=None)
     assert encode_extras(FULL) == check_extras(FULL)
-    assert encode_extras(BARE) == check_extras(BARE) == {}
+    assert encode_extras(Extras()) == check_extras(Extras()) == {}
 
 
 def test_what_goes_out_is_not_what_its_publisher_may_still_change():
@@ -124,3 +124,29 @@ def test_what_cannot_be_published_is_refused(given, error):
 def test_the_key_stays_and_the_way_past_forwarders_is_not_taken_over():
     assert check_extras(Extras(headers={"oz-via": b"12345678"}, key="k")) == {}
     assert check_extras(Extras(headers={"oz-via": b"12345678", "ü": "ß"})) == {"headers": {"ü": "ß"}}
+
+
+@each(
+    "extras",
+    [
+        {"forwarded": 3},
+        {"forwarded": [b"o" * 16, 1]},
+        {"forwarded": [b"o" * 15, 1, b""]},
+        {"forwarded": [b"o" * 16, -1, b""]},
+        {"forwarded": [b"o" * 16, 1 << 64, b""]},
+        {"forwarded": [b"o" * 16, True, b""]},
+        {"forwarded": [b"o" * 16, 1, b"x"]},
+        {"forwarded": [b"o" * 16, 1, "xxxxxx"]},
+        {"forwarded": [b"o" * 16, 1, b"x" * 6 * 100]},
+        {"to_all": 1},
+        {"to_all": False},
+    ],
+)
+def test_malformed_extras_of_forwarders_are_refused(extras):
+    with pytest.raises(oz.ProtocolError):
+        decode_extras(extras)
+
+
+def test_extras_of_forwarders_travel():
+    sent = Extras(forwarded=Forwarded(b"o" * 16, 7, b"x" * 12))
+    assert decode_extras(msgpack.unpackb(msgpack.packb(encode_extras(sent)))) == sent

@@ -158,7 +158,7 @@ def test_decoders_survive_mutations_of_valid_frames():
 
 
 def test_nested_arrays_allocate_little():
-    """Each array claims as many entries as are allowed; the arrays are nested as deep as possible."""
+    """Each array announces the largest allowed number of entries, and the arrays are nested as deep as possible."""
     import resource
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

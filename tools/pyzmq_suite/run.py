@@ -4,8 +4,8 @@
 
 The tests are those of the installed release: they come from its source distribution, by pip. Each file
 runs in a process of its own; a test that hangs or ends the process is a failure, and the others go on
-without it. Some of pyzmq's tests sleep where they should wait, so one that fails is run again, alone:
-what fails every time has failed.
+without it. Some of pyzmq's tests sleep instead of waiting, so that a test that fails runs again alone.
+Only a test that fails each time has failed.
 
 `differences.toml` lists the tests that pass with pyzmq's sockets and fail with oz's, with the reason: at most
 three for each run. The exit status is 1 when another test fails, when a listed test passes, and when
@@ -90,7 +90,7 @@ def unpack(scratch: Path) -> Path:
 def run_once(
     suite: Path, scratch: Path, variant: str, tests: list[str], without: Iterable[str]
 ) -> dict[str, Result]:
-    """Run tests in one process, until its end or its deadline, and give how those that began have ended."""
+    """Run tests in one process until its end or its deadline, and return the results of the tests that began."""
     progress = scratch / f"progress-{variant}-{abs(hash((*tests, *without)))}"
     progress.unlink(missing_ok=True)
     environment = {
@@ -137,7 +137,7 @@ def wait(process: subprocess.Popen[str], progress: Path) -> tuple[int, str]:
 
 
 def read(events: Iterable[dict[str, object]], status: int, output: str) -> dict[str, Result]:
-    """Make results of what a process told of itself, how it ended and what it printed."""
+    """Return the results of a process by its progress file, its exit status and its output."""
     results: dict[str, Result] = {}
     running = None
     for event in events:
@@ -224,7 +224,7 @@ def complaints(
     reasons: dict[str, dict[str, str]],
     plainly: Callable[[str], str],
 ) -> list[str]:
-    """Say in what the results differ from what is expected; `plainly` tells how a test ends without oz."""
+    """Return the differences to the expected results. `plainly` returns the result of a test without oz."""
     said = []
     page = PAGE.read_text("utf-8")
     for variant, known in reasons.items():

@@ -44,7 +44,7 @@ Examples:
               help="First tokens with a directory of their own.  [default: 100]")  # fmt: skip
 @click.option("--batch-rows", type=Whole(1), default=4_000_000, metavar="N",
               help="Records of a batch.  [default: 4000000]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @engine_options
 @click.pass_context
 def archive(

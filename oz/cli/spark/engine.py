@@ -21,7 +21,7 @@ def engine_options(command: _F) -> _F:
     master = click.option(
         "--master",
         metavar="URL",
-        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://….  "
+        help="The master of Spark: local[N], spark://HOST:PORT, yarn, k8s://….  "
         f"[default: that of spark-submit, or {DEFAULT_MASTER}]",
     )
     conf = click.option(
@@ -37,7 +37,7 @@ def engine_options(command: _F) -> _F:
 def _settings(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         if "=" not in text or not text.startswith("spark."):
-            raise click.BadParameter(f"{text!r} is no setting of Spark; write spark.executor.memory=4g")
+            raise click.BadParameter(f"{text!r} is not a setting of Spark; write spark.executor.memory=4g")
     return dict(text.split("=", 1) for text in texts)
 
 
@@ -46,8 +46,8 @@ def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
     """Start a Spark session for one command, and stop it afterwards.
 
     Raises:
-        SparkMissing: the extra `ozmq[spark]` is not installed.
-        JavaMissing: there is no Java, or it is too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed.
+        JavaMissing: Java is missing or too old.
     """
     from oz.spark.session import has_engine, session
 

@@ -1,4 +1,4 @@
-"""`oz spark report`: count what passed over the bus."""
+"""`oz spark report`: rates, sizes and losses of recorded messages."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The dialects by name, one file each."""
+"""Dialects by name, one file each."""
 
 from __future__ import annotations
 
 from oz.errors import ConfigurationError
 from oz.subjects.dialects.amqp import Amqp
-from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Stem, Token, Wild
 from oz.subjects.dialects.kubemq import Kubemq
 from oz.subjects.dialects.mqtt import Mqtt
 from oz.subjects.dialects.nats import Nats
@@ -30,11 +30,11 @@ _ALL: tuple[Dialect, ...] = (
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
 DIALECTS: tuple[str, ...] = tuple(BY_NAME)
-"""The names of all dialects; "nats" comes first and is the default."""
+"""Names of all dialects. The first, "nats", is the default."""
 
 
 def find(name: str) -> Dialect:
-    """Return the dialect of a name.
+    """Return a dialect by name.
 
     Raises:
         ConfigurationError: no dialect has this name.
@@ -42,8 +42,8 @@ def find(name: str) -> Dialect:
     try:
         return BY_NAME[name]
     except (KeyError, TypeError):
-        rule = f"no dialect has this name; there are {', '.join(DIALECTS)}"
+        rule = f"no dialect has this name; the dialects are {', '.join(DIALECTS)}"
         raise ConfigurationError("dialect", name, "argument", rule) from None
 
 
-__all__ = ["BY_NAME", "DIALECTS", "Compiled", "Dialect", "Stem", "Token", "Wild", "find"]
+__all__ = ["BY_NAME", "DIALECTS", "CompiledPattern", "Dialect", "Stem", "Token", "Wild", "find"]

@@ -1,8 +1,8 @@
 """AMQP topic exchanges: words split by dots, which may be empty.
 
 Source: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5), and its own
-answers in tests/vectors. Where the two differ RabbitMQ decides: any short string is a routing key or a
-binding key, and words may be empty; but the empty key has no words, rather than an empty one.
+answers in tests/vectors. Where they differ, oz follows RabbitMQ: any short string is a routing key or a
+binding key, and words may be empty. The empty key has no words.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encoded
-from oz.subjects.dialects.literals import check_bytes
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Splitting, Token, Wild, encode_word
+from oz.subjects.dialects.literals import check_length
 from oz.subjects.expressions import (
     ANY_CHAR,
     ANY_TEXT,
@@ -32,7 +32,7 @@ from oz.subjects.expressions import (
 
 SEPARATOR = "."
 MAX_BYTES = 255
-"""What fits the one byte of length before a short string (AMQP 0-9-1, section 4.2.5.3)."""
+"""Bytes of a short string, whose length field has one byte (AMQP 0-9-1, section 4.2.5.3)."""
 
 _END_OF_WORD = r"(?=\.|\Z)"
 
@@ -47,7 +47,7 @@ def _words(subject: bytes) -> list[bytes]:
 
 
 class Amqp(Dialect):
-    """`*` is one word, `#` zero or more of them anywhere; inside a longer word both are ordinary."""
+    """Dialect with `*` for one word and `#` for zero or more. Inside a longer word both are ordinary characters."""
 
     name = "amqp"
     form = Form.WORDS
@@ -57,22 +57,22 @@ class Amqp(Dialect):
     spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: "*.#", Wild.ANY: "#"})
     has_inner_any = True
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
-        """Parse the words; see `Dialect.compile`."""
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
+        """Parse the words and join the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
-        check_bytes(self.name, text, MAX_BYTES, PatternError)
+        check_length(self.name, text, MAX_BYTES, PatternError)
         parsed = parse(text)
         literal = text.encode() if all(isinstance(word, bytes) for word in parsed) else None
         start = literal if literal is not None else prefix(parsed)
-        return Compiled(regex=None, prefixes=(start,), literal=literal, words=parsed)
+        return CompiledPattern(regex=None, prefixes=(start,), literal=literal, words=parsed)
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of a parsed binding key; see `Dialect.make_regex`."""
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
+        """Return the regex of a binding key; see `Dialect.make_regex`."""
         assert compiled.words is not None
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Words may be empty, but the subject without characters has none; `#` is any number of them."""
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expression of a binding key. The empty subject has no words; see `Dialect.expression`."""
         words = compiled.words or ()
         if words == (Wild.ANY,):
             return ANY_TEXT
@@ -81,41 +81,40 @@ class Amqp(Dialect):
         starts_open = words[0] is Wild.ANY
         first, *others = words[1:] if starts_open else words
         items = [optional(Seq((ANY_TEXT, _DOT)))] if starts_open else []
-        items.append(_meaning(first))
+        items.append(_word_expression(first))
         for word in others:
-            items += [optional(Seq((_DOT, ANY_TEXT)))] if word is Wild.ANY else [_DOT, _meaning(word)]
+            items += [optional(Seq((_DOT, ANY_TEXT)))] if word is Wild.ANY else [_DOT, _word_expression(word)]
         return nonempty(seq(*items))
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse too many bytes; anything else is a routing key, `*` and `#` included."""
+        """Check the length. `*` and `#` are allowed in a routing key."""
         assert isinstance(subject, str)
-        check_bytes(self.name, subject, MAX_BYTES, SubjectError)
+        check_length(self.name, subject, MAX_BYTES, SubjectError)
 
 
 def parse(text: str) -> tuple[Token, ...]:
-    """Split a binding key into its words; of a run of `#` one is kept, since it means the same."""
+    """Return the words of a binding key. Adjacent `#` become one, which has the same meaning."""
     parsed: list[Token] = []
     for part in text.split(SEPARATOR) if text else ():
-        word: Token = Wild.ONE if part == "*" else Wild.ANY if part == "#" else encoded(part)
+        word: Token = Wild.ONE if part == "*" else Wild.ANY if part == "#" else encode_word(part)
         if word is not Wild.ANY or parsed[-1:] != [Wild.ANY]:
             parsed.append(word)
     return tuple(parsed)
 
 
-def _meaning(word: Token) -> Expression:
+def _word_expression(word: Token) -> Expression:
     return Text(word) if isinstance(word, bytes) else _WORD
 
 
 def to_regex(parsed: tuple[Token, ...]) -> str:
-    """Write the words as a regex that takes quadratic time at worst.
+    """Return the regex of words. A match takes quadratic time in the worst case.
 
-    Between two `#` stands a fixed number of words, so the earliest place for them is as good as any other,
-    and is kept (an atomic group): sixty `#` cost no more than one. The words behind the last `#` are looked
-    for from the end on.
+    Between two `#` the number of words is fixed, so the earliest match is sufficient, and an atomic group
+    keeps it. So sixty `#` cost no more than one. The words behind the last `#` are matched from the end.
     """
     first, *rest = _segments(parsed)
     required = [word for word in parsed if word is not Wild.ANY]
-    # The empty key has no words: where one word is needed that may be empty, there must be a dot.
+    # A pattern for one word that may be empty must not match the empty key, which has no words.
     written = [r"(?!\Z)" if required in ([Wild.ONE], [b""]) else "", _words_regex(first)]
     skipped, glue = (r"(?:\.[^.]*+)*", r"\.") if first else (r"(?:[^.]*+\.)*", "")
     for segment in rest[:-1]:
@@ -130,7 +129,7 @@ def to_regex(parsed: tuple[Token, ...]) -> str:
 
 
 def _segments(parsed: Sequence[Token]) -> list[list[Token]]:
-    """Split at each `#`."""
+    """Split the words at each `#`."""
     segments: list[list[Token]] = [[]]
     for word in parsed:
         if word is Wild.ANY:
@@ -141,23 +140,23 @@ def _segments(parsed: Sequence[Token]) -> list[list[Token]]:
 
 
 def _words_regex(segment: list[Token]) -> str:
-    """Write words of which each is one literal or any one word."""
+    """Return the regex of literal words and `*`."""
     written: list[str] = []
     literal: list[str] = []
     for word in segment:
         if isinstance(word, bytes):
             literal.append(word.decode())
         else:
-            written += literals.literal(SEPARATOR.join([*literal, ""])), "[^.]*+"
-            literal = [""]  # a separator follows, if anything does
-    return "".join(written) + literals.literal(SEPARATOR.join(literal))
+            written += literals.literal_regex(SEPARATOR.join([*literal, ""])), "[^.]*+"
+            literal = [""]  # The next literal begins with a separator.
+    return "".join(written) + literals.literal_regex(SEPARATOR.join(literal))
 
 
 def prefix(parsed: tuple[Token, ...]) -> bytes:
-    """Join the words before the first wildcard, with a separator where one is sure to follow them."""
+    """Return the words before the first wildcard, with a separator if each match has one."""
     count = next(at for at, word in enumerate(parsed) if not isinstance(word, bytes))
     literal = [word for word in parsed[:count] if isinstance(word, bytes)]
-    # `a.#` takes `a` too; but `.#` does not take the empty key, which has no words.
+    # `a.#` also matches `a`, so its prefix has no separator. `.#` does not match the empty key.
     more = any(word is not Wild.ANY for word in parsed[count:])
     if literal and (more or literal == [b""]):
         literal.append(b"")

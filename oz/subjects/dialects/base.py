@@ -1,6 +1,6 @@
-"""The base of every dialect: compiled patterns, their meaning and spelling, and a check of subjects.
+"""Base class of the dialects: compilation, expressions, spelling of translations, and checks of subjects.
 
-A dialect is one file here and a line in `oz.subjects.dialects`. Whatever else oz must know of it, it says.
+To add a dialect, add one file to this package and one line to `oz.subjects.dialects`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from oz.subjects.expressions import Expression
 
 
 class Wild(Enum):
-    """A token of a hierarchical pattern that is not literal text."""
+    """Wildcard of a pattern of words."""
 
     ONE = "one"
     """Exactly one token."""
     REST = "rest"
     """One or more tokens, to the end of the subject."""
     ANY = "any"
-    """Zero or more tokens; anywhere in amqp, last in mqtt."""
+    """Zero or more tokens. In amqp it may have any position, in mqtt only the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stem:
-    """A token that begins with `text`; anything, or nothing, may follow within the token."""
+    """Token that begins with `text`, such as `foo*` of kubemq."""
 
     text: bytes
 
@@ -41,45 +41,45 @@ Token = bytes | Wild | Stem
 
 
 class Form(Enum):
-    """The form of the patterns of a dialect."""
+    """Form of the patterns of a dialect."""
 
     WORDS = "words"
-    """Of words with a separator between them."""
+    """Words with a separator between them."""
     GLOB = "glob"
-    """Of bytes, with stars that stop nowhere."""
+    """Bytes with wildcards that also match separators."""
     REGEX = "regex"
     LITERAL = "literal"
-    """They have no wildcards."""
+    """No wildcards."""
     PREFIX = "prefix"
-    """They match what begins with them."""
+    """Prefix of the matching subjects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The way a dialect takes a subject apart. Dialects that do so alike share one object.
+    """Rules for splitting a subject into words. Dialects with the same rules share one object.
 
     Attributes:
-        split: gives the words; None for what no pattern with a wildcard matches.
-        is_reserved: tells whether no wildcard takes the first word.
+        split: returns the words; None for a subject that no pattern with a wildcard matches.
+        is_reserved: returns whether no wildcard matches the first word.
     """
 
     split: Callable[[bytes], list[bytes] | None]
     is_reserved: Callable[[bytes], bool] = lambda subject: False
 
 
-def takes(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
-    """Tell whether the words of a pattern take a subject.
+def words_match(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
+    """Return whether the words of a pattern match a subject.
 
     Args:
-        words: those of the pattern.
-        way: how its dialect takes a subject apart.
+        words: of the pattern.
+        way: rules for splitting of its dialect.
         subject: the subject.
     """
     own = way.split(subject)
     if own is None or (way.is_reserved(subject) and not isinstance(words[0], bytes)):
         return False
     at = position = 0
-    # Where the last wildcard for any number of words ends, and the word that it takes next.
+    # Index behind the last wildcard for any number of words, and the next word for that wildcard.
     behind, retry = -1, 0
     while position < len(own):
         word = words[at] if at < len(words) else None
@@ -90,7 +90,7 @@ def takes(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
         elif word is not None and _takes_one(word, own[position]):
             at, position = at + 1, position + 1
         elif behind >= 0:
-            # It takes one word more. An earlier one need not: the earliest place is as good as any.
+            # The last such wildcard matches one more word. Earlier wildcards keep their shortest match.
             retry += 1
             at, position = behind, retry
         else:
@@ -105,62 +105,62 @@ def _takes_one(word: Token, own: bytes) -> bool:
 
 
 LONE_SURROGATE = "a lone surrogate has no UTF-8 form, so it cannot be sent"
-"""What is wrong with text that stands for no bytes. U+DC80 to U+DCFF do: `surrogateescape` makes them."""
+"""Error for surrogates that stand for no byte. U+DC80 to U+DCFF stand for bytes, by `surrogateescape`."""
 
 
 @lru_cache(maxsize=16_384)
-def encoded(word: str) -> bytes:
-    """Encode a word of a pattern. Equal words become one object: words repeat, and patterns are many.
+def encode_word(word: str) -> bytes:
+    """Return the UTF-8 of a word of a pattern. Equal words are one object.
 
-    It saves memory, and time where they are compared, since fewer objects stay in the processor's cache.
+    In an index of many patterns this saves memory, and time for comparisons, because the words fit into the
+    cache of the processor.
     """
     return word.encode()
 
 
 class Regex(Protocol):
-    """A pattern compiled by `re` or `regex`."""
+    """Pattern that was compiled by `re` or `regex`."""
 
     @property
     def pattern(self) -> Any:
-        """Its text, `str` or `bytes`."""
+        """Text, `str` or `bytes`."""
 
     @property
     def flags(self) -> int:
-        """Its flags, as the `regex` package counts them."""
+        """Flags, with the numbers of its package."""
 
 
 class CompiledRegex(Regex, Protocol):
-    """The type of a compiled regex, also for type checkers without the types of the `regex` package."""
+    """Type of a compiled regex, for type checkers without the types of the `regex` package."""
 
     @property
     def groupindex(self) -> Mapping[str, int]:
-        """The numbers of its named groups."""
+        """Numbers of the named groups."""
 
-    # What these find is a match of the `regex` package, or None.
+    # These methods return a match object of the `regex` package, or None.
     def fullmatch(self, string: Any, *, timeout: float | None = None) -> Any:
-        """Match all of a subject."""
+        """Match the whole subject."""
 
     def match(self, string: Any, *, timeout: float | None = None) -> Any:
         """Match the beginning of a subject."""
 
     def search(self, string: Any, *, timeout: float | None = None) -> Any:
-        """Find the first place in a subject that matches."""
+        """Search for the first match in a subject."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """The parts that a dialect makes of a pattern's text.
+class CompiledPattern:
+    """Result of the compilation of a pattern.
 
     Attributes:
-        regex: decides; to be used with `fullmatch`. None: `Dialect.make_regex` makes it when it is asked
-            for, since an index of a million patterns never does.
-        prefixes: every matching subject starts with one of them; none is a prefix of another.
-        literal: the one subject that matches, where there is just one and it is known.
-        tokens: the pattern as dot-separated tokens, where the dialect has them; none of a subject's
-            is empty.
-        words: the same for dialects that split a subject in ways of their own.
-        timed: whether the regex may need a time limit, because it can backtrack at length.
-        elements: about how many nodes the engine makes of the regex; 0 where it is made later.
+        regex: for `fullmatch`. None if `Dialect.make_regex` compiles it at the first access, because an index
+            of a million patterns needs no regexes.
+        prefixes: each matching subject begins with one of them. None of them is a prefix of another.
+        literal: the only subject that matches, if it is known.
+        tokens: tokens of the pattern in a dialect with dots between non-empty tokens.
+        words: words of the pattern in a dialect with other rules for splitting.
+        timed: whether a match needs a time limit, because the regex may backtrack.
+        elements: estimate of the nodes of the compiled regex; 0 without `regex`.
     """
 
     regex: regex.Pattern[Any] | None
@@ -173,78 +173,78 @@ class Compiled:
 
 
 class Dialect(ABC):
-    """One set of subject rules. Text dialects speak `str`, byte dialects `bytes`."""
+    """Dialect: syntax of patterns and rules for subjects. Text dialects use `str`, byte dialects `bytes`."""
 
     name: ClassVar[str]
     form: ClassVar[Form]
     is_bytes: ClassVar[bool] = False
     separator: ClassVar[str | None] = None
-    """What stands between words."""
+    """Separator of words."""
     splitting: ClassVar[Splitting | None] = None
-    """How an index takes subjects apart; None where patterns have no words."""
+    """Rules for splitting subjects; None in a dialect without words."""
     wildcards: ClassVar[str] = "*>"
-    """Characters that may be meant as wildcards."""
+    """Characters of wildcards."""
     spelling: ClassVar[Mapping[Wild, str]] = MappingProxyType({})
-    """How each wildcard is written, or the nearest that there is."""
+    """Text of each wildcard, or of the nearest wildcard."""
     has_inner_any: ClassVar[bool] = False
-    """Whether `Wild.ANY` may stand before the last word."""
+    """Whether `Wild.ANY` is allowed before the last word."""
 
     @abstractmethod
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Parse a pattern and compile it.
 
         Args:
-            text: the pattern, already in the dialect's own type (`decode` does that).
-            lenient: take a misplaced wildcard as a literal where the dialect knows that mode.
+            text: the pattern in the type of the dialect, see `decode`.
+            lenient: whether a misplaced wildcard is a literal; only rv uses it.
 
         Raises:
             PatternError: the dialect does not allow the pattern.
         """
 
     @abstractmethod
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Say what a pattern with a wildcard means, for what relates patterns.
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expression of a pattern with a wildcard, for `oz.subjects.relations`.
 
         Raises:
-            Undecidable: it uses more than expressions can say.
+            Undecidable: the pattern has a feature that expressions lack.
         """
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Make the regex that `compile` left for later, if the dialect leaves any."""
-        assert compiled.regex is not None, f"{self.name} leaves no regex for later"
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
+        """Return the regex of a pattern that `compile` left without one."""
+        assert compiled.regex is not None, f"{self.name} compiles each regex at once"
         return compiled.regex
 
-    def check_subject(self, subject: str | bytes) -> None:  # noqa: B027 - most byte dialects allow anything
-        """Refuse what may not be published.
+    def check_subject(self, subject: str | bytes) -> None:  # noqa: B027 - byte dialects allow any subject
+        """Check a subject by the rules for publishers.
 
         Raises:
             SubjectError: the dialect does not allow the subject.
         """
 
     def subject_advice(self, subject: str | bytes) -> str | None:
-        """Say why a legal subject is unwise, or nothing."""
+        """Return the advice on a legal but unwise subject, or None."""
         return None
 
     def literal_text(self, text: bytes) -> str | bytes:
-        """Write the pattern that matches one subject only."""
+        """Return the pattern that matches only one subject."""
         return text
 
     def stem_text(self, text: str) -> str:
-        """Write the word that begins with a text, or the nearest that there is."""
+        """Return the word for a stem, or the nearest wildcard."""
         return self.spelling[Wild.ONE]
 
     def words_text(self, words: Sequence[Token]) -> str:
-        """Write a pattern of words, with the nearest wildcard where the dialect lacks one.
+        """Return a pattern of words. A wildcard that the dialect lacks becomes the nearest wildcard.
 
         Raises:
-            PatternError: any number of words stands where the dialect has no wildcard for it.
+            PatternError: the dialect allows a wildcard for any number of words only at the end.
             UnicodeDecodeError: a word is not UTF-8.
         """
         separator = self.separator or ""
         written: list[str] = []
         for at, word in enumerate(words):
             if word is Wild.ANY and not self.has_inner_any and at < len(words) - 1:
-                rule = "it has no wildcard for any number of tokens before the last"
+                rule = f"{self.name} has a wildcard for any number of tokens only at the end"
                 raise PatternError(self.name, separator.join([*written, "#", "…"]), 0, rule)
             if isinstance(word, Wild):
                 written.append(self.spelling[word])
@@ -255,11 +255,15 @@ class Dialect(ABC):
         return separator.join(written)
 
     def decode(self, text: object, error: type[PatternError | SubjectError]) -> str | bytes:
-        """Bring text into the dialect's own type: UTF-8 both ways, and `surrogateescape` for what is not.
+        """Return text in the type of the dialect, by UTF-8 and `surrogateescape`.
+
+        Args:
+            text: `str` or `bytes`.
+            error: class of the error.
 
         Raises:
-            PatternError, SubjectError: the text cannot be had in that type; `error` says which.
-            TypeError: neither `str` nor `bytes`.
+            PatternError, SubjectError: the text cannot be converted.
+            TypeError: the text has another type.
         """
         if isinstance(text, (bytes, bytearray, memoryview)):
             return bytes(text) if self.is_bytes else self._decoded(bytes(text), error)
@@ -275,7 +279,7 @@ class Dialect(ABC):
             return text.decode()
         except UnicodeDecodeError as bad:
             raise error(
-                self.name, text, bad.start, "bytes are read as UTF-8 here, and these are not"
+                self.name, text, bad.start, "the bytes are not UTF-8, which this dialect needs"
             ) from None
 
     def _encoded(self, text: str, error: type[PatternError | SubjectError]) -> tuple[bytes, bool]:

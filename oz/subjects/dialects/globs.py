@@ -1,6 +1,6 @@
-"""Globs over bytes: parsed once, then written as a regex that does not backtrack over its stars.
+"""Globs over bytes: parser, and translation to a regex that does not backtrack over stars.
 
-Source: Redis 7.0, util.c, stringmatchlen: the rules below are what it does, its corners included.
+Source: `stringmatchlen` in util.c of Redis 7.0. The rules below reproduce it, including its corner cases.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import regex
 
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Stem, Token, Wild
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Stem, Token, Wild
 from oz.subjects.expressions import ANY_BYTE as _BYTE
 from oz.subjects.expressions import EMPTY as _EMPTY
 from oz.subjects.expressions import Bytes, Expression, Repeat, nonempty, optional, seq
@@ -21,7 +21,7 @@ MAX_PREFIXES = 16
 
 
 class Glob(Enum):
-    """An element of a glob that is not one byte out of a known set."""
+    """Element of a glob for a variable number of bytes."""
 
     STAR = "star"
     """Zero or more bytes."""
@@ -31,48 +31,48 @@ class Glob(Enum):
 
 ANY_BYTE = frozenset(range(256))
 Element = Glob | frozenset[int]
-"""A star, an optional byte, or the set of bytes of which exactly one stands here."""
+"""Star, optional byte, or set of allowed bytes for one position."""
 
 
 class GlobDialect(Dialect):
-    """A dialect of globs: they match bytes, and any bytes are a valid one."""
+    """Dialect of globs. They match bytes, and all bytes are valid globs."""
 
     form = Form.GLOB
     is_bytes = True
     wildcards = "*?["
     question: ClassVar[Element]
-    """What `?` means: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS."""
+    """Element for `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS."""
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a glob; see `Dialect.compile`."""
         return compile_glob(self.elements(text))
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of a glob without wildcards; see `Dialect.make_regex`."""
-        return regex.compile(literals.literal(compiled.literal or b""), regex.DOTALL)
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
+        """Return the regex of a glob without wildcards; see `Dialect.make_regex`."""
+        return regex.compile(literals.literal_regex(compiled.literal or b""), regex.DOTALL)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Join what each element means; see `Dialect.expression`."""
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expressions of the elements; see `Dialect.expression`."""
         elements = self.elements(text)
-        whole = seq(*(_meaning(element) for element in elements)) if elements else _EMPTY
-        # stringmatchlen leaves its loop before it looks at a star when the subject is empty.
+        whole = seq(*(_element_expression(element) for element in elements)) if elements else _EMPTY
+        # With an empty subject, the loop of stringmatchlen ends before it reads a star.
         return nonempty(whole) if all(isinstance(element, Glob) for element in elements) else whole
 
     def elements(self, text: str | bytes) -> list[Element]:
-        """Split a glob into its elements."""
+        """Return the elements of a glob."""
         return parse(text if isinstance(text, bytes) else text.encode(), question=self.question)
 
     def literal_text(self, text: bytes) -> bytes:
-        """Write bytes as a glob that matches nothing else."""
-        return escaped(text)
+        """Return the glob that matches only these bytes."""
+        return escape_glob(text)
 
 
-def escaped(text: bytes) -> bytes:
-    """Write bytes as a glob that matches nothing else."""
+def escape_glob(text: bytes) -> bytes:
+    """Return the glob that matches only these bytes."""
     return regex.sub(rb"([*?\[\\])", rb"\\\1", text)
 
 
-def _meaning(element: Element) -> Expression:
+def _element_expression(element: Element) -> Expression:
     if element is Glob.STAR:
         return Repeat(_BYTE, 0, None)
     if element is Glob.MAYBE:
@@ -82,11 +82,11 @@ def _meaning(element: Element) -> Expression:
 
 
 def parse(text: bytes, *, question: Element) -> list[Element]:
-    """Split a glob into its elements.
+    """Return the elements of a glob.
 
     Args:
-        text: the glob; any bytes are a valid one.
-        question: what `?` means: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
+        text: the glob.
+        question: the element for `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
     """
     elements: list[Element] = []
     at = 0
@@ -110,7 +110,7 @@ def parse(text: bytes, *, question: Element) -> list[Element]:
 
 
 def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
-    """Read a class from behind its `[`; one that is not closed ends with the pattern."""
+    """Return the members of a class and the position behind it. A class without `]` ends with the pattern."""
     negated = text[at : at + 1] == b"^"
     at += negated
     members: set[int] = set()
@@ -124,12 +124,11 @@ def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
         else:
             members.add(text[at])
             at += 1
-    # An empty class matches nothing, and `[^]` anything: both follow from the sets.
     return (ANY_BYTE - members if negated else frozenset(members)), at + 1
 
 
 def _byte_range(first: int, last: int) -> Iterator[int]:
-    """Return the bytes between two, in either order, as x86 compares them: from -128 to 127."""
+    """Yield the bytes of a range. Redis compares signed bytes (decision 007), and accepts both orders."""
     low, high = sorted((_signed(first), _signed(last)))
     return (value % 256 for value in range(low, high + 1))
 
@@ -138,13 +137,13 @@ def _signed(byte: int) -> int:
     return byte - 256 if byte > 127 else byte
 
 
-def compile_glob(elements: list[Element]) -> Compiled:
-    """Make regex, prefixes and literal of a parsed glob."""
+def compile_glob(elements: list[Element]) -> CompiledPattern:
+    """Return the compiled form of a parsed glob."""
     literal = _literal(elements)
     optional = Glob.MAYBE in elements
     if literal is not None:
-        return Compiled(regex=None, prefixes=(literal,), literal=literal)
-    return Compiled(
+        return CompiledPattern(regex=None, prefixes=(literal,), literal=literal)
+    return CompiledPattern(
         regex=regex.compile(to_regex(elements), regex.DOTALL),
         prefixes=prefixes(elements),
         timed=optional,
@@ -159,14 +158,14 @@ def _literal(elements: list[Element]) -> bytes | None:
 
 
 def to_regex(elements: list[Element]) -> bytes:
-    """Write a glob as a regex.
+    """Return the regex of a glob.
 
-    Between two stars the earliest match is as good as any other, so it is kept (an atomic group), and
-    sixty stars cost no more than one. That holds only where every element is one byte: a segment with
-    an optional byte may backtrack.
+    Between two stars, the earliest match of a segment is always sufficient, so an atomic group keeps it. So
+    sixty stars cost no more than one star. A segment with an optional byte has no fixed length, and may
+    backtrack.
     """
     if elements and all(isinstance(element, Glob) for element in elements):
-        # stringmatchlen leaves its loop before it looks at a star when the subject is empty.
+        # With an empty subject, the loop of stringmatchlen ends before it reads a star.
         return b".+" if Glob.STAR in elements else b".{1,%d}" % len(elements)
     first, *rest = _segments(elements)
     parts = [_segment_regex(first)]
@@ -181,7 +180,7 @@ def to_regex(elements: list[Element]) -> bytes:
 
 
 def _segments(elements: list[Element]) -> list[list[Element]]:
-    """Split at the stars; an optional byte beside a star adds nothing to it."""
+    """Split a glob at its stars, without optional bytes beside a star."""
     segments: list[list[Element]] = [[]]
     for element in elements:
         if element is Glob.STAR:
@@ -197,9 +196,9 @@ def _segments(elements: list[Element]) -> list[list[Element]]:
 
 
 def _segment_regex(segment: list[Element]) -> bytes:
-    """Write elements one after the other, in runs that the engine can take."""
+    """Return the regex of elements, in runs that are short enough for the engine."""
     written = [_element_regex(element) for element in segment]
-    return literals.joined(b"".join(run) for run in literals.split(written))
+    return literals.join_runs(b"".join(run) for run in literals.split_runs(written))
 
 
 def _element_regex(element: Element) -> bytes:
@@ -216,7 +215,7 @@ def _element_regex(element: Element) -> bytes:
 
 
 def _ranges(members: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """Return the first and the last byte of each run of bytes."""
+    """Yield the first and the last byte of each run of adjacent bytes."""
     starts = sorted(byte for byte in members if byte - 1 not in members)
     ends = sorted(byte for byte in members if byte + 1 not in members)
     return zip(starts, ends, strict=True)
@@ -229,7 +228,7 @@ def _range_regex(low: int, high: int) -> bytes:
 
 
 def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
-    """Expand the leading bytes and small classes into at most `MAX_PREFIXES` prefixes."""
+    """Return at most `MAX_PREFIXES` prefixes, from the leading bytes and small classes."""
     heads: list[bytes] = [b""]
     for element in elements:
         if not isinstance(element, frozenset) or not element:
@@ -241,27 +240,27 @@ def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
 
 
 def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
-    """Compile the regex of a plain prefix."""
-    return regex.compile(literals.literal(prefix) + b".*", regex.DOTALL)
+    """Return the regex of a plain prefix."""
+    return regex.compile(literals.literal_regex(prefix) + b".*", regex.DOTALL)
 
 
-def of_words(words: Sequence[Token], separator: str, *, may_be_empty: bool) -> bytes:
-    """Write tokens as a glob; its stars do not stop at a separator.
+def glob_of_words(words: Sequence[Token], separator: str, *, may_be_empty: bool) -> bytes:
+    """Return the nearest glob for tokens. Stars of a glob also match separators.
 
     Args:
         words: the tokens.
-        separator: what stands between them.
-        may_be_empty: whether a token may, so that `*` says more than `?*`.
+        separator: between tokens.
+        may_be_empty: whether a token may be empty. If not, a wildcard for one token is `?*`.
     """
     star = b"*" if may_be_empty else b"?*"
     written, glue = b"", b""
     for word in words:
-        if word is Wild.ANY:  # no token, and no separator then
+        if word is Wild.ANY:  # It also matches zero tokens, without a separator.
             written, glue = written + b"*", separator.encode() if written else b""
             continue
         if isinstance(word, Stem):
-            text = escaped(word.text) + b"*"
+            text = escape_glob(word.text) + b"*"
         else:
-            text = escaped(word) if isinstance(word, bytes) else star
+            text = escape_glob(word) if isinstance(word, bytes) else star
         written, glue = written + glue + text, separator.encode()
     return written

@@ -1,6 +1,6 @@
-"""KubeMQ channels: NATS rules, and a `*` that ends a token stands for the rest of it.
+"""KubeMQ channels: rules of NATS, and `foo*` for a token that begins with `foo`.
 
-Source: KubeMQ documentation, "Terminology: Channel", whose table has `foo*.>` take `foo.bar` and `foo1.bar`.
+Source: KubeMQ documentation, "Terminology: Channel". In its table, `foo*.>` matches `foo.bar` and `foo1.bar`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _WHITE_SPACE = regex.compile(r"\p{White_Space}")
 
 
 class Kubemq(TokenDialect):
-    """As nats, with `foo*` for a token that begins with `foo`, and no wildcard where one publishes."""
+    """Dialect with the wildcards of nats and `foo*`. A published subject has no wildcard."""
 
     name = "kubemq"
 
     def check_pattern_text(self, text: str) -> None:
-        """Refuse white space of any kind."""
+        """Refuse all Unicode white space."""
         self._check_white_space(text, PatternError)
 
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Read a last `*` as zero or more characters; any other wildcard in a token literally."""
+        """Return the stem before a last `*`. Other wildcards inside a token are literals."""
         return Stem(token[:-1].encode()) if token.endswith("*") else token.encode()
 
     def stem_text(self, text: str) -> str:
-        """Write it exactly: this dialect has such tokens."""
+        """Return the stem with `*`, which this dialect has."""
         return text + "*"
 
     def check_subject(self, subject: str | bytes) -> None:

@@ -1,7 +1,7 @@
-"""Literal text in patterns: runs that are short enough for the engine, and texts that fit a length field.
+"""Literals in a regex: cut into runs that are short enough for the engine. Also the check of lengths in bytes.
 
-For a literal that it looks for, the engine makes search tables at the first match. That takes cubic time, a
-second for 1,500 characters, and no time limit holds there; so it gets to see short literals only. See
+At the first match, the `regex` package builds search tables for each literal. That takes cubic time, one second
+for 1,500 characters, and its time limit does not apply there. So oz separates runs of literals by `BREAK`. See
 docs/decisions/011-long-literals.md.
 """
 
@@ -15,36 +15,32 @@ import regex
 from oz.errors import PatternError, SubjectError
 
 RUN = 32
-"""The longest literal that the engine gets to see as one."""
+"""Characters of one literal of the engine."""
 BREAK = "(?!(?!))"
-"""Always holds. The engine joins no literals across it."""
+"""Assertion that always holds. The engine does not join literals across it."""
 
 _Item = TypeVar("_Item", str, bytes, list[bytes])
 
 
-def split(items: _Item) -> Iterator[_Item]:
-    """Cut a sequence into runs."""
+def split_runs(items: _Item) -> Iterator[_Item]:
+    """Yield the runs of a sequence."""
     return (items[at : at + RUN] for at in range(0, len(items), RUN))
 
 
-def joined(runs: Iterable[bytes]) -> bytes:
-    """Write runs of bytes one after the other."""
+def join_runs(runs: Iterable[bytes]) -> bytes:
+    """Return runs of bytes with breaks between them."""
     return BREAK.encode().join(runs)
 
 
-def literal(text: AnyStr) -> AnyStr:
-    """Write a regex that matches the text and nothing else."""
-    runs = [regex.escape(run, special_only=True, literal_spaces=True) for run in split(text)]
+def literal_regex(text: AnyStr) -> AnyStr:
+    """Return a regex that matches only the text."""
+    runs = [regex.escape(run, special_only=True, literal_spaces=True) for run in split_runs(text)]
     between = BREAK if isinstance(text, str) else BREAK.encode()
     return between.join(runs)
 
 
-def check_bytes(dialect: str, text: str, most: int, error: type[PatternError | SubjectError]) -> None:
-    """Refuse text whose UTF-8 is longer than a dialect allows.
-
-    Raises:
-        PatternError, SubjectError: it is; `error` says which. Its position is the first character too many.
-    """
+def check_length(dialect: str, text: str, most: int, error: type[PatternError | SubjectError]) -> None:
+    """Raise `error` for text whose UTF-8 is too long. Its position is that of the first character too many."""
     encoded = text.encode()
     if len(encoded) > most:
         position = len(encoded[:most].decode("utf-8", "ignore"))

@@ -1,8 +1,8 @@
 """MQTT topics: levels split by `/`, which may be empty.
 
 Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; mosquitto's own answers in
-tests/vectors; mosquitto's `mosquitto_validate_utf8` for what is no text. A shared subscription,
-`$share/group/filter` (MQTT 5, section 4.8.2), is a way to subscribe, no filter; oz has queue groups for it.
+tests/vectors; `mosquitto_validate_utf8` for invalid text. A shared subscription, `$share/group/filter` (MQTT 5,
+section 4.8.2), is not a topic filter. oz has queue groups instead.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encoded
-from oz.subjects.dialects.literals import check_bytes
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form, Splitting, Token, Wild, encode_word
+from oz.subjects.dialects.literals import check_length
 from oz.subjects.expressions import (
     ANY_TEXT,
     Expression,
@@ -31,13 +31,13 @@ from oz.subjects.expressions import (
 
 SEPARATOR = "/"
 SHARED = "$share/"
-"""How a shared subscription begins."""
+"""Prefix of a shared subscription."""
 MAX_BYTES = 65_535
-"""What fits the two bytes of length before a UTF-8 string (MQTT 3.1.1, section 1.5.3)."""
+"""Bytes of a string, whose length field has two bytes (MQTT 3.1.1, section 1.5.3)."""
 
-# Control characters, and what Unicode says are no characters: MQTT 3.1.1, section 1.5.3, lets a server refuse
-# those, and mosquitto does.
-_NO_TEXT = regex.compile(r"[\x00-\x1f\x7f-\x9f\p{Noncharacter_Code_Point}]")
+# Control characters and Unicode noncharacters. MQTT 3.1.1, section 1.5.3, allows a server to refuse them, and
+# mosquitto does.
+_FORBIDDEN = regex.compile(r"[\x00-\x1f\x7f-\x9f\p{Noncharacter_Code_Point}]")
 
 
 _SLASH = Text(b"/")
@@ -45,7 +45,7 @@ _LEVEL = Repeat(chars_but(SEPARATOR), 0, None)
 
 
 def _levels(subject: bytes) -> list[bytes] | None:
-    # The empty topic name, which is none, has no levels and matches nothing.
+    # No filter matches the empty subject, which is not a topic name.
     return subject.split(b"/") if subject else None
 
 
@@ -54,7 +54,7 @@ def _is_reserved(subject: bytes) -> bool:
 
 
 class Mqtt(Dialect):
-    """`+` is one level, a last `#` all levels from its parent on; neither takes a first level with `$`."""
+    """Dialect with `+` for one level and a last `#` for zero or more. Neither matches a first level with `$`."""
 
     name = "mqtt"
     form = Form.WORDS
@@ -63,23 +63,23 @@ class Mqtt(Dialect):
     wildcards = "+#"
     spelling = MappingProxyType({Wild.ONE: "+", Wild.REST: "+/#", Wild.ANY: "#"})
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
-        """Parse the levels; see `Dialect.compile`."""
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
+        """Parse the levels and join the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         self._check_text(text, PatternError)
         self._check_not_shared(text)
         words = self._parse(text)
         literal = text.encode() if all(isinstance(word, bytes) for word in words) else None
         start = literal if literal is not None else prefix(words)
-        return Compiled(regex=None, prefixes=(start,), literal=literal, words=words)
+        return CompiledPattern(regex=None, prefixes=(start,), literal=literal, words=words)
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of a parsed filter; see `Dialect.make_regex`."""
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
+        """Return the regex of a filter; see `Dialect.make_regex`."""
         assert compiled.words is not None
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Levels may be empty. `#` is also its parent; no wildcard in the first level takes a `$`."""
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expression of a filter. `a/#` also matches `a`; see `Dialect.expression`."""
         levels = list(compiled.words or ())
         has_rest = levels[-1] is Wild.ANY
         if has_rest:
@@ -96,7 +96,7 @@ class Mqtt(Dialect):
         return nonempty(whole)
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse an empty topic name, wildcard and control characters anywhere, and too many bytes."""
+        """Refuse an empty topic name, wildcards, control characters, and too many bytes."""
         assert isinstance(subject, str)
         self._check_text(subject, SubjectError)
         for position, char in enumerate(subject):
@@ -106,12 +106,12 @@ class Mqtt(Dialect):
 
     def _check_text(self, text: str, error: type[PatternError | SubjectError]) -> None:
         if not text:
-            raise error(self.name, text, 0, "at least one character is needed")
-        found = _NO_TEXT.search(text)
+            raise error(self.name, text, 0, "a topic has at least one character")
+        found = _FORBIDDEN.search(text)
         if found:
             kind = "control characters and noncharacters are not allowed"
             raise error(self.name, text, found.start(), f"U+{ord(found[0]):04X}: {kind}")
-        check_bytes(self.name, text, MAX_BYTES, error)
+        check_length(self.name, text, MAX_BYTES, error)
 
     def _check_not_shared(self, text: str) -> None:
         if not text.startswith(SHARED):
@@ -140,7 +140,7 @@ class Mqtt(Dialect):
         for at, char in enumerate(part):
             if char in "+#":
                 raise PatternError(self.name, text, position + at, f"{char!r} must be a whole level")
-        return encoded(part)
+        return encode_word(part)
 
 
 def _not_dollar(excluded: str, rest: Expression) -> Expression:
@@ -148,9 +148,9 @@ def _not_dollar(excluded: str, rest: Expression) -> Expression:
 
 
 def to_regex(words: tuple[Token, ...]) -> str:
-    """Write the levels as a regex without backtracking: every repeat is possessive.
+    """Return the regex of levels. Each repeat is possessive, so that the regex does not backtrack.
 
-    No topic name is empty, so nothing matches the empty subject: not `+`, and not `/#` as its parent.
+    The regex never matches the empty subject, which is not a topic name.
     """
     written = [r"(?!\Z)" if isinstance(words[0], bytes) else r"(?!\Z|\$)"]
     literal: list[str] = []
@@ -158,19 +158,22 @@ def to_regex(words: tuple[Token, ...]) -> str:
         if isinstance(word, bytes):
             literal.append(word.decode())
         elif word is Wild.ONE:
-            written += literals.literal(SEPARATOR.join([*literal, ""])), "[^/]*+"
-            literal = [""]  # a separator follows, if anything does
+            written += literals.literal_regex(SEPARATOR.join([*literal, ""])), "[^/]*+"
+            literal = [""]  # The next literal begins with a separator.
         else:
-            written += literals.literal(SEPARATOR.join(literal)), "(?:/.*+)?+" if len(words) > 1 else ".*+"
+            written += (
+                literals.literal_regex(SEPARATOR.join(literal)),
+                "(?:/.*+)?+" if len(words) > 1 else ".*+",
+            )
             literal = []
-    return "".join(written) + literals.literal(SEPARATOR.join(literal))
+    return "".join(written) + literals.literal_regex(SEPARATOR.join(literal))
 
 
 def prefix(words: tuple[Token, ...]) -> bytes:
-    """Join the levels before the first wildcard, with a separator where one is sure to follow them."""
+    """Return the levels before the first wildcard, with a separator if each match has one."""
     count = next(at for at, word in enumerate(words) if not isinstance(word, bytes))
     literal = [word for word in words[:count] if isinstance(word, bytes)]
-    # `a/#` takes `a` too; but `/#` does not take the empty subject, which is no topic name.
+    # `a/#` also matches `a`, so its prefix has no separator. `/#` does not match the empty subject.
     if literal and (words[count] is Wild.ONE or literal == [b""]):
         literal.append(b"")
     return SEPARATOR.encode().join(literal)

@@ -11,17 +11,17 @@ from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import TokenDialect
 
-# The documentation allows no white space, and nats-server's own IsValidSubject names these five. A running
-# server takes a form feed nevertheless (2.15.1, plain and pedantic); see docs/subjects.md. A vertical tab is
-# an ordinary character to it.
+# The documentation forbids white space, and IsValidSubject of nats-server names these five. A running server
+# (2.15.1, plain and pedantic) accepts a form feed nevertheless; see docs/subjects.md. A vertical tab is an
+# ordinary character.
 WHITE_SPACE = frozenset(" \t\n\r\f")
 
 _is_ordinary = re.compile(r"(?:[^ \t\n\r\f.*>]++\.)*+[^ \t\n\r\f.*>]++").fullmatch
-"""Whether nothing needs a closer look: no white space, no wildcard even as part of a token, none empty."""
+"""Match a subject without white space, `*`, `>` and empty tokens: a quick check for most subjects."""
 
 
 class Nats(TokenDialect):
-    """`*` is one token, a last `>` one or more; elsewhere in a token both are ordinary characters."""
+    """Dialect with `*` for one token and a last `>` for one or more; both are literals inside a longer token."""
 
     name = "nats"
 
@@ -32,7 +32,7 @@ class Nats(TokenDialect):
                 raise PatternError(self.name, text, position, "white space is not allowed")
 
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Take a wildcard inside a longer token literally, as nats-server does."""
+        """Return the text as a literal, as nats-server reads it."""
         return token.encode()
 
     def check_subject(self, subject: str | bytes) -> None:

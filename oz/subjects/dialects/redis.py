@@ -9,7 +9,7 @@ from oz.subjects.dialects.globs import ANY_BYTE, GlobDialect
 
 
 class Redis(GlobDialect):
-    """Bytes; `*` zero or more, `?` exactly one byte, `[..]`, `[^..]`, ranges, and a backslash escapes."""
+    """Dialect of globs with `*` for any bytes, `?` for one byte, `[..]`, `[^..]`, ranges, and backslash as escape."""
 
     name = "redis"
     question = ANY_BYTE

@@ -1,15 +1,26 @@
-r"""Regular expressions as subjects, the way of the original OZ, and as they are given to the engine.
+r"""Dialect of regular expressions, with the syntax of the `regex` package.
 
 Source: OZ, "Publish/Subscribe": "a prefix (the non-wildcarded portion of the subject) … and a regex".
-Matched from start to end; `$` is the very end, never before a last newline. The syntax is that of the
-`regex` package, which is also the engine. It is given the same regex but for two things.
 
-`$` is the very end of the subject, which the engine spells `\Z`; Python's `$` also holds before a last
-newline. And a long literal is broken into runs, for the engine would take cubic time to search for it.
+Theory of operation. A pattern matches the whole subject. oz rewrites it in two ways before the `regex` package,
+the engine, compiles it:
 
-Which `$` is an anchor (and not a character of a class, escaped, part of a comment, or the end of a line under
-`(?m)`), and where an item of a sequence begins, is asked of the engine's own parser. See
-docs/decisions/002-prefix-from-the-engines-parse-tree.md and docs/decisions/011-long-literals.md.
+- `$` becomes `\Z`. In oz `$` is the end of the subject, but in Python it also matches before a last newline.
+- A long literal is cut into runs by `BREAK`, because the engine builds search tables in cubic time (decision
+  011).
+
+The text alone does not tell which `$` is an anchor: a `$` may be in a class, escaped, in a comment, or the end
+of a line under `(?m)`. It also does not tell where an item of a sequence begins, which is where a break may
+go. So oz runs the parser of the engine with a `Source` that records these positions (`_recording_source`).
+
+The parser is private, so the result is verified. The rewritten text is parsed again and compared with the original.
+For this, `outline` lists the facts of a parse tree without positions and breaks. If the outlines differ, oz
+refuses the pattern.
+
+A regex can also be too large: `a{200000}` is short, but the engine writes each repeat out. The weight of a
+regex estimates the nodes that the engine creates, and has a limit. See
+docs/decisions/002-prefix-from-the-engines-parse-tree.md for the parse tree, and
+docs/decisions/011-long-literals.md for the runs.
 """
 
 from __future__ import annotations
@@ -23,42 +34,42 @@ from typing import Any
 import regex
 
 from oz.errors import PatternError
-from oz.subjects.dialects.base import Compiled, Dialect, Form
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form
 from oz.subjects.dialects.literals import BREAK, RUN
 from oz.subjects.expressions import Expression, Text
 from oz.subjects.prefixes.literal import core, literal_prefixes, parse_tree
 from oz.subjects.regexes import read_regex, regex_text
 
 MAX_TEXT = 100_000
-"""The longest regex in characters; it takes a second or two to compile a bad one."""
+"""Characters of a regex. The worst regex of this size compiles in two seconds."""
 MAX_WEIGHT = 200_000
-"""The most nodes that the engine may make of a regex, each repeat written out as often as it must occur."""
-SHORT = 2 * RUN
-"""A literal up to this length need not be broken, nor a regex be looked at that has none of the marks."""
+"""Nodes of the compiled regex, with each repeat written out."""
+SHORT_LITERAL = 2 * RUN
+"""Characters of a literal that needs no break, and of a regex that needs no parser if it has no `$` and no `{`."""
 MAX_LITERAL = 256
-"""The longest literal that may stay in one piece, where it cannot be broken: 5 ms for search tables."""
+"""Characters of a literal that may stay without a break, if none is possible: 5 ms for its search tables."""
 
 
-def written_for_engine(
+def rewrite_for_engine(
     text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
 ) -> tuple[str, int]:
-    r"""Return the regex with `\Z` for each `$` at an end and long literals broken up, and its weight.
+    r"""Return the regex with `\Z` for each anchor `$` and with breaks in long literals, and its weight.
 
     Args:
         text: the regex.
         flags: such as `regex.I`.
-        named_lists: the words behind each `\L<name>`.
-        max_weight: the highest weight, in elements with each repeat written out.
+        named_lists: the words for each `\L<name>`.
+        max_weight: maximum weight, in nodes with each repeat written out.
 
     Raises:
         regex.error: the text is not a regex.
-        ValueError: the text or a literal is too long, the weight is too high, or the engine's parser fails or
-            has changed.
+        ValueError: the text or a literal is too long, the weight is too high, or the parser of the engine
+            fails or has changed.
     """
     if len(text) > MAX_TEXT:
-        raise ValueError(f"{len(text)} characters; at most {MAX_TEXT} are allowed")
-    if len(text) <= SHORT and not named_lists and "$" not in text and "{" not in text:
-        return text, _few(text)
+        raise ValueError(f"{len(text):,} characters; at most {MAX_TEXT:,} are allowed")
+    if len(text) <= SHORT_LITERAL and not named_lists and "$" not in text and "{" not in text:
+        return text, _estimate_weight(text)
     try:
         if "$" not in text and not named_lists:
             weight = _weight_if_short(text, flags)
@@ -67,37 +78,41 @@ def written_for_engine(
         before = _read(text, flags, named_lists, dollar_is_end=True)
     except regex.error:
         raise
-    except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
+    except Exception as error:  # A private parser may raise any error; deep nesting raises RecursionError.
         if "$" not in text and len(text) < MAX_LITERAL:
             return text, len(text)
-        raise ValueError(f"cannot tell what each $ and each literal means in {_short(text)}") from error
+        raise ValueError(
+            f"the parser of the installed regex package cannot locate each $ and literal of {_short_repr(text)}"
+        ) from error
     if before.measures.weight > max_weight:
-        rule = f"at most {max_weight} are allowed"
-        raise ValueError(f"{before.measures.weight} elements with each repeat written out; {rule}")
-    changes = (_replace(text, before.dollars, breaks) for breaks in _choices(before))
+        rule = f"at most {max_weight:,} are allowed"
+        raise ValueError(f"{before.measures.weight:,} elements with each repeat written out; {rule}")
+    changes = (_replace(text, before.dollars, breaks) for breaks in _break_choices(before))
     for changed in changes:
-        if (changed == text and "$" not in text) or _is_same(changed, flags, named_lists, before):
+        if (changed == text and "$" not in text) or _has_same_meaning(changed, flags, named_lists, before):
             return changed, before.measures.weight
     if before.measures.longest >= MAX_LITERAL:
-        raise ValueError(f"a literal of {before.measures.longest} characters is too long to search for")
-    raise ValueError(f"cannot tell what each $ means in {_short(text)}")
+        raise ValueError(
+            f"a literal of {before.measures.longest} characters; at most {MAX_LITERAL - 1} are allowed here"
+        )
+    raise ValueError(f"the parser of the installed regex package cannot locate each $ of {_short_repr(text)}")
 
 
-def _few(text: str) -> int:
-    """Estimate the elements of a short regex: those that are not ordinary characters, and runs of these."""
+def _estimate_weight(text: str) -> int:
+    """Return the estimated weight of a short regex: 1, and 1 for each special character."""
     return 1 + sum(not char.isalnum() for char in text)
 
 
 def _weight_if_short(text: str, flags: int) -> int | None:
-    """Return the weight of a regex without a long literal, which is found sooner than what has to change."""
+    """Return the weight of a regex, or None if it has a literal that needs a break."""
     tree, info, _ = parse_tree(text, flags)
-    measures = measure(packed(tree, info), info)
-    return measures.weight if measures.longest <= SHORT else None
+    measures = measure(pack_tree(tree, info), info)
+    return measures.weight if measures.longest <= SHORT_LITERAL else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """The result of the engine's parser: positions of `$` and of items, and the tree."""
+class _ParseResult:
+    """Result of the parser: positions of anchors `$` and of items, outline and measures."""
 
     dollars: set[int]
     starts: list[int]
@@ -105,28 +120,31 @@ class _Reading:
     measures: Measures
 
 
-def _read(text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dollar_is_end: bool) -> _Reading:
-    tree, info, source = parse_tree(text, flags, _watching_source(), named_lists)
-    said = outline(tree, dollar_is_end=dollar_is_end)  # first, for packing changes the tree
-    return _Reading(source.dollars, sorted(source.starts), said, measure(packed(tree, info), info))
+def _read(
+    text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dollar_is_end: bool
+) -> _ParseResult:
+    tree, info, source = parse_tree(text, flags, _recording_source(), named_lists)
+    facts = outline(tree, dollar_is_end=dollar_is_end)  # Before `pack_tree`, which changes the tree.
+    return _ParseResult(source.dollars, sorted(source.starts), facts, measure(pack_tree(tree, info), info))
 
 
-def _choices(before: _Reading) -> Iterator[list[int]]:
-    """Return the places for breaks, and then none, as far as either may do."""
-    # Whatever the items are: between two breaks there are at most so many characters then, however the engine
-    # joins them.
+def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
+    """Yield the possible positions of breaks, and then no breaks if the literals may stay without."""
+    # A break before each RUN-th item bounds each literal, however the engine joins items.
     breaks = before.starts[RUN::RUN]
-    if before.measures.longest > SHORT and before.measures.is_literal and breaks:
+    if before.measures.longest > SHORT_LITERAL and before.measures.is_literal and breaks:
         yield breaks
     if before.measures.longest < MAX_LITERAL:
         yield []
 
 
-def _is_same(changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _Reading) -> bool:
-    """Certain, not likely: no such `$` may be left, and all else must have stayed what it was."""
+def _has_same_meaning(
+    changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _ParseResult
+) -> bool:
+    """Return whether the rewritten text has no anchor `$` left and is otherwise equal."""
     try:
         after = _read(changed, flags, named_lists, dollar_is_end=False)
-    except Exception:  # as in `written_for_engine`, and regex.error too
+    except Exception:  # A private parser may raise any error, also regex.error.
         return False
     return after.outline == before.outline and after.measures.longest < MAX_LITERAL
 
@@ -138,18 +156,19 @@ def _replace(text: str, dollars: set[int], breaks: list[int]) -> str:
     )
 
 
-def _short(text: str) -> str:
+def _short_repr(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
-def _watching_source() -> Any:
-    """A source that remembers where the parser of a sequence took an item, and where a `$` for the end.
+def _recording_source() -> Any:
+    """Return a `Source` class that records the positions of items and of anchors `$`.
 
-    Other parsers take characters from a class, an escape or a comment, or to look ahead and put them back.
+    Only characters that `parse_sequence` reads count. Other parser functions read classes, escapes and
+    comments, or read ahead.
     """
     sequence_code = core.parse_sequence.__code__
 
-    class Watching(core.Source):  # type: ignore[misc]
+    class RecordingSource(core.Source):  # type: ignore[misc]
         def __init__(self, string: str) -> None:
             super().__init__(string)
             self.dollars: set[int] = set()
@@ -158,55 +177,55 @@ def _watching_source() -> Any:
         def get(self, override_ignore: bool = False) -> str:
             char: str = super().get(override_ignore)
             if sys._getframe(1).f_code is sequence_code:
-                self._note(char)
+                self._record(char)
             return char
 
-        def _note(self, char: str) -> None:
-            # What stands before a quantifier belongs to it, and behind the last item there is none to part.
+        def _record(self, char: str) -> None:
+            # A break before a quantifier or at the end of a group would change the meaning.
             if char and char not in "?*+{)|":
                 self.starts.add(self.pos - 1)
-            if char == "$" and not self.info.flags & core.MULTILINE:  # under (?m) it is the end of a line
+            if char == "$" and not self.info.flags & core.MULTILINE:  # With (?m) a $ is the end of a line.
                 self.dollars.add(self.pos - 1)
 
-    return Watching
+    return RecordingSource
 
 
-# Where in the text a node stands, what it belongs to, and what follows from the rest.
+# Attributes of positions in the text, and attributes that follow from others.
 _PLACES = frozenset({"_key", "info", "position", "call_ref"})
 _ENDS = {"EndOfStringLine": "EndOfString", "EndOfStringLineU": "EndOfString"}
 
 
 def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
-    r"""List all that a tree says, to be compared: without places in the text, and without any BREAK.
+    r"""Return the facts of a tree without positions and without breaks, for a comparison of two trees.
 
     Args:
-        tree: the tree, not packed.
-        dollar_is_end: take each `$` for a `\Z`.
+        tree: the tree, before `pack_tree`.
+        dollar_is_end: whether a `$` counts as `\Z`.
     """
-    said: list[Any] = []
+    facts: list[Any] = []
     waiting: list[Any] = [tree]
-    while waiting:  # not by recursion: the parser may have gone deep
+    while waiting:  # Without recursion, because trees may be deep.
         node = waiting.pop()
         if isinstance(node, list | tuple):
             items = [item for item in node if not _is_break(item)]
-            said.append(len(items))
+            facts.append(len(items))
             waiting.extend(items)
         elif isinstance(node, dict):
-            said.append(tuple(node))
+            facts.append(tuple(node))
             waiting.extend(node.values())
         elif type(node) is core.Character:
-            said.append(node._key)
+            facts.append(node._key)
         elif isinstance(node, core.RegexBase):
             name = type(node).__name__
-            said.append(_ENDS.get(name, name) if dollar_is_end else name)
+            facts.append(_ENDS.get(name, name) if dollar_is_end else name)
             waiting.append({key: value for key, value in vars(node).items() if key not in _PLACES})
         else:
-            said.append(node)
-    return said
+            facts.append(node)
+    return facts
 
 
 def _is_break(node: Any) -> bool:
-    """Whether a node is `BREAK`: not to be followed by not to be followed by nothing."""
+    """Return whether a node is `BREAK`: a negative look-ahead of a negative look-ahead of nothing."""
     inner = _forbidden(node)
     return inner is not None and len(inner) == 1 and _forbidden(inner[0]) == []
 
@@ -218,8 +237,8 @@ def _forbidden(node: Any) -> list[Any] | None:
     return items
 
 
-def packed(tree: Any, info: Any) -> Any:
-    """Join the characters of a tree to strings, in place, as the engine does before it compiles."""
+def pack_tree(tree: Any, info: Any) -> Any:
+    """Join the characters of a tree to strings in place, as the engine does before it compiles."""
     if not info.flags & (core.ASCII | core.LOCALE | core.UNICODE):
         info.flags |= core.UNICODE
     return tree.optimise(info, bool(info.flags & core.REVERSE)).pack_characters(info)
@@ -227,14 +246,14 @@ def packed(tree: Any, info: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The cost of a packed tree for the engine.
+    """Cost of a packed tree for the engine.
 
     Attributes:
-        weight: the nodes that the engine makes. It writes a repeat out as often as it must occur and once
-            more; and a group that is called from another direction or from a fuzzy part, once more for each.
-        longest: the length of the longest literal that it may search for; in a fuzzy part it does not.
-        is_literal: whether each literal matches in one way only: none is fuzzy, and none has characters that
-            match others together, as `ss` and `ß` under full case-folding.
+        weight: nodes that the engine creates. It writes out the minimum of each repeat and one more copy. A
+            group that is called in another direction or from a fuzzy part has one copy for each.
+        longest: characters of the longest literal with search tables. Literals of fuzzy parts have none.
+        is_literal: whether each literal matches only itself: it is not fuzzy, and has no full case-folding,
+            in which `ß` matches `ss`.
     """
 
     weight: int
@@ -243,7 +262,7 @@ class Measures:
 
 
 def measure(tree: Any, info: Any) -> Measures:
-    """Take the measures of a packed tree."""
+    """Return the measures of a packed tree."""
     calls = {(call.group, reverse, fuzzy) for call, reverse, fuzzy in info.group_calls}
     nodes = list(_exact_nodes(tree))
     strings = [node for node in nodes if isinstance(node, core.String)]
@@ -256,7 +275,7 @@ def measure(tree: Any, info: Any) -> Measures:
 
 
 def _exact_nodes(tree: Any) -> Iterator[Any]:
-    """Return all nodes of a tree but those in fuzzy parts, of which it gives the top only."""
+    """Yield all nodes of a tree; of a fuzzy part only the top node."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -283,37 +302,37 @@ def _children(node: Any) -> list[Any]:
     return found
 
 
-# These have one number in both packages; re.A and re.DEBUG mean V1 and A to regex.
+# These flags have the same number in both packages. The numbers of re.A and re.DEBUG are V1 and A in regex.
 _SHARED_FLAGS = int(regex.I | regex.L | regex.M | regex.S | regex.U | regex.X)
 
 
 def flags_of(pattern: re.Pattern[str] | regex.Pattern[str]) -> int:
-    """Return the flags of a compiled pattern as `regex` counts them."""
+    """Return the flags of a compiled pattern with the numbers of `regex`."""
     if isinstance(pattern, regex.Pattern):
         return pattern.flags
     return (pattern.flags & _SHARED_FLAGS) | (int(regex.A) if pattern.flags & re.A else 0)
 
 
 class Regular(Dialect):
-    """The regex dialect."""
+    """Dialect of regular expressions."""
 
     name = "regex"
     form = Form.REGEX
     wildcards = "*+?[(|"
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a regex without flags; see `Dialect.compile`."""
         assert isinstance(text, str)
         return self.compile_flags(text, 0)
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Read the regex; see `Dialect.expression`."""
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expression of a regex; see `Dialect.expression`."""
         assert isinstance(text, str)
         assert compiled.regex is not None
         return read_regex(text, compiled.regex.flags)
 
     def literal_text(self, text: bytes) -> str:
-        """Escape what means something in a regex."""
+        """Return text with escapes, as a regex that matches only the text."""
         return regex_text(Text(text)).removeprefix("(?s)")
 
     def compile_flags(
@@ -323,17 +342,17 @@ class Regular(Dialect):
         named_lists: Mapping[str, Any] | None = None,
         *,
         max_weight: int = MAX_WEIGHT,
-    ) -> Compiled:
-        r"""Compile a regex with flags of `regex` (not of `re`: some have other numbers there).
+    ) -> CompiledPattern:
+        r"""Compile a regex with flags of `regex`. Some flags of `re` have other numbers.
 
         Args:
             text: the regex.
             flags: such as `regex.I`.
-            named_lists: the words behind each `\L<name>`.
-            max_weight: the most elements, each repeat written out as often as it must occur.
+            named_lists: the words for each `\L<name>`.
+            max_weight: maximum number of nodes, with each repeat written out.
 
         Raises:
-            PatternError: the `regex` package does not take it, or its meaning cannot be had exactly.
+            PatternError: the `regex` package refuses the text, or `rewrite_for_engine` does.
         """
         try:
             exact, elements = self._for_engine(text, flags, named_lists, max_weight)
@@ -341,13 +360,13 @@ class Regular(Dialect):
             compiled = regex.compile(exact, flags, **(named_lists or {}))
         except regex.error as error:
             raise PatternError(self.name, text, getattr(error, "pos", None) or 0, str(error)) from None
-        # The last is a defect of the engine: some releases raise it for `(?i)[^\w\W]`.
+        # Some releases of the engine raise AttributeError for `(?i)[^\w\W]`.
         except (RecursionError, OverflowError, ValueError, MemoryError, AttributeError) as error:
             if isinstance(error, PatternError):
                 raise
             raise PatternError(self.name, text, 0, f"the regex engine refuses it: {error}") from None
         found = literal_prefixes(exact, flags)
-        return Compiled(
+        return CompiledPattern(
             regex=compiled,
             prefixes=found.heads,
             literal=found.literal,
@@ -359,14 +378,14 @@ class Regular(Dialect):
         self, text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
     ) -> tuple[str, int]:
         try:
-            return written_for_engine(text, flags, named_lists, max_weight)
+            return rewrite_for_engine(text, flags, named_lists, max_weight)
         except ValueError as error:
             raise PatternError(self.name, text, 0, str(error)) from None
 
     def _refuse_unbounded_lookbehind(self, text: str, flags: int) -> None:
-        """Refuse a look-behind of no fixed width: only this engine knows it, not re, POSIX or Java.
+        """Refuse a look-behind of variable width, which `re`, POSIX and Java lack (decision 006).
 
-        The same pattern must mean the same in a Spark query, and the vectors call it invalid.
+        A pattern must have the same meaning in a Spark query, which uses Java.
         """
         if "(?<=" not in text and "(?<!" not in text:
             return

@@ -9,24 +9,24 @@ from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import SEPARATOR, TokenDialect
 
-# The source says "characters", of a time when one was one byte. A subject travels, so its bytes count; a
-# pattern does not, so its characters do (docs/decisions/003-rv-limits.md).
+# The source says "characters", when each was one byte. For a subject, which is sent, oz counts bytes. For a
+# pattern it counts characters (docs/decisions/003-rv-limits.md).
 MAX_SUBJECT = 255
 MAX_ELEMENT = 252
 FREE_RESERVED = frozenset({"_INBOX", "_LOCAL"})
 
 
 class Rv(TokenDialect):
-    """Matches as nats; a misplaced wildcard is an error, or a literal in lenient mode."""
+    """Dialect with the wildcards of nats. A misplaced wildcard is an error, or a literal in lenient mode."""
 
     name = "rv"
 
     def check_pattern_text(self, text: str) -> None:
-        """Refuse what is longer than Rendezvous allows."""
+        """Check the lengths of the pattern and its elements."""
         self._check_lengths(text, text, PatternError)
 
     def parse(self, text: str, *, lenient: bool = False) -> tuple[Token, ...]:
-        """Split a pattern; lenient: a misplaced wildcard makes all of it one specific subject name.
+        """Return the tokens of a pattern. With `lenient`, a misplaced wildcard makes all tokens literal.
 
         Source: TIBCO Adapter SDK, table 37: "interprets this as a specific subject name".
         """
@@ -36,26 +36,26 @@ class Rv(TokenDialect):
         return super().parse(text)
 
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Refuse a wildcard inside a longer element."""
+        """Raise PatternError: a wildcard must be a whole element."""
         at = position + next(index for index, char in enumerate(token) if char in "*>")
-        rule = f"{text[at]!r} must stand for a whole element; give lenient=True to take it literally"
+        rule = f"{text[at]!r} must be a whole element; give lenient=True for a literal"
         raise PatternError(self.name, text, at, rule)
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse empty elements, too long ones, and reserved names that are not free."""
+        """Refuse empty elements, long elements, and reserved names."""
         assert isinstance(subject, str)
         self._check_lengths(subject, subject.encode(), SubjectError)
         self.check_tokens(subject)
         first = subject.split(SEPARATOR, 1)[0]
         if first.startswith("_") and first not in FREE_RESERVED:
-            rule = "subjects that begin with '_' are not for applications, but _INBOX and _LOCAL"
+            rule = "subjects that begin with '_' are reserved, except _INBOX and _LOCAL"
             raise SubjectError(self.name, subject, 0, rule)
 
     def subject_advice(self, subject: str | bytes) -> str | None:
-        """Warn of a wildcard in a subject, which Rendezvous sends and calls unexpected behavior."""
+        """Return a warning for a wildcard. Rendezvous sends such a subject, with "unexpected behavior"."""
         assert isinstance(subject, str)
         if any(part in ("*", ">") for part in subject.split(SEPARATOR)):
-            return f"rv subject {subject!r} holds a wildcard; it is sent as an ordinary subject"
+            return f"rv subject {subject!r} contains a wildcard; it is sent as an ordinary subject"
         return None
 
     def _check_lengths(
@@ -74,12 +74,12 @@ class Rv(TokenDialect):
 
 
 def _position_of(counted: str | bytes, index: int) -> int:
-    """Return the index of the character that has an index in a text or in its UTF-8."""
+    """Return the index of a character in the text, for an index in the text or in its UTF-8."""
     return index if isinstance(counted, str) else len(counted[:index].decode("utf-8", "ignore"))
 
 
 def _misplaced(text: str) -> bool:
-    """Tell whether a wildcard stands where it is none."""
+    """Return whether a pattern has a misplaced wildcard."""
     *early, last = text.split(SEPARATOR)
     partial = any(len(part) > 1 and ("*" in part or ">" in part) for part in (*early, last))
     return partial or ">" in early

@@ -1,7 +1,7 @@
-"""The common part of the dot-separated dialects: tokens, their regex and their prefix.
+"""Base of the dialects with non-empty tokens between dots: parser, regex and prefix.
 
-Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in what they
-refuse and in what they make of a wildcard inside a longer token, so those two stay with each of them.
+Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in their rules
+for invalid text, and for a wildcard character inside a longer token.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects import literals
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Stem, Token, Wild, encoded
+from oz.subjects.dialects.base import (
+    CompiledPattern,
+    Dialect,
+    Form,
+    Splitting,
+    Stem,
+    Token,
+    Wild,
+    encode_word,
+)
 from oz.subjects.expressions import Expression, Repeat, Seq, Text, chars_but, joined
 
 SEPARATOR = "."
@@ -29,51 +38,51 @@ def _split(subject: bytes) -> list[bytes] | None:
 
 
 class TokenDialect(Dialect):
-    """A dialect of non-empty tokens, `*` for one token and a last `>` for one or more."""
+    """Dialect of non-empty tokens, with `*` for one token and a last `>` for one or more."""
 
     form = Form.WORDS
     separator = SEPARATOR
     splitting = Splitting(_split)
     spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: ">", Wild.ANY: ">"})
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
-        """Parse the tokens and build the prefix from them; see `Dialect.compile`."""
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
+        """Parse the tokens and join the prefix; see `Dialect.compile`."""
         assert isinstance(text, str)
         self.check_pattern_text(text)
         tokens = self.parse(text, lenient=lenient)
         literal = text.encode() if all(isinstance(token, bytes) for token in tokens) else None
-        return Compiled(
+        return CompiledPattern(
             regex=None,
             prefixes=(literal if literal is not None else prefix(tokens),),
             literal=literal,
             tokens=tokens,
         )
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of parsed tokens; see `Dialect.make_regex`."""
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
+        """Return the regex of the tokens; see `Dialect.make_regex`."""
         assert compiled.tokens is not None
         return regex.compile(to_regex(compiled.tokens))
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Join what each token means; see `Dialect.expression`."""
-        return joined([_meaning(token) for token in compiled.tokens or ()], _DOT)
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expressions of the tokens, joined by dots; see `Dialect.expression`."""
+        return joined([_token_expression(token) for token in compiled.tokens or ()], _DOT)
 
     def check_pattern_text(self, text: str) -> None:
-        """Refuse a pattern for what the dialect says of the whole text, such as its length."""
+        """Raise PatternError for a pattern that is too long or has a forbidden character."""
 
     @abstractmethod
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Decide what a token means that holds a wildcard without being one.
+        """Return the token for text that contains a wildcard character and is longer.
 
         Raises:
-            PatternError: the dialect does not allow it.
+            PatternError: the dialect does not allow the token.
         """
 
     def parse(self, text: str, *, lenient: bool = False) -> tuple[Token, ...]:
-        """Split a pattern into its tokens.
+        """Return the tokens of a pattern.
 
         Raises:
-            PatternError: a token is empty, or a wildcard stands where the dialect does not allow it.
+            PatternError: a token is empty, or the position of a wildcard is not allowed.
         """
         self.check_tokens(text, PatternError)
         parts = text.split(SEPARATOR)
@@ -90,17 +99,13 @@ class TokenDialect(Dialect):
         if part == ">":
             if last:
                 return Wild.REST
-            raise PatternError(self.name, text, position, "'>' may only be the last token")
+            raise PatternError(self.name, text, position, "'>' is only allowed as the last token")
         if "*" in part or ">" in part:
             return self.partial(part, position, text)
-        return encoded(part)
+        return encode_word(part)
 
     def check_tokens(self, text: str, error: type[PatternError | SubjectError] = SubjectError) -> None:
-        """Refuse a subject or pattern with an empty token.
-
-        Raises:
-            SubjectError, PatternError: a token is empty; `error` says which.
-        """
+        """Raise `error` for a subject or pattern with an empty token."""
         position = 0
         for part in text.split(SEPARATOR):
             if not part:
@@ -108,11 +113,7 @@ class TokenDialect(Dialect):
             position += len(part) + 1
 
     def check_no_wildcard(self, subject: str) -> None:
-        """Refuse a subject with a wildcard token.
-
-        Raises:
-            SubjectError: a token is `*` or `>`.
-        """
+        """Raise SubjectError for a subject with a token `*` or `>`."""
         position = 0
         for part in subject.split(SEPARATOR):
             if part in ("*", ">"):
@@ -121,7 +122,7 @@ class TokenDialect(Dialect):
             position += len(part) + 1
 
 
-def _meaning(token: Token) -> Expression:
+def _token_expression(token: Token) -> Expression:
     if isinstance(token, bytes):
         return Text(token)
     if isinstance(token, Stem):
@@ -130,9 +131,9 @@ def _meaning(token: Token) -> Expression:
 
 
 def to_regex(tokens: tuple[Token, ...]) -> str:
-    """Write the tokens as a regex without backtracking: every repeat is possessive.
+    """Return the regex of tokens. Each repeat is possessive, so that the regex does not backtrack.
 
-    What is literal from one wildcard to the next is written at once, for it may need to be cut into runs.
+    The literals between two wildcards are joined first, because `literal_regex` cuts them into runs.
     """
     written: list[str] = []
     literal: list[str] = []
@@ -140,13 +141,13 @@ def to_regex(tokens: tuple[Token, ...]) -> str:
         text, wild = _token_parts(token)
         literal.append(text)
         if wild:
-            written += literals.literal(SEPARATOR.join(literal)), wild
-            literal = [""]  # a separator follows, if anything does
-    return "".join(written) + literals.literal(SEPARATOR.join(literal))
+            written += literals.literal_regex(SEPARATOR.join(literal)), wild
+            literal = [""]  # The next literal begins with a separator.
+    return "".join(written) + literals.literal_regex(SEPARATOR.join(literal))
 
 
 def _token_parts(token: Token) -> tuple[str, str]:
-    """Return the literal text of a token, and the regex of what follows that."""
+    """Return the literal text of a token, and the regex of its wildcard."""
     if token is Wild.ONE:
         return "", r"[^.]++"
     if token is Wild.REST:
@@ -158,7 +159,7 @@ def _token_parts(token: Token) -> tuple[str, str]:
 
 
 def prefix(tokens: tuple[Token, ...]) -> bytes:
-    """Join the tokens before the first wildcard, with the separator that must follow them."""
+    """Return the tokens before the first wildcard and the separator behind them."""
     literal: list[bytes] = []
     for token in tokens:
         if isinstance(token, bytes):

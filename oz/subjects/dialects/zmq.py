@@ -1,4 +1,4 @@
-"""ZeroMQ's own filter: a plain prefix.
+"""Plain prefixes, as in the filter of ZeroMQ.
 
 Source: zmq_setsockopt(3), ZMQ_SUBSCRIBE.
 """
@@ -10,27 +10,27 @@ from typing import Any
 import regex
 
 from oz.subjects.dialects import globs
-from oz.subjects.dialects.base import Compiled, Dialect, Form
+from oz.subjects.dialects.base import CompiledPattern, Dialect, Form
 from oz.subjects.expressions import ANY_BYTE, Expression, Repeat, Seq, Text
 
 
 class Zmq(Dialect):
-    """Any bytes; what begins with them matches."""
+    """Dialect of prefixes: a pattern is any bytes, and matches the subjects that begin with them."""
 
     name = "zmq"
     form = Form.PREFIX
     is_bytes = True
     wildcards = ""
 
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Compile a prefix; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        return Compiled(regex=None, prefixes=(text,))
+        return CompiledPattern(regex=None, prefixes=(text,))
 
-    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Write the regex of a prefix; see `Dialect.make_regex`."""
+    def make_regex(self, compiled: CompiledPattern) -> regex.Pattern[Any]:
+        """Return the regex of a prefix; see `Dialect.make_regex`."""
         return globs.compile_prefix(compiled.prefixes[0])
 
-    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Return the prefix, and anything; see `Dialect.expression`."""
+    def expression(self, text: str | bytes, compiled: CompiledPattern) -> Expression:
+        """Return the expression of a prefix; see `Dialect.expression`."""
         return Seq((Text(compiled.prefixes[0]), Repeat(ANY_BYTE, 0, None)))

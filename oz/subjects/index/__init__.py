@@ -1,1 +1,1 @@
-"""Many patterns at once: which of them match a subject."""
+"""Index of many patterns, for the match of one subject with all of them."""

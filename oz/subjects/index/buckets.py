@@ -1,4 +1,4 @@
-"""Patterns that have to be tried one by one, in buckets by the prefixes that they have."""
+"""Globs, regexes and plain prefixes, in buckets by prefix. The patterns of a bucket are matched one by one."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import Any
 
 from oz.errors import PatternTimeout
 from oz.subjects.index.budget import Attempt, Budget
-from oz.subjects.index.words import Entry, Leaf, put, take
-from oz.subjects.pattern import TIME_LIMIT, Pattern, decides
+from oz.subjects.index.words import Entry, Leaf, add_entry, remove_entry
+from oz.subjects.pattern import TIME_LIMIT, Pattern, match_within
 
-# One entry alone is its own bucket; otherwise each pattern has its leaf, so that it is tried once.
+# A bucket with one entry is the entry itself, to save memory. Otherwise each pattern has one leaf, so that it
+# is matched once.
 _Bucket = Entry | dict[Pattern, Leaf]
 
 
 STRIKES = 10
-"""So often in a row may a pattern run out of time and still be tried on every new subject."""
+"""Timeouts in a row after which a pattern is not matched with every subject."""
 RETRY = 50
-"""After that it is tried on each 50th only: a hostile pattern must not stall those it is indexed with."""
+"""After `STRIKES` timeouts, only each 50th subject is matched, so that a hostile pattern does not stall the index."""
 
 
 class PrefixBuckets:
-    """Globs, regexes and plain prefixes, in one bucket for each distinct prefix.
+    """Buckets of patterns, one for each distinct prefix.
 
     Attributes:
-        budget: how long they may take, if that is to be kept to.
+        budget: time budget for matches; None without one.
     """
 
     __slots__ = ("_buckets", "_lengths", "_strikes", "budget")
 
     def __init__(self) -> None:
-        """Start empty."""
         self.budget: Budget | None = None
         self._buckets: dict[bytes, _Bucket] = {}
         self._lengths: dict[int, int] = {}
         self._strikes: dict[Pattern, int] = {}
 
     def __bool__(self) -> bool:
-        """Tell whether there is any pattern."""
+        """Return whether there is a pattern."""
         return bool(self._buckets)
 
     def add(self, pattern: Pattern, entry: Entry) -> bool:
-        """Add an entry of a pattern; tell whether it is new."""
-        return all(self._put(prefix, pattern, entry) for prefix in pattern.prefixes)
+        """Add an entry of a pattern. Return whether it is new."""
+        return all(self._add_to_bucket(prefix, pattern, entry) for prefix in pattern.prefixes)
 
-    def _put(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
+    def _add_to_bucket(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
         bucket = self._buckets.get(prefix)
         if bucket is None:
             self._buckets[prefix] = entry
@@ -52,16 +52,16 @@ class PrefixBuckets:
             return True
         if not isinstance(bucket, dict):
             bucket = self._buckets[prefix] = {_pattern_of(bucket): bucket}
-        return put(bucket, pattern, entry)
+        return add_entry(bucket, pattern, entry)
 
     def discard(self, pattern: Pattern, entry: Entry) -> bool:
-        """Take an entry of a pattern out; tell whether it was there."""
-        return all(self._take(prefix, pattern, entry) for prefix in pattern.prefixes)
+        """Remove an entry of a pattern. Return whether it existed."""
+        return all(self._remove_from_bucket(prefix, pattern, entry) for prefix in pattern.prefixes)
 
-    def _take(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
+    def _remove_from_bucket(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
         bucket = self._buckets.get(prefix)
         if isinstance(bucket, dict):
-            if not take(bucket, pattern, entry):
+            if not remove_entry(bucket, pattern, entry):
                 return False
             if bucket:
                 return True
@@ -75,22 +75,22 @@ class PrefixBuckets:
         return True
 
     def walk(self, subject: bytes, text: str | None, found: list[Leaf]) -> tuple[Pattern, ...]:
-        """Find the leaves of all patterns that match.
+        """Append the leaves of all matching patterns to `found`.
 
         Args:
             subject: the subject as bytes.
-            text: the same as text; None when it is not UTF-8, and then no text dialect matches.
-            found: what is found is appended here.
+            text: the subject as text; None if it is not UTF-8, so that no text dialect matches.
+            found: list of leaves.
 
         Returns:
-            The patterns that ran out of time, or that did so too often and were not tried.
+            The patterns whose match timed out, or was skipped after too many timeouts.
         """
         if self.budget is not None:
-            return self._walk_within(self.budget, subject, text, found)
+            return self._walk_with_budget(self.budget, subject, text, found)
         timed_out: list[Pattern] = []
         for length in self._lengths:
             if length > len(subject):
-                continue  # a slice that stops short would find the bucket of a shorter prefix again
+                continue  # The slice would be shorter, and find the bucket of a shorter prefix again.
             bucket = self._buckets.get(subject[:length])
             if bucket is None:
                 continue
@@ -104,21 +104,20 @@ class PrefixBuckets:
         return tuple(timed_out)
 
     def _candidates(self, subject: bytes) -> Iterator[tuple[Pattern, Leaf]]:
-        """Return the patterns with a prefix that a subject begins with, and their leaves."""
+        """Yield the patterns whose prefix a subject begins with, and their leaves."""
         for length in self._lengths:
             bucket = self._buckets.get(subject[:length]) if length <= len(subject) else None
             if bucket is not None:
                 yield from _leaves_of(bucket)
 
-    def _walk_within(
+    def _walk_with_budget(
         self, budget: Budget, subject: bytes, text: str | None, found: list[Leaf]
     ) -> tuple[Pattern, ...]:
-        """Do as `walk` does within a budget."""
         timed_out: list[Pattern] = []
         clock, limit = budget.clock, budget.most
         slice_time = budget.begin()
         began = started = clock()
-        tried: list[Attempt] = []
+        attempts: list[Attempt] = []
         for pattern, leaf in self._candidates(subject):
             own: Any = subject if pattern.is_bytes else text
             if own is None:
@@ -132,25 +131,25 @@ class PrefixBuckets:
                     continue
                 began = clock()
             try:
-                if decides(pattern, own, limit):
+                if match_within(pattern, own, limit):
                     found.append(leaf)
             except PatternTimeout:
                 timed_out.append(pattern)
             now = clock()
-            tried.append((pattern, leaf, began, now))
+            attempts.append((pattern, leaf, began, now))
             began = now
             if now - started >= slice_time:
-                slice_time = budget.spend(tried)
-                tried, began = [], clock()
+                slice_time = budget.spend(attempts)
+                attempts, began = [], clock()
                 started = began
-        budget.end(tried)
+        budget.end(attempts)
         return tuple(timed_out)
 
     def _matches(self, pattern: Pattern, subject: Any) -> bool:
-        """Try a pattern, unless it has run out of time too often.
+        """Return whether a pattern matches, and count its timeouts.
 
         Raises:
-            PatternTimeout: it ran out of time, or was not tried.
+            PatternTimeout: the match timed out, or was skipped after too many timeouts.
         """
         if pattern not in self._strikes:
             try:

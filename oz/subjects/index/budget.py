@@ -1,4 +1,4 @@
-"""The budget of an index: how long patterns that have to be tried one by one may take."""
+"""Time budget of an index for patterns that are matched one by one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from oz.subjects.index.words import Leaf
 from oz.subjects.pattern import Pattern
 
 Attempt = tuple[Pattern, Leaf, float, float]
-"""A pattern that was tried, its leaf, and when that began and ended, by `Budget.clock`."""
+"""Pattern, leaf, and start and end of one match by `Budget.clock`."""
 
 
 class Budget(Protocol):
-    """Decides how long patterns may take, and is told how long they took.
+    """Budget for the matches of one index.
 
     Attributes:
-        clock: gives seconds; those of the wall will do, for it says only when to look closer.
-        most: seconds that a pattern may take on one subject while nothing is tight.
-        is_tight: whether `limit` is to be asked before each pattern.
+        clock: returns seconds. Wall time is enough, because it only decides when to measure processor time.
+        most: seconds of one match if `is_tight` is false.
+        is_tight: whether the index calls `limit` before each match.
     """
 
     clock: Callable[[], float]
@@ -26,13 +26,13 @@ class Budget(Protocol):
     is_tight: bool
 
     def begin(self) -> float:
-        """Begin to look a subject up; return the seconds after which `spend` is to be called."""
+        """Start the lookup of a subject. Return the seconds until the next call of `spend`."""
 
     def limit(self, leaf: Leaf) -> float:
-        """Return the seconds that a pattern may take now; 0 if it is to be passed over."""
+        """Return the seconds for the next match of a pattern; 0 skips the pattern."""
 
     def spend(self, tried: list[Attempt]) -> float:
-        """Record which patterns were tried; return the seconds after which to call again."""
+        """Record matches. Return the seconds until the next call."""
 
     def end(self, tried: list[Attempt]) -> None:
-        """Record the last patterns that were tried, and that nothing more is looked up for this subject."""
+        """Record the last matches and end the lookup."""

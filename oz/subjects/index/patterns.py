@@ -1,4 +1,18 @@
-"""Many patterns at once: which of them match a subject, and the answers that are remembered."""
+"""`PatternIndex`: the values of all patterns that match a subject, with a cache of results.
+
+Theory of operation. The index has three parts, and a pattern is in one of them:
+
+- A literal is in a dict by its subject: one lookup for all literals.
+- A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py): a few lookups for each shape of pattern.
+- A glob, a regex or a plain prefix is in a bucket by its prefixes (buckets.py), and is matched one by one.
+
+Each dialect that splits subjects in its own way has its own table.
+
+A publisher sends the same subjects again and again, so the index caches the result for each subject. A pattern
+with wildcards that is added or removed clears the cache; a literal drops only the result of its subject.
+Matches can time out. The result then names the patterns, and `match` raises PatternTimeout, because the
+index cannot know whether they match.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +25,11 @@ from oz.numbers import check_count
 from oz.subjects.dialects.base import LONE_SURROGATE, Splitting
 from oz.subjects.index.buckets import PrefixBuckets
 from oz.subjects.index.budget import Budget
-from oz.subjects.index.words import Leaf, WordTable, entry_of, put, take, values_of
+from oz.subjects.index.words import Leaf, WordTable, add_entry, entry_of, remove_entry, values_of
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 
 if TYPE_CHECKING:
-    # Without a type of its own an index gives Any. Python's own TypeVar has defaults from 3.13 on.
+    # An index without a type argument returns Any. The TypeVar of Python has defaults only since 3.13.
     from typing_extensions import TypeVar
 
     Value = TypeVar("Value", bound=Hashable, default=Any)
@@ -28,28 +42,28 @@ else:
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
-_AT_ONCE = 4
-"""How many steps of clearing up each change of the memory brings along."""
+_CLEANUP_STEPS = 4
+"""Keys of retired dicts that each change of the cache deletes."""
 
 
 class AnswerCache(Generic[_Key, _Answer]):
-    """Remembers answers, and forgets those not asked for lately.
+    """Cache that keeps recently used answers, in two generations.
 
-    There are two dicts. When the newer is half of the allowed size, it takes the place of the older, which is
-    dropped; an answer found in the older one comes into the newer. A dict with one key taken out for each
-    that comes in would be slow: Python looks for its first key past all that were before it.
+    A full newer dict replaces the older dict, which is retired. An answer in the older dict moves to the newer
+    dict when it is used. One dict with a deletion for each insertion would be slow, because Python searches
+    for the first key of a dict past all deleted keys.
 
-    Dicts that were dropped are emptied a few keys at a time, so that forgetting all of many thousand answers,
-    which happens whenever a pattern comes or goes, costs nothing just then.
+    Retired dicts are emptied a few keys at a time. So an index with many thousands of cached answers clears its
+    cache at no cost when a pattern is added.
     """
 
     __slots__ = ("_half", "_older", "_retired", "newer")
 
     def __init__(self, size: int) -> None:
-        """Start empty.
+        """Create an empty cache.
 
         Args:
-            size: how many answers to remember at most, as an even number; 0 for none.
+            size: maximum number of answers, rounded down to an even number; 0 disables the cache.
         """
         self._half = max(size // 2, 1) if size else 0
         self._older: dict[_Key, _Answer] = {}
@@ -57,11 +71,11 @@ class AnswerCache(Generic[_Key, _Answer]):
         self.newer: dict[_Key, _Answer] = {}
 
     def __len__(self) -> int:
-        """Count the answers that are remembered."""
+        """Return the number of answers."""
         return len(self.newer) + len(self._older)
 
     def find(self, key: _Key) -> _Answer | None:
-        """Return the answer for a key that is not in `newer`."""
+        """Return the answer for a key that is not in `newer`, or None."""
         if not self._older:
             return None
         answer = self._older.pop(key, None)
@@ -70,7 +84,7 @@ class AnswerCache(Generic[_Key, _Answer]):
         return answer
 
     def put(self, key: _Key, answer: _Answer) -> None:
-        """Remember an answer."""
+        """Add an answer."""
         if not self._half:
             return
         if len(self.newer) >= self._half:
@@ -79,24 +93,24 @@ class AnswerCache(Generic[_Key, _Answer]):
             self._older, self.newer = self.newer, {}
         self.newer[key] = answer
         if self._retired:
-            self._clear_up()
+            self._empty_retired()
 
     def drop(self, key: _Key) -> None:
-        """Forget one answer."""
+        """Remove the answer for a key."""
         self.newer.pop(key, None)
         self._older.pop(key, None)
 
-    def forget(self) -> None:
-        """Forget all answers."""
+    def clear(self) -> None:
+        """Remove all answers."""
         if self.newer or self._older:
             self._retired += [one for one in (self.newer, self._older) if one]
             self.newer, self._older = {}, {}
         if self._retired:
-            self._clear_up()
+            self._empty_retired()
 
-    def _clear_up(self) -> None:
+    def _empty_retired(self) -> None:
         retired = self._retired
-        for _ in range(_AT_ONCE):
+        for _ in range(_CLEANUP_STEPS):
             if retired[-1]:
                 retired[-1].popitem()
             else:
@@ -106,57 +120,51 @@ class AnswerCache(Generic[_Key, _Answer]):
 
 
 CACHE_SIZE = 65_536
-"""How many subjects an index remembers the answer for."""
+"""Subjects in the cache of an index."""
 
 
 class Matches(NamedTuple):
-    """The result of an index for one subject."""
+    """Result of an index for one subject."""
 
     values: tuple[Any, ...]
-    """The values of the patterns that match, in no particular order."""
+    """Values of the matching patterns, in no particular order."""
     timed_out: tuple[Pattern, ...]
-    """The patterns that ran out of time; whether they match is not known."""
+    """Patterns whose match timed out, so that it is unknown whether they match."""
 
 
 _NOTHING = Matches((), ())
 
 
 class PatternIndex(Generic[Value]):
-    """Finds the values of all patterns that match a subject. Patterns of all dialects mix.
+    """Index of patterns of all dialects: returns the values of all patterns that match a subject.
 
-    `PatternIndex[str]()` is one whose values are text. Each pair of pattern and value is kept once: adding it
-    again changes nothing. Looking a subject up does not visit patterns that cannot match: words are looked up
-    in dicts, other patterns by the lengths of the prefixes that there are, and the last `CACHE_SIZE` subjects
-    are remembered. What is added or taken out counts from the next subject on, and costs the same however
-    much there is.
+    `PatternIndex[str]()` has text as values. Each pair of pattern and value is kept once. A change takes effect
+    with the next subject, and its cost does not depend on the size of the index.
     """
 
     __slots__ = ("_buckets", "_cache", "_count", "_literals", "_tables")
 
     def __init__(self, *, cache_size: int = CACHE_SIZE) -> None:
-        """Start empty.
+        """Create an empty index.
 
         Args:
-            cache_size: how many subjects to remember the answer for; 0 for an owner with its own cache.
+            cache_size: subjects whose results are cached; 0 for an owner with its own cache.
         """
         self._literals: dict[bytes, Leaf] = {}
         self._tables: dict[Splitting, WordTable] = {}
-        """By the way in which dialects take subjects apart."""
         self._buckets = PrefixBuckets()
         check_count("cache_size", cache_size, 0, sys.maxsize)
         self._cache: AnswerCache[str | bytes, Matches] = AnswerCache(cache_size)
         self._count = 0
 
     def __len__(self) -> int:
-        """Count the pairs of pattern and value."""
+        """Return the number of pairs of pattern and value."""
         return self._count
 
-    def _keep_to(self, budget: Budget) -> None:
-        """Keep the patterns that have to be tried to a budget.
+    def _set_budget(self, budget: Budget) -> None:
+        """Set the time budget for patterns that are matched one by one.
 
-        Args:
-            budget: decides. What it passes over is missing from the answer, so that an index with a budget is
-                made with `cache_size=0`.
+        A budget may skip patterns, so an index with a budget needs `cache_size=0`.
         """
         self._buckets.budget = budget
 
@@ -171,18 +179,18 @@ class PatternIndex(Generic[Value]):
 
         Args:
             pattern: a compiled pattern of any dialect.
-            value: what `match` gives for it; the pattern itself when None.
+            value: returned by `match` for the pattern. None stands for the pattern itself.
         """
         entry = entry_of(pattern, value)
         if pattern.literal is not None:
-            is_new = put(self._literals, pattern.literal, entry)
+            is_new = add_entry(self._literals, pattern.literal, entry)
         elif (words := pattern.tokens or pattern.words) is not None:
             is_new = self._table(pattern).add(words, entry)
         else:
             is_new = self._buckets.add(pattern, entry)
         if is_new:
             self._count += 1
-            self._forget(pattern)
+            self._drop_answers(pattern)
 
     @overload
     def discard(self: PatternIndex[Pattern], pattern: Pattern, value: None = None) -> None: ...
@@ -191,28 +199,28 @@ class PatternIndex(Generic[Value]):
     def discard(self, pattern: Pattern, value: Value) -> None: ...
 
     def discard(self, pattern: Pattern, value: Hashable = None) -> None:
-        """Take a pair of pattern and value out, if it is there."""
+        """Remove a pair of pattern and value, if it exists."""
         entry = entry_of(pattern, value)
         if pattern.literal is not None:
-            was_there = take(self._literals, pattern.literal, entry)
+            was_there = remove_entry(self._literals, pattern.literal, entry)
         elif (words := pattern.tokens or pattern.words) is not None:
             was_there = self._table(pattern).discard(words, entry)
         else:
             was_there = self._buckets.discard(pattern, entry)
         if was_there:
             self._count -= 1
-            self._forget(pattern)
+            self._drop_answers(pattern)
 
     def match(self, subject: str | bytes) -> Sequence[Value]:
-        """Find the values of all patterns that match a subject, in no particular order.
+        """Return the values of all patterns that match a subject, in no particular order.
 
         Args:
-            subject: text or bytes. What is not UTF-8, be it bytes or text made of them by
-                `surrogateescape`, matches no pattern of a text dialect.
+            subject: text or bytes. Bytes that are not UTF-8, also in text by `surrogateescape`, match no
+                pattern of a text dialect.
 
         Raises:
-            PatternTimeout: a pattern ran out of time, so that the whole answer is not known.
-            SubjectError: text with a lone surrogate that stands for no byte.
+            PatternTimeout: the match of a pattern timed out, so that the result is unknown.
+            SubjectError: the text has a lone surrogate that stands for no byte.
         """
         found = self._cache.newer.get(subject)
         if found is None:
@@ -222,7 +230,7 @@ class PatternIndex(Generic[Value]):
         return found[0]
 
     def find(self, subject: str | bytes) -> Matches:
-        """Find what `match` finds, and report patterns that ran out of time beside it."""
+        """Return the values of all matching patterns, and the patterns that timed out."""
         cache = self._cache
         found = cache.newer.get(subject)
         if found is None:
@@ -231,8 +239,8 @@ class PatternIndex(Generic[Value]):
                 try:
                     found = self._search(subject)
                 except UnicodeEncodeError:
-                    # Remembered by its bytes: these may be written in several ways, and are forgotten in one.
-                    return self.find(_escaped(subject))
+                    # Several texts stand for these bytes, so the cache has one entry, by the bytes.
+                    return self.find(_surrogate_bytes(subject))
                 cache.put(subject, found)
         return found
 
@@ -241,7 +249,7 @@ class PatternIndex(Generic[Value]):
         if isinstance(subject, str):
             text, subject = subject, subject.encode()
         else:
-            text = _decoded(subject)
+            text = _decode(subject)
         found: list[Leaf] = []
         leaf = self._literals.get(subject)
         if leaf is not None:
@@ -251,7 +259,7 @@ class PatternIndex(Generic[Value]):
         timed_out = self._buckets.walk(subject, text, found) if self._buckets else ()
         if not found and not timed_out:
             return _NOTHING
-        # Not by `Matches(…)`, which is a function in Python and takes twice as long.
+        # `Matches(…)` is a Python function and takes twice the time.
         return tuple.__new__(Matches, (values_of(found), timed_out))
 
     def _search_words(self, subject: bytes, found: list[Leaf]) -> None:
@@ -267,26 +275,26 @@ class PatternIndex(Generic[Value]):
             table = self._tables[way] = WordTable()
         return table
 
-    def _forget(self, pattern: Pattern) -> None:
-        """Forget the answers that a pattern which came or went may have changed."""
+    def _drop_answers(self, pattern: Pattern) -> None:
+        """Drop the cached results that an added or removed pattern may change."""
         if pattern.literal is None:
-            self._cache.forget()
+            self._cache.clear()
             return
         self._cache.drop(pattern.literal)
-        text = _decoded(pattern.literal)
+        text = _decode(pattern.literal)
         if text is not None:
             self._cache.drop(text)
 
 
-def _escaped(subject: Any) -> bytes:
-    """Return the bytes of text with lone surrogates, as far as `surrogateescape` made them."""
+def _surrogate_bytes(subject: Any) -> bytes:
+    """Return the bytes of text with surrogates from `surrogateescape`."""
     try:
         return bytes(subject.encode(errors="surrogateescape"))
     except UnicodeEncodeError as bad:
         raise SubjectError("any", subject, bad.start, LONE_SURROGATE) from None
 
 
-def _decoded(subject: bytes) -> str | None:
+def _decode(subject: bytes) -> str | None:
     try:
         return subject.decode()
     except UnicodeDecodeError:

@@ -1,10 +1,20 @@
-"""Hierarchical patterns by their shape: one dict look-up for each shape finds all that match.
+"""Index of patterns of words, by their shape: one dict lookup for each shape.
 
-The shape of a pattern is which of its words are literal, and how many words it takes. All patterns of a shape
-are in one dict, by their literal words; a subject has these words at the same places, so it is looked up once
-for each shape, however many patterns there are. Packet classifiers call it tuple space search (Srinivasan,
-Suri and Varghese, SIGCOMM 1999). There are few shapes as people write patterns; those beyond `MAX_SHAPES`,
-and patterns that have none, are in a trie.
+Theory of operation. The shape of a pattern is the positions of its literal words and the number of words that
+it matches. `a.*.c` and `x.*.z` have the same shape: three words, literals at 0 and 2. One dict holds all
+patterns of a shape, by their literal words. A lookup takes the words of the subject at the positions of the
+shape, and finds the pattern in the dict. So a lookup costs one dict access for each shape, and its cost does
+not depend on the number of patterns. Packet classifiers call this tuple space search (Srinivasan, Suri and
+Varghese, SIGCOMM 1999).
+
+Behind a wildcard for any number of words, positions count from the end, as negative indexes do. For each
+number of words, a plan lists the shapes that can match a subject.
+
+Programs use few shapes. Patterns of shapes beyond `MAX_SHAPES`, and patterns without a shape, such as `a.b*`
+of kubemq or two `#` of amqp, are in a trie. The trie visits one or more nodes for each word and stops early,
+so that it is as fast as a long list of shapes.
+
+`reserved` is the rule of mqtt for subjects such as `$SYS/load`: no wildcard matches their first word.
 """
 
 from __future__ import annotations
@@ -16,17 +26,17 @@ from typing import Any, NamedTuple
 from oz.subjects.dialects.base import Stem, Token, Wild
 from oz.subjects.pattern import Pattern
 
-# What is kept where a pattern ends, in as little memory as it takes: most patterns have one value, and often
-# that is the pattern itself.
+# Most patterns have one value, often the pattern itself. These forms of a leaf save memory for a million
+# patterns.
 Entry = Pattern | tuple[Pattern, Hashable]
-"""A pattern whose value is itself, or a pattern and its value."""
+"""Pattern that is its own value, or pattern and value."""
 
 Leaf = Entry | dict[Entry, Any]
-"""The only entry, or the values by their entries."""
+"""The only entry of a pattern, or a dict of entries to values."""
 
 
 def entry_of(pattern: Pattern, value: Hashable) -> Entry:
-    """Make the entry of a pattern and its value; None stands for the pattern itself."""
+    """Return the entry of a pattern and its value. None stands for the pattern itself."""
     return pattern if value is None else (pattern, value)
 
 
@@ -35,8 +45,8 @@ def value_of(entry: Entry) -> Any:
     return entry[1] if type(entry) is tuple else entry
 
 
-def put(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
-    """Add an entry to the leaf under a key; tell whether it is new."""
+def add_entry(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
+    """Add an entry to the leaf of a key. Return whether it is new."""
     leaf: Leaf | None = container.get(key)
     if leaf is None:
         container[key] = entry
@@ -53,15 +63,15 @@ def put(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
     return True
 
 
-def holds(leaf: Leaf | None, entry: Entry) -> bool:
-    """Tell whether an entry is in a leaf."""
+def has_entry(leaf: Leaf | None, entry: Entry) -> bool:
+    """Return whether an entry is in a leaf."""
     return entry in leaf if type(leaf) is dict else leaf == entry
 
 
-def take(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
-    """Take an entry out of the leaf under a key, and an empty leaf out of its dict; tell if it was there."""
+def remove_entry(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
+    """Remove an entry from the leaf of a key, and an empty leaf from the dict. Return whether it existed."""
     leaf: Leaf | None = container.get(key)
-    if leaf is None or not holds(leaf, entry):
+    if leaf is None or not has_entry(leaf, entry):
         return False
     if type(leaf) is dict and len(leaf) > 1:
         del leaf[entry]
@@ -73,7 +83,7 @@ def take(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
 
 
 def values_of(leaves: Iterable[Leaf]) -> tuple[Any, ...]:
-    """Return the values of all entries in some leaves."""
+    """Return the values of all entries of leaves."""
     values: list[Any] = []
     for leaf in leaves:
         kind = type(leaf)
@@ -84,48 +94,47 @@ def values_of(leaves: Iterable[Leaf]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-# A node is one dict. Its literal children are keyed by their word (bytes), the rest by these numbers.
-_HERE = 0
+# A node is one dict. Literal words (bytes) are the keys of its children. Wildcards have these numbers as keys.
+_END = 0
 """Leaf of the patterns that end at this node."""
 _ONE = 1
-"""Child behind a wildcard for one word."""
+"""Child for a wildcard for one word."""
 _REST = 2
-"""Leaf of the patterns that take one or more words from here."""
+"""Leaf of the patterns that end here with a wildcard for one or more words."""
 _STEMS = 3
-"""Children behind words that only begin like this: length of the stem -> stem -> node."""
+"""Children for stems: length of the stem -> stem -> node."""
 _ANY = 4
-"""Child behind a wildcard for zero or more words: it stays where it is while words go by."""
+"""Child for a wildcard for zero or more words. The search stays at such a child for all later words."""
 
 _Node = dict[Any, Any]
 
 
 class WordTrie:
-    """Maps patterns to leaves, which hold their entries."""
+    """Trie of patterns by their words."""
 
     __slots__ = ("_root",)
 
     def __init__(self) -> None:
-        """Start empty."""
         self._root: _Node = {}
 
     def __bool__(self) -> bool:
-        """Tell whether there is any pattern."""
+        """Return whether there is a pattern."""
         return bool(self._root)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Add an entry to the leaf of a pattern; tell whether it is new."""
+        """Add an entry to the leaf of a pattern. Return whether it is new."""
         container, key = self._path(words, make=True)[-1]
-        return put(container, key, entry)
+        return add_entry(container, key, entry)
 
     def holds(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Tell whether an entry is there."""
+        """Return whether an entry exists."""
         container, key = self._path(words)[-1]
-        return holds(container.get(key), entry)
+        return has_entry(container.get(key), entry)
 
     def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Take an entry out, and the nodes that only led to it; tell whether it was there."""
+        """Remove an entry and the nodes without another pattern. Return whether it existed."""
         *above, (container, key) = self._path(words)
-        if not take(container, key, entry):
+        if not remove_entry(container, key, entry):
             return False
         for container, key in reversed(above):
             if container[key]:
@@ -134,7 +143,7 @@ class WordTrie:
         return True
 
     def _path(self, words: tuple[Token, ...], *, make: bool = False) -> list[tuple[_Node, Any]]:
-        """List the dicts on the way to a leaf, each with the key that leads on."""
+        """Return the dicts on the path to a leaf, each with the key of the next."""
         path: list[tuple[_Node, Any]] = []
         node = self._root
         for word in words:
@@ -143,40 +152,40 @@ class WordTrie:
             for key in _keys(word):
                 path.append((node, key))
                 node = node.setdefault(key, {}) if make else node.get(key, {})
-        return [*path, (node, _HERE)]
+        return [*path, (node, _END)]
 
     def walk(self, words: Sequence[bytes], found: list[Leaf], *, reserved: bool = False) -> None:
-        """Find all leaves whose patterns match.
+        """Append the leaves of all matching patterns to `found`, each once.
 
-        A node has one parent, so no way but through `_ANY` leads to it twice: it takes two of them to reach a
-        leaf by two ways, and those that stay are kept apart, each once.
+        Without `_ANY`, one path leads to each node. Nodes behind `_ANY` can be reached on several paths, so
+        they are in a dict by identity.
 
         Args:
-            words: those of the subject.
-            found: what is found is appended here.
-            reserved: whether no wildcard may take the first word.
+            words: of the subject.
+            found: list of leaves.
+            reserved: whether wildcards do not match the first word.
         """
         nodes: list[_Node] = [self._root]
         staying: dict[int, _Node] = {}
         if reserved:
             nodes = [child for child in (self._root.get(words[0]),) if child is not None]
             words = words[1:]
-        _stay(nodes, staying)
+        _add_staying(nodes, staying)
         for word in words:
             following: list[_Node] = []
             for node in (*nodes, *staying.values()) if staying else nodes:
                 _step(node, word, following, found)
-            _stay(following, staying)
+            _add_staying(following, staying)
             if not following and not staying:
                 return
             nodes = following
         for node in (*nodes, *staying.values()):
-            if (leaf := node.get(_HERE)) is not None:
+            if (leaf := node.get(_END)) is not None:
                 found.append(leaf)
 
 
 def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -> None:
-    """Go from a node over one word."""
+    """Append the children of a node for one word to `following`, and its leaf for `_REST` to `found`."""
     get = node.get
     if (leaf := get(_REST)) is not None:
         found.append(leaf)
@@ -186,46 +195,46 @@ def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -
         following.append(child)
     if (stems := get(_STEMS)) is not None:
         for length, children in stems.items():
-            # A word that stops short is none of these stems, as those all have the length.
+            # A shorter word has a shorter slice, which is none of these stems.
             if (child := children.get(word[:length])) is not None:
                 following.append(child)
 
 
-def _stay(nodes: list[_Node], staying: dict[int, _Node]) -> None:
-    """Remember the nodes behind `_ANY`, which are reached without a word."""
+def _add_staying(nodes: list[_Node], staying: dict[int, _Node]) -> None:
+    """Add the children behind `_ANY`, which match without a word."""
     for node in nodes:
         if (child := node.get(_ANY)) is not None:
             staying[id(child)] = child
 
 
 def _keys(word: Token) -> tuple[Any, ...]:
-    """Say by which keys a word leads on."""
+    """Return the keys of a word in the trie."""
     if isinstance(word, Stem):
         return (_STEMS, len(word.text), word.text)
     return (_ONE if word is Wild.ONE else _ANY if word is Wild.ANY else word,)
 
 
 MAX_SHAPES = 32
-"""With more look-ups than this a trie, which gives up early, is as fast."""
+"""Shapes of one table. With more lookups than this, a trie is as fast."""
 
 _Plan = list[tuple[Callable[[Any], Any], Callable[[Any], Leaf | None]]]
 
 
 class Shape(NamedTuple):
-    """The shape that patterns share which differ in their literal words only."""
+    """Shape of patterns that differ only in their literal words."""
 
     places: tuple[int, ...]
-    """Where the literal words are; behind a wildcard for any number of words, counted from the end."""
+    """Positions of the literal words. Behind a wildcard for any number of words they count from the end."""
     least: int
-    """How many words there are, or at least are."""
+    """Number of words, or their minimum if `is_open`."""
     is_open: bool
-    """Whether there may be more."""
+    """Whether a subject may have more words."""
     starts_wild: bool
     """Whether the first word is a wildcard."""
 
 
 def shape_of(words: tuple[Token, ...]) -> Shape | None:
-    """Tell the shape of a pattern; None where a word is a stem or two wildcards take any number of words."""
+    """Return the shape of a pattern; None if it has a stem, or two wildcards for any number of words."""
     places: list[int] = []
     open_at: int | None = None
     least = len(words)
@@ -241,25 +250,25 @@ def shape_of(words: tuple[Token, ...]) -> Shape | None:
 
 
 class WordTable:
-    """The patterns of dialects that split a subject into words in the same way."""
+    """Patterns of the dialects that split subjects by the same rules."""
 
     __slots__ = ("_longest", "_plans", "_shapes", "_trie")
 
     def __init__(self) -> None:
-        """Start empty."""
         self._shapes: dict[Shape, dict[Any, Leaf]] = {}
         self._trie = WordTrie()
         self._plans: dict[int, _Plan] = {}
         self._longest = 0
 
     def __bool__(self) -> bool:
-        """Tell whether there is any pattern."""
+        """Return whether there is a pattern."""
         return bool(self._shapes or self._trie)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Add an entry; tell whether it is new."""
+        """Add an entry. Return whether it is new."""
         if self._trie and self._trie.holds(words, entry):
-            return False  # it may have a shape and be here all the same: there were too many then
+            # The pattern has a shape, but was added to the trie when the table had too many shapes.
+            return False
         shape = shape_of(words)
         if shape is None:
             return self._trie.add(words, entry)
@@ -267,29 +276,23 @@ class WordTable:
             if len(self._shapes) >= MAX_SHAPES:
                 return self._trie.add(words, entry)
             self._shapes[shape] = {}
-            self._plan_anew()
-        return put(self._shapes[shape], _getter(shape.places)(words), entry)
+            self._reset_plans()
+        return add_entry(self._shapes[shape], _word_getter(shape.places)(words), entry)
 
     def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Take an entry out; tell whether it was there."""
+        """Remove an entry. Return whether it existed."""
         shape = shape_of(words)
         if shape is not None and shape in self._shapes:
             table = self._shapes[shape]
-            if take(table, _getter(shape.places)(words), entry):
+            if remove_entry(table, _word_getter(shape.places)(words), entry):
                 if not table:
                     del self._shapes[shape]
-                    self._plan_anew()
+                    self._reset_plans()
                 return True
         return bool(self._trie) and self._trie.discard(words, entry)
 
     def search(self, words: Sequence[bytes], found: list[Leaf], *, reserved: bool = False) -> None:
-        """Find the leaves of all patterns that match.
-
-        Args:
-            words: those of the subject.
-            found: what is found is appended here.
-            reserved: whether no wildcard may take the first word.
-        """
+        """Append the leaves of all matching patterns to `found`, as `WordTrie.walk` does."""
         count = len(words)
         if count > self._longest:
             count = self._longest
@@ -303,15 +306,15 @@ class WordTable:
         if self._trie:
             self._trie.walk(words, found, reserved=reserved)
 
-    def _plan_anew(self) -> None:
+    def _reset_plans(self) -> None:
         self._plans.clear()
-        # From this count on all subjects are looked up alike.
+        # All subjects with at least so many words have the same plan.
         self._longest = 1 + max((shape.least for shape in self._shapes), default=0)
 
     def _make_plan(self, count: int, reserved: bool) -> _Plan:
-        """List how to look up subjects of so many words."""
+        """Return and keep the lookups for subjects with `count` words."""
         plan: _Plan = [
-            (_getter(shape.places), table.get)
+            (_word_getter(shape.places), table.get)
             for shape, table in self._shapes.items()
             if (shape.least == count or (shape.is_open and shape.least < count))
             and not (reserved and shape.starts_wild)
@@ -320,10 +323,10 @@ class WordTable:
         return plan
 
 
-def _getter(places: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Make what takes the literal words out of a subject's words, and out of a pattern's."""
-    return itemgetter(*places) if places else _nothing
+def _word_getter(places: tuple[int, ...]) -> Callable[[Any], Any]:
+    """Return the function that picks the literal words from the words of a subject or a pattern."""
+    return itemgetter(*places) if places else _no_words
 
 
-def _nothing(words: Any) -> tuple[()]:
+def _no_words(words: Any) -> tuple[()]:
     return ()

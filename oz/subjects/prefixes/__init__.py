@@ -1,1 +1,1 @@
-"""The prefixes of a language: how all its strings begin."""
+"""Prefixes of the strings that a regex matches."""

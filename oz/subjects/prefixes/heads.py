@@ -1,9 +1,16 @@
-"""The algebra of heads: how all strings of a language begin.
+r"""Algebra of heads: the beginnings of the strings of a language.
 
-A head is bytes and whether they are *exact*. An exact head stands for one whole string; an open head stands
-for every string that starts with it. A set of heads describes a language from above: each string of the
-language is one of the exact heads or starts with one of the open ones. Every function here keeps that, so
-whatever is made of sound sets is sound; sets are only ever made shorter to stay small.
+Theory of operation. A head is bytes and a flag. An exact head stands for one whole string. An open head stands
+for all strings that begin with it. A set of heads is sound for a language if each string of the language is
+an exact head or begins with an open head. It may stand for more strings than the language has.
+
+All functions keep sets sound: the heads of `ab|cd` are the union of two sets, and the heads of `(a|b)c` are
+the concatenation of the heads of `a|b` and of `c`. So the heads of a regex follow from the heads of its parts.
+`shrink` keeps a set small: it cuts heads to a shorter length, which makes them open. A shorter head stands
+for more strings, so the set stays sound, and the publisher only sends more messages than needed.
+
+An example: `md\.(us|eu)\..*` has the exact heads `md.`, then `md.us` and `md.eu`, then `md.us.` and `md.eu.`,
+which become open at `.*`. These are the prefixes.
 """
 
 from __future__ import annotations
@@ -12,40 +19,40 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 Head = tuple[bytes, bool]
-"""The bytes, and whether they are the whole string."""
+"""Bytes, and whether they are exact."""
 Heads = frozenset[Head]
 
 NOTHING: Heads = frozenset({(b"", True)})
-"""The language of the empty string alone."""
+"""Heads of the language with only the empty string."""
 OPEN: Heads = frozenset({(b"", False)})
-"""The language of all strings: nothing is known."""
+"""Heads of the language of all strings."""
 
 MAX_LENGTH = 1024
-"""No head grows longer than this; `a{1000000}` is legal."""
+"""Bytes of a head, because `a{1000000}` is legal."""
 SPREAD = 16
-"""A product of two sets may be this many times larger than the limit before it is cut back."""
+"""Factor by which a product of two sets may exceed the limit before `shrink`."""
 
 
 def shrink(heads: Iterable[Head], limit: int) -> Heads:
-    """Cut all heads to the greatest common length that leaves at most `limit` of them."""
+    """Return at most `limit` heads, cut at the greatest length that is possible."""
     kept = frozenset(_cut(heads, MAX_LENGTH))
     if len(kept) > 1:
         kept = _absorb(kept)
     if len(kept) <= limit:
         return kept
-    # A cut maps heads onto fewer heads, never onto more, so the count grows with the length: bisect.
+    # The number of heads grows with the length of the cut, so a bisection finds the length.
     lengths = range(max(len(head) for head, _ in kept) + 1)
     best = bisect_right(lengths, limit, key=lambda length: len(_absorb(_cut(kept, length)))) - 1
     return _absorb(_cut(kept, max(best, 0)))
 
 
 def union(parts: Iterable[Heads], limit: int) -> Heads:
-    """The heads of strings of any of the languages."""
+    """Return the heads of the union of languages."""
     return shrink({head for part in parts for head in part}, limit)
 
 
 def concat(left: Heads, right: Heads, limit: int) -> Heads:
-    """The heads of a string of `left` followed by one of `right`."""
+    """Return the heads of the concatenation of two languages."""
     exact = [head for head, is_exact in left if is_exact]
     if not exact:
         return left
@@ -56,9 +63,9 @@ def concat(left: Heads, right: Heads, limit: int) -> Heads:
 
 
 def repeat(heads: Heads, low: int, high: int | None, limit: int) -> Heads:
-    """The heads of `low` to `high` (None: any number of) strings of a language, one after the other."""
+    """Return the heads of `low` to `high` copies of a language; None stands for any number."""
     result = NOTHING
-    power, left = heads, low  # of `heads`, by squaring: a{1000000} is legal
+    power, left = heads, low  # Exponentiation by squaring, because a{1000000} is legal.
     while left:
         if left & 1:
             result = concat(result, power, limit)
@@ -66,26 +73,26 @@ def repeat(heads: Heads, low: int, high: int | None, limit: int) -> Heads:
         power = concat(power, power, limit) if left else power
     if high == low:
         return result
-    # The rest is nothing, or one more copy. An empty copy is nothing, so it opens no head.
+    # One more copy stands for all further copies, with open heads. An empty copy adds no open head.
     once = heads if high == low + 1 else {(head, False) for head, exact in heads if head or not exact}
     return concat(result, shrink(NOTHING | once, limit), limit)
 
 
 def minimal(heads: Iterable[Head]) -> tuple[bytes, ...]:
-    """The heads as prefixes: sorted, and none a prefix of another."""
+    """Return heads as sorted prefixes. None of them is a prefix of another."""
     return tuple(sorted(head for head, _ in _absorb((head, False) for head, _ in heads)))
 
 
 def _cut(heads: Iterable[Head], length: int) -> set[Head]:
-    """Shorten the heads that are longer; what is shortened is open."""
+    """Cut heads to a length. A cut head is open."""
     return {head if len(head[0]) <= length else (head[0][:length], False) for head in heads}
 
 
 def _absorb(heads: Iterable[Head]) -> Heads:
-    """Drop every head that an open one covers."""
+    """Remove each head that begins with an open head."""
     kept: list[Head] = []
     cover: bytes | None = None
-    # Sorted, all that start with a head follow it at once; of two alike the open one (False) is first.
+    # In sorted order, the heads that begin with a head follow it. Of equal bytes the open head (False) is first.
     for head in sorted(heads):
         if cover is not None and head[0].startswith(cover):
             continue

@@ -1,12 +1,22 @@
-"""The literal prefixes of a regex, from the parse tree of the engine that will match it.
+r"""Literal prefixes of a regex, from the parse tree of the `regex` package.
 
-ZeroMQ passes a message when its first bytes are those of a subscription. So a regex needs a small set of
-byte prefixes, one of which starts every subject that `regex.fullmatch` takes. A prefix that is too short
-passes too much, and the regex decides; a prefix that is too long loses a message.
+Theory of operation. ZeroMQ sends a message if its first bytes equal a subscription. So a regex needs a small set
+of byte prefixes, and each subject that `regex.fullmatch` accepts must begin with one of them. A prefix that is
+too short costs bandwidth, because the regex rejects the additional messages. A prefix that is too long loses
+messages. So each step must err on the short side.
 
-The tree comes from the `regex` package's own parser, which is private and may change. Therefore all is a
-white list: a node of an unknown class, a node with an unknown attribute, an error from the parser or a
-missing parser end the prefix there. See docs/decisions/002-prefix-from-the-engines-parse-tree.md.
+1. `parse_tree` runs the parser of the engine that also matches the regex. A parser of our own could disagree
+   with it about flags, escapes or extensions.
+2. `_HeadsReader` walks the tree and computes heads (heads.py): the possible beginnings of a match. Sequences
+   concatenate heads, branches unite them, and look-arounds and anchors add nothing, because they only
+   forbid matches.
+3. If the only head is exact, the regex may be a literal. The engine confirms it by a match.
+4. Open heads may be too short: each match of `(\.\.+){3}` begins with six dots, but the head of a part of
+   variable length ends early. An automaton of the regex extends each head by the bytes that must follow.
+
+The parser is private and may change with each release. So the reader knows a list of classes with their
+attributes. An unknown class, an unknown attribute, an error of the parser or a missing parser yields the
+empty prefix, which is always sound. See docs/decisions/002-prefix-from-the-engines-parse-tree.md.
 """
 
 from __future__ import annotations
@@ -34,28 +44,28 @@ from oz.subjects.prefixes.heads import (
 )
 
 MAX_MEMBERS = 256
-"""A class is spelled out up to this many characters."""
-MAX_SIZE = 4_096
-"""How many states there may be when heads are lengthened."""
+"""Characters of a class whose members become heads."""
+MAX_STATES = 4_096
+"""States of the automaton that extends heads."""
 TIMEOUT = 0.05
-"""How long the engine may take, in seconds, to confirm that a literal matches."""
+"""Seconds for the match that confirms a literal."""
 
 core: Any
 try:
     core = import_module("regex._regex_core")
     _all_cases: Callable[[int, int], list[int]] = import_module("regex._regex").get_all_cases
-except Exception:  # private modules: without them nothing is known, and every subject is subscribed to
+except Exception:  # Without the private modules, all regexes have the empty prefix.
     core = None
 
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """The beginnings of the subjects of a regex.
+    """Prefixes of the subjects that a regex matches.
 
     Attributes:
-        heads: each matching subject starts with one of them; sorted, none is a prefix of another, never
-            empty. `(b"",)` stands for every subject.
-        literal: the one subject that matches, where there is exactly one and it is known; else None.
+        heads: each matching subject begins with one of them. They are sorted, and none is a prefix of
+            another. `(b"",)` stands for all subjects.
+        literal: the only subject that matches, if it is known; else None.
     """
 
     heads: tuple[bytes, ...]
@@ -65,47 +75,49 @@ class Prefixes:
 _ANYTHING = Repeat(ANY_BYTE, 0, None)
 
 EVERYTHING = Prefixes((b"",))
-"""No prefix is known."""
+"""Result for a regex whose prefixes are unknown."""
 
 
 def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
-    """Find at most `limit` byte prefixes, one of which starts each subject that the regex fully matches.
+    """Return at most `limit` prefixes of the subjects that a regex matches.
 
-    It never raises: of a regex that the engine refuses it knows nothing, and says so with `(b"",)`.
+    The function raises no error. For a regex that the engine refuses it returns `(b"",)`.
     """
     try:
         tree, info, _ = parse_tree(text, flags)
-        if info.flags & core.REVERSE:  # the tree is then matched from its end
+        if info.flags & core.REVERSE:  # The engine matches such a tree from its end.
             return EVERYTHING
         reader = _HeadsReader(info, max(1, limit))
         found = reader.read(tree)
         literal = _literal(text, flags, found)
-        if literal is not None or not reader.may_go_on:
+        if literal is not None or not reader.can_extend:
             return Prefixes(minimal(found), literal)
-        return Prefixes(_lengthened(minimal(found), reader, tree))
-    except Exception:  # whatever a private parser may raise; RecursionError by deep nesting is one
+        return Prefixes(_extend_heads(minimal(found), reader, tree))
+    except Exception:  # A private parser may raise any error; deep nesting raises RecursionError.
         return EVERYTHING
 
 
 def parse_tree(
     text: str, flags: int, source_type: Any = None, named_lists: Mapping[str, Any] | None = None
 ) -> tuple[Any, Any, Any]:
-    """Drive the engine's parser as `regex.compile` does, up to the tree that it would optimise.
+    """Parse a regex as `regex.compile` does, up to the tree before its optimisation.
 
     Returns:
-        The tree, the parser's `Info` and the `Source`, which is a `source_type` if one is given.
+        The tree, the `Info` of the parser, and the `Source`, of class `source_type` if it is given.
 
     Raises:
-        regex.error: the text is no regex.
-        Exception: any other, since the parser is private.
+        regex.error: the text is not a regex.
+        Exception: any error, because the parser is private.
     """
     if not isinstance(text, str):
-        raise TypeError("a regex of bytes has another parser state, and heads that are not UTF-8")
+        raise TypeError(f"a regex is str, not {type(text).__name__}: {text!r}")
     if core.DEFAULT_VERSION != regex.DEFAULT_VERSION:
-        regex.compile("", cache_pattern=False)  # an uncached compile brings the new default to the parser
-    for _ in range(16):  # once more for each global flag within the text; there are not so many
+        regex.compile(
+            "", cache_pattern=False
+        )  # The parser reads a changed default only in an uncached compilation.
+    for _ in range(16):  # Each global flag in the text needs another pass; there are fewer than 16 flags.
         source = (source_type or core.Source)(text)
-        info = core.Info(flags, source.char_type, _AnyNames(named_lists or {}))
+        info = core.Info(flags, source.char_type, _AnyNamedList(named_lists or {}))
         info.guess_encoding = core.UNICODE
         source.info = info
         source.ignore_space = bool(info.flags & core.VERBOSE)
@@ -118,11 +130,11 @@ def parse_tree(
             raise regex.error("unbalanced parenthesis", text, source.pos)
         tree.fix_groups(text, bool(info.flags & core.REVERSE), False)
         return tree, info, source
-    raise ValueError("the flags of the regex do not settle")
+    raise ValueError(f"the flags of the regex {text!r} change with each pass of the parser")
 
 
-class _AnyNames(dict[str, tuple[str, ...]]):
-    r"""Has every named list, `\L<name>`; one that is not given has nothing in it."""
+class _AnyNamedList(dict[str, tuple[str, ...]]):
+    r"""Named lists for `\L<name>`. A name that is not given has an empty list."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -132,11 +144,11 @@ class _AnyNames(dict[str, tuple[str, ...]]):
 
 
 def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
-    """The only head, if it is exact and the engine confirms that nothing of zero width forbids it."""
+    """Return the only head if it is exact and the engine confirms that no look-around or anchor forbids it."""
     ((head, exact), *more) = heads
     subject = head.decode() if exact and not more else None
     if subject is None or ("$" in text and subject[-1:].isspace()):
-        return None  # a `$` before a last newline holds in the engine, while in oz it is the very end
+        return None  # The `$` of the engine also matches before a last newline, and the `$` of oz does not.
     try:
         matched = regex.fullmatch(text, subject, flags & ~regex.DEBUG, timeout=TIMEOUT)
     except TimeoutError:
@@ -144,25 +156,22 @@ def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
     return head if matched else None
 
 
-def _lengthened(heads: tuple[bytes, ...], reader: _HeadsReader, tree: Any) -> tuple[bytes, ...]:
-    """Add to each head what every subject that starts with it goes on with.
-
-    An open head knows nothing of what follows it: two dots or more, three times, would be three dots only.
-    """
+def _extend_heads(heads: tuple[bytes, ...], reader: _HeadsReader, tree: Any) -> tuple[bytes, ...]:
+    """Extend each open head by the bytes that every subject with this head continues with."""
     try:
         automaton = reader.automaton(tree)
-    except Exception:  # too deep for recursion, or too large
+    except Exception:  # The tree is too deep for recursion, or the automaton is too large.
         return heads
-    return heads if automaton is None else tuple(_forced(head, automaton) for head in heads)
+    return heads if automaton is None else tuple(_extend_head(head, automaton) for head in heads)
 
 
-def _forced(head: bytes, automaton: Automaton) -> bytes:
-    """Go on from a head while there is one way only."""
+def _extend_head(head: bytes, automaton: Automaton) -> bytes:
+    """Extend a head while exactly one byte can follow."""
     states = {0}
     for byte in head:
-        states = {to for state in states for mask, to in automaton.closed(state)[1] if mask >> byte & 1}
+        states = {to for state in states for mask, to in automaton.expand_state(state)[1] if mask >> byte & 1}
     while states and len(head) < MAX_LENGTH:
-        closed = [automaton.closed(state) for state in states]
+        closed = [automaton.expand_state(state) for state in states]
         moves = [move for _, found in closed for move in found]
         first = moves[0][0] if moves else 0
         if (
@@ -177,31 +186,31 @@ def _forced(head: bytes, automaton: Automaton) -> bytes:
 
 
 class _HeadsReader:
-    """Reads heads from nodes; what it does not know is open."""
+    """Reader of the heads of nodes. An unknown node has an open head."""
 
     def __init__(self, info: Any, limit: int) -> None:
         self._limit = limit
-        # Group calls and nested groups of one name can set a group elsewhere than at its parentheses.
+        # A group call or a repeated name can set a group at another position than its parentheses.
         plain = not info.group_calls and not info.private_groups
         self._times_defined = info.open_group_count if plain else {}
         self._captured: dict[int, Heads] = {}
-        self.may_go_on = False
-        """Whether an open head may be followed by more that is known."""
+        self.can_extend = False
+        """Whether the automaton may extend open heads."""
 
     def read(self, node: Any) -> Heads:
-        """The heads of any node."""
+        """Return the heads of a node."""
         attributes, reader = _READERS.get(type(node), (frozenset(), None))
         if reader is None or not vars(node).keys() <= attributes:
             return OPEN
         return reader(self, node)
 
     def automaton(self, tree: Any) -> Automaton | None:
-        """Make an automaton that takes all that a tree matches, and may take more; None if it were large.
+        """Return an automaton that accepts at least the matches of a tree; None if it would be too large.
 
-        The tree has been read before: what its groups hold is known.
+        `read` must have read the tree before, so that the contents of its groups are known.
         """
         expression = self._expression(tree)
-        return Automaton(expression) if _size(expression) <= MAX_SIZE else None
+        return Automaton(expression) if _count_states(expression) <= MAX_STATES else None
 
     def _expression(self, node: Any) -> Expression:
         attributes, reader = _READERS.get(type(node), (frozenset(), None))
@@ -215,7 +224,7 @@ class _HeadsReader:
             return self._expression(node.subpattern)
         if reader is _HeadsReader.repeated:
             return Repeat(self._expression(node.subpattern), node.min_count, node.max_count)
-        return _any_of(
+        return _heads_expression(
             self._members(node, node.case_flags) if reader is _HeadsReader.characters else reader(self, node)
         )
 
@@ -231,7 +240,7 @@ class _HeadsReader:
         return union([self.read(branch) for branch in node.branches], self._limit)
 
     def atomic(self, node: Any) -> Heads:
-        return self.read(node.subpattern)  # it matches less than a plain group, never more
+        return self.read(node.subpattern)  # An atomic group matches a subset of the plain group.
 
     def group(self, node: Any) -> Heads:
         heads = self.read(node.subpattern)
@@ -240,21 +249,21 @@ class _HeadsReader:
         return heads
 
     def reference(self, node: Any) -> Heads:
-        """One exact head is all that its group can hold; if the group is unset the reference fails."""
+        """Return the head of the group if it is the only one and exact. A reference to an unset group fails."""
         heads = self._captured.get(node.group, OPEN)
         is_known = len(heads) == 1 and all(exact for _, exact in heads) and not node.case_flags
         return heads if is_known else OPEN
 
     def repeated(self, node: Any) -> Heads:
         heads = self.read(node.subpattern)
-        self.may_go_on |= node.max_count != node.min_count and any(head for head, _ in heads)
+        self.can_extend |= node.max_count != node.min_count and any(head for head, _ in heads)
         return repeat(heads, node.min_count, node.max_count, self._limit)
 
     def zero_width(self, node: Any) -> Heads:
-        return NOTHING  # it can only forbid
+        return NOTHING  # A node of zero width can only forbid a match.
 
     def characters(self, node: Any) -> Heads:
-        """A character, a range or a set of them."""
+        """Return the heads of a character, a range or a set."""
         return shrink(self._members(node, node.case_flags), self._limit)
 
     def _members(self, node: Any, case_flags: int) -> Heads:
@@ -271,8 +280,8 @@ class _HeadsReader:
         return OPEN
 
 
-def _any_of(heads: Heads) -> Expression:
-    """Write heads as an expression; what is open may go on in any way."""
+def _heads_expression(heads: Heads) -> Expression:
+    """Return heads as an expression. An open head is followed by any bytes."""
     single = [head[0] for head, is_exact in heads if is_exact and len(head) == 1]
     others: list[Expression] = [Bytes(sum(1 << byte for byte in single))] if single else []
     for head, is_exact in heads:
@@ -283,41 +292,41 @@ def _any_of(heads: Heads) -> Expression:
     return others[0] if len(others) == 1 else Alt(tuple(others))
 
 
-def _size(expression: Expression) -> int:
-    """Estimate how many states an automaton would have."""
+def _count_states(expression: Expression) -> int:
+    """Return an estimate of the states of an automaton."""
     match expression:
         case Text(value):
             return len(value)
         case Repeat(item, least, most):
-            return 1 + _size(item) * max(1, least, most or 0)
+            return 1 + _count_states(item) * max(1, least, most or 0)
         case Seq(items) | Alt(items):
-            return 1 + sum(map(_size, items))
+            return 1 + sum(map(_count_states, items))
     return 1
 
 
 def _range_heads(lower: int, upper: int, case_flags: int) -> Heads:
-    """The characters from `lower` to `upper` as UTF-8."""
+    """Return the heads of the characters from `lower` to `upper`."""
     if lower <= 0xDFFF and upper >= 0xD800:
-        return OPEN  # lone surrogates have no UTF-8
+        return OPEN  # Surrogates have no UTF-8.
     if upper - lower < MAX_MEMBERS:
         if not case_flags:
             return frozenset((chr(member).encode(), True) for member in range(lower, upper + 1))
-        if case_flags == core.IGNORECASE:  # and no other: full case-folding matches several characters
+        if case_flags == core.IGNORECASE:  # Full case-folding, another flag, also matches several characters.
             return frozenset(_variants(range(lower, upper + 1)))
     elif not case_flags:
-        return frozenset({(_common(chr(lower).encode(), chr(upper).encode()), False)})
+        return frozenset({(_common_prefix(chr(lower).encode(), chr(upper).encode()), False)})
     return OPEN
 
 
 def _variants(members: range) -> set[Head]:
-    """The members in each case that the engine takes for the same."""
+    """Return the members in each case that the engine treats as equal."""
     return {
         (chr(variant).encode(), True) for member in members for variant in _all_cases(core.UNICODE, member)
     }
 
 
-def _common(first: bytes, last: bytes) -> bytes:
-    """The common part of two ends; UTF-8 sorts as its characters do, so all between them share it."""
+def _common_prefix(first: bytes, last: bytes) -> bytes:
+    """Return the common prefix of a range. UTF-8 sorts as code points do, so all characters of the range share it."""
     length = 0
     while length < min(len(first), len(last)) and first[length] == last[length]:
         length += 1
@@ -330,7 +339,7 @@ _ANCHORS = (
 )
 _REPEATS = "GreedyRepeat LazyRepeat PossessiveRepeat"
 _ClassReader = Callable[[_HeadsReader, Any], Heads]
-# The classes that are known, with all the attributes that they are known to have.
+# Known classes with all of their known attributes.
 _KNOWN: list[tuple[str, str, _ClassReader]] = [
     ("Sequence", "items", _HeadsReader.sequence),
     ("Branch", "branches", _HeadsReader.branch),

@@ -86,6 +86,18 @@ def test_close_is_bounded_beside_a_stalled_subscriber(proxied):
     assert time.monotonic() - start < BOUND
 
 
+@promise(
+    "`close` of a publisher returns how many messages subscribers have not acknowledged.",
+    not_for={"prefix": "A plain publisher does not know which messages arrive."},
+    small=1,
+)
+def test_close_counts_messages_without_acknowledgement(proxied):
+    proxied.subscribe("tick.>")
+    proxied.proxy.stall()
+    proxied.publisher.publish_many(("tick.a", number) for number in _numbers(10))
+    assert proxied.publisher.close(timeout=0.1) == 10
+
+
 @promise("A subscriber that closes is forgotten at once.")
 def test_closed_subscriber_is_forgotten(pair):
     pair.subscribe("tick.>")

@@ -97,6 +97,8 @@ def test_drain_delivers_messages_on_their_way(proxied, api):
     assert [message.payload for message in proxied.subscriber] == _numbers(500)
     with pytest.raises(errors.ClosedError):
         proxied.subscriber.receive(timeout=0)
+    with pytest.raises(errors.ClosedError):
+        proxied.subscriber.subscribe("b.*")
 
 
 @promise(
@@ -176,6 +178,27 @@ def test_subscribers_of_one_publisher(sockets):
         [b"a.x", b"a.y", b"b.x", b"b.y", b"end"],
     ]
     assert [one.receive_all(len(want)) for one, want in zip(made, expected, strict=True)] == expected
+
+
+@promise(
+    "Subscribers that join at different times get the same messages from then on.",
+    not_for={"prefix": "A plain publisher does not confirm subscriptions."},
+)
+def test_subscribers_that_join_at_different_times(sockets):
+    publisher = sockets.publisher()
+
+    def join():
+        made = [sockets.subscriber(publisher) for _ in range(2)]
+        return [sockets.subscribe(publisher, one, "a.*") for one in made]
+
+    early = join()
+    publisher.publish("a.1", b"0")
+    late = join()
+    # A large batch is one frame for all subscribers with equal numbers, and another for the others.
+    payloads = [number * 10 for number in _numbers(1, 400)]
+    publisher.publish_many(("a.1", payload) for payload in payloads)
+    assert [one.receive_all(400) for one in early] == [[b"0", *payloads]] * 2
+    assert [one.receive_all(399) for one in late] == [payloads] * 2
 
 
 @promise("A subscription with max_messages delivers exactly that number and ends; other subscriptions go on.")

@@ -234,7 +234,11 @@ def test_full_member_is_passed_over(sockets):
         start = publish(12)
         # A short wait is enough on an idle machine; the full member is full after 600 messages at the latest.
         timeout = 0.02 if start < 600 else 0.5
-        return sum(number >= start for one in idle for number in receive(one, timeout)) == 12
+        if sum(number >= start for one in idle for number in receive(one, timeout)) < 12:
+            return False
+        # A member that was not heard for 3 s is passed over too, although it is not full.
+        *_, second, first = sorted(one.pending for one in publisher.subscribers)
+        return first >= 10 > second
 
     until(passes_over)
     start, shares = publish(48), [0, 0]
@@ -350,6 +354,31 @@ def test_messages_of_a_killed_member_are_delivered_again(sockets, program):
         others = [got.receive(timeout=10) for _ in range(10)]
     assert all(message.redelivered for message in others)
     assert {int(message.payload) for message in own + others} == set(range(20))
+
+
+@promise("Messages that a member has handled are not delivered again when it leaves.", not_for=PREFIX)
+def test_handled_messages_are_not_delivered_again(sockets):
+    publisher = sockets.publisher()
+    options = {"group": "workers", "ack": "handled", "delivery": Delivery(redeliver=True)}
+    leaving, staying = (sockets.subscriber(publisher) for _ in range(2))
+    for one in (leaving, staying):
+        sockets.subscribe(publisher, one, "job.>", **options)
+    publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+    handled = set()
+    for _ in range(6):
+        message = leaving.receive()
+        message.ack()
+        handled.add(int(message.payload))
+    # The next receive reports the acknowledgements.
+    with suppress(errors.Timeout):
+        leaving.receive_many(1, timeout=0.05)
+    leaving.close()
+    got = {}
+    while len(got) < 14:
+        message = staying.receive()
+        got[int(message.payload)] = message.redelivered
+    assert got.keys() == set(range(20)) - handled
+    assert sum(got.values()) == 4
 
 
 @promise("A group is refused where publishers do not filter.", not_for={"publisher": "Groups work there."})

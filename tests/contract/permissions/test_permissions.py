@@ -7,6 +7,7 @@ import pytest
 
 from contract.adapter import errors, security, write_keys
 from contract.promises import promise
+from support.fault_proxy import FaultProxy
 from support.waiting import until
 
 
@@ -172,3 +173,29 @@ def test_rights_that_change_take_effect(keys, feed, desk):
         return False
 
     until(is_denied)
+
+
+@promise("Messages that wait for a subscriber are not delivered once its key may not have them any more.")
+def test_messages_that_wait_are_denied_too(api, keys, feed):
+    with FaultProxy(feed.faulty_endpoint("publisher")) as proxy:
+        desk = feed.subscriber_through(proxy, filtering="publisher", security=security(keys.root, "desk"))
+        desk.subscribe("md.eu.*")
+        desk.subscribe("md.us.*")
+        desk.wait_ready()
+        endpoint = feed.faulty_endpoint("publisher")
+        proxy.pass_on_to("tcp://127.0.0.1:1")
+        proxy.cut()
+        until(lambda: [one.state for one in feed.subscribers] == ["down"])
+        feed.publish("md.eu.x", b"denied")
+        feed.publish("md.us.x", b"allowed")
+        feed.flush()
+        keys(feed=FEED, desk='subscribe = { allow = ["md.us.>"] }')
+        until(lambda: not feed.has_subscribers("md.eu.x"))
+        proxy.pass_on_to(endpoint)
+
+        def receive():
+            with suppress(errors.PermissionDenied, errors.Timeout):
+                return desk.receive(timeout=0.05)
+
+        assert until(receive).payload == b"allowed"
+        api.close()

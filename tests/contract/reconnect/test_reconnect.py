@@ -94,6 +94,27 @@ def receives_nothing(subscriber):
     return True
 
 
+@promise(
+    "A publisher that closes and starts again at its endpoint causes no gap.",
+    not_for={"inproc": "libzmq does not connect inproc sockets again.", **PREFIX_LOSS},
+)
+def test_restart_after_close_causes_no_gap(api, lasting, filtering):
+    gaps = []
+    publisher = api.publisher(lasting)
+    subscriber = api.subscriber(lasting, filtering=filtering, on_gap=gaps.append)
+    got = subscriber.subscribe("tick.>")
+    for number in range(3):
+        until(
+            lambda publisher=publisher: receives_nothing(subscriber) and publisher.has_subscribers("tick.a")
+        )
+        publisher.publish("tick.a", b"%d" % number)
+        assert got.receive().payload == b"%d" % number
+        publisher.close()
+        publisher = api.publisher(lasting)
+    until(lambda: receives_nothing(subscriber) and publisher.has_subscribers("tick.a"))
+    assert gaps == []
+
+
 @promise("A subscriber that connects before its publisher binds gets what the publisher sends.")
 def test_libzmq_4463_subscriber_may_connect_first(api, lasting, filtering):
     subscriber = api.subscriber(lasting, filtering=filtering)

@@ -204,3 +204,34 @@ def test_unsubscribe_ends_delivery(sockets):
     with suppress(errors.Timeout):
         subscriber.receive(timeout=0.01)
     until(lambda: not publisher.has_subscribers("a.own"))
+
+
+@promise("A pattern that takes too long for a subject costs no other message.")
+def test_slow_pattern_costs_no_other_message(sockets):
+    publisher = sockets.publisher(dialect="regex")
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "ok.*")
+    sockets.subscribe(publisher, subscriber, "(a|aa)+$", dialect="regex")
+    subjects = ["a" * 50 + "b" if number == 100 else f"ok.{number}" for number in range(300)]
+    publisher.publish_many((subject, b"") for subject in subjects)
+    expected = [subject for subject in subjects if subject.startswith("ok")]
+    assert [subscriber.receive().subject for _ in expected] == expected
+
+
+@promise("A literal part that is longer than the longest prefix is matched as a whole.")
+def test_long_literal_part(sockets):
+    publisher = sockets.publisher(dialect="regex")
+    subscriber = sockets.subscriber(publisher)
+    got = sockets.subscribe(publisher, subscriber, r"(x){1500}\.y", dialect="regex")
+    for subject in ("x" * 1500, "x" * 1499 + ".y", "x" * 1500 + ".y", "x" * 1500 + ".yy"):
+        publisher.publish(subject, b"%d" % len(subject))
+    publisher.publish("x" * 1500 + ".y", b"end")
+    assert got.receive_all(2) == [b"1502", b"end"]
+
+
+@promise("In a regex `$` is the very end of a subject, also before a newline.")
+def test_dollar_is_the_very_end():
+    for text in ("a$\\n", "a$\n"):
+        assert not compile_pattern(text, "regex").matches("a\n")
+    assert not compile_pattern("a$", "regex").matches("a\n")
+    assert compile_pattern("a\\n$", "regex").matches("a\n")

@@ -7,9 +7,11 @@ from contextlib import ExitStack
 import pytest
 
 from oz.errors import ConfigurationError, NoResponders, ReplyError, Timeout
+from oz.node.roster import Roster
 from oz.options import Delivery
 from oz.services.bridge import Forwarder
 from oz.wire.extras import FORWARDER_ID
+from oz.wire.links import FORWARDER as FORWARDER_KIND
 from support.scripts import started
 from support.waiting import DEADLINE, until
 
@@ -87,11 +89,15 @@ def route_of(node, subject):
 
 
 def members(node, group):
-    """Return the ids of the forwarders that are members of a group at the publisher of a node."""
+    """Return the ids of the forwarders in a group at the publisher of a node, with whether they stand by."""
     publisher = node._node.publisher
     with publisher.lock:
         found = publisher._sessions.interest.groups.get(group)
-        return {one.session.member[-FORWARDER_ID:].hex() for one in found.members} if found else set()
+        return {
+            one.session.member[-FORWARDER_ID:].hex(): one.session.is_standby
+            for one in (found.members if found else ())
+            if one.session.is_up
+        }
 
 
 def forwarders(node):
@@ -273,7 +279,7 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     until(lambda: not near.has_subscribers("a.1"))
 
 
-def test_two_forwarders_pass_a_request_to_all_once(on, join):
+def test_two_forwarders_pass_each_request_once(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     pair = join("lan", "wan"), join("lan", "wan")
     asked = Collected()
@@ -286,8 +292,57 @@ def test_two_forwarders_pass_a_request_to_all_once(on, join):
     for _ in range(20):
         assert near.request("who", timeout=DEADLINE).payload == "me"
     until(lambda: len(asked.payloads) >= 40)
+    # Both have passed each request, and the responder dropped the repeats.
+    until(lambda: [one.stats.requests for one in pair] == [40, 40] and far.stats.repeated == 40)
     assert len(asked.payloads) == 40
-    assert sorted(one.stats.requests for one in pair) == [0, 40]
+
+
+def test_a_group_and_a_subscription_beside_it_receive_a_request_once(on, join):
+    near, workers = on("near", "lan"), [on(f"worker{number}", "wan") for number in range(3)]
+    join("lan", "wan"), join("lan", "wan")
+    asked, watched = Collected(), Collected()
+
+    def answer(message):
+        asked(message)
+        return message.payload
+
+    for worker in workers:
+        worker.subscribe("svc", answer, group="workers")
+    workers[0].subscribe("svc", watched)
+    until(lambda: near._node.publisher.count_subscribers("svc") == 2)
+    until(lambda: sorted(members(near, "workers").values()) == [False, True])
+    for number in range(30):
+        assert near.request("svc", number, timeout=DEADLINE).payload == number
+    assert sorted(watched.wait(30)) == list(range(30))
+    assert sorted(asked.payloads) == list(range(30))
+
+
+@pytest.mark.parametrize("cut", [("wan",), ("lan", "wan")])
+def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, join, monkeypatch, cut):
+    refusal = Roster._refusal
+
+    def refuse(self, card):
+        is_cut = card.kind == self.card.kind == FORWARDER_KIND and card.bus in cut
+        return "cut" if is_cut else refusal(self, card)
+
+    monkeypatch.setattr(Roster, "_refusal", refuse)
+    near, far = on("near", "lan"), on("far", "wan")
+    workers, done = [on(f"worker{number}", "wan") for number in range(3)], Collected()
+    for worker in workers:
+        worker.subscribe("job", done, group="workers")
+    pair = join("lan", "wan"), join("lan", "wan")
+    # Neither stands by.
+    until(lambda: list(members(near, "workers").values()) == [False, False])
+    far.wait_ready("worker0", "worker1", "worker2", timeout=DEADLINE)
+    # Each forwarder knows that the other one is on the bus that it does not reach it on, so that it does not serve it.
+    ids = {one._engine.id.hex() for one in pair}
+    until(lambda: not members(far, "workers").keys() & ids)
+    for number in range(300):
+        near.publish("job", number)
+        far.publish("job", -number - 1)
+    assert sorted(done.wait(600)) == list(range(-300, 300))
+    assert sum(one.stats.passed for one in pair) == 300
+    assert all(one.stats.passed for one in pair)
 
 
 def test_a_killed_forwarder_costs_no_message_of_another(on, processes):
@@ -302,29 +357,6 @@ def test_a_killed_forwarder_costs_no_message_of_another(on, processes):
             found[0][1].kill()
     assert got.wait(2_000) == list(range(2_000))
     assert far.stats.lost == 0
-
-
-@pytest.mark.parametrize("ack", ["received", "handled"])
-def test_each_job_is_done_once_though_a_forwarder_is_killed(on, processes, ack):
-    near, far = on("near", "lan"), [on(f"far{number}", "wan") for number in range(3)]
-    done = Collected()
-    for node in far:
-        delivery = Delivery(redeliver=ack == "handled")
-        node.subscribe("job.*", done, group="workers", ack=ack, delivery=delivery)
-    (first, leader), _ = processes(2, "lan", "wan")
-    until(lambda: all(forwarders(one) == 2 for one in (near, *far)), timeout=2 * DEADLINE)
-    for node in far:
-        # Both forwarders know the workers.
-        node.wait_ready(timeout=DEADLINE)
-    until(lambda: members(near, "workers") == {first})
-    for number in range(3_000):
-        near.publish(f"job.{number % 7}", number)
-        if number == 1_500:
-            leader.kill()
-    done.wait(3_000)
-    near.publish("job.end", "end")
-    until(lambda: done.payloads[-1] == "end", timeout=2 * DEADLINE)
-    assert sorted(done.payloads[:-1]) == list(range(3_000))
 
 
 def test_a_lost_forwarder_is_reported(on, processes):

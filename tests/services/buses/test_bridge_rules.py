@@ -6,6 +6,7 @@ import oz
 from oz.errors import ProtocolError
 from oz.message import Extras, Forwarded
 from oz.services.bridge_rules import (
+    REQUEST_POSITION,
     Interest,
     Side,
     Source,
@@ -13,9 +14,10 @@ from oz.services.bridge_rules import (
     extras_of,
     forwarder_ids,
     has_passed,
-    is_taken_over,
-    leads,
+    is_needed,
     narrow,
+    source_of,
+    stands_by,
     wanted,
 )
 from oz.wire.extras import FORWARDER_ID, MAX_FORWARDERS, decode_extras
@@ -28,10 +30,11 @@ def pattern(text):
     return oz.compile(text)
 
 
-def side(*interests, allowed=(), forwarders=(), of=None):
+def side(*interests, allowed=(), forwarders=(), active=(), standby=(), of=None):
     """Return a leg with one session."""
     made = Side([pattern(one) for one in allowed])
     made.forwarders = frozenset(forwarders)
+    made.active, made.standby = frozenset(active), frozenset(standby)
     made.sources["session"] = Source(of, frozenset(interests))
     return made
 
@@ -46,55 +49,51 @@ def group(text, name="g", policy="round_robin"):
 
 def test_a_bus_is_asked_for_what_the_other_buses_want():
     sides = [side(*plain("a")), side(*plain("b", "c")), side(*plain("c"), group("d"))]
-    assert wanted(OWN, sides, 0) == {*plain("b", "c"), group("d")}
-    assert wanted(OWN, sides, 1) == {*plain("a", "c"), group("d")}
-    assert wanted(OWN, sides, 2) == plain("a", "b", "c")
+    assert wanted(sides, 0) == {*plain("b", "c"), group("d")}
+    assert wanted(sides, 1) == {*plain("a", "c"), group("d")}
+    assert wanted(sides, 2) == plain("a", "b", "c")
 
 
 def test_a_parallel_forwarder_is_not_served():
     sides = [side(forwarders={LARGER}), side(*plain("a"), of=LARGER, forwarders={LARGER})]
-    assert wanted(OWN, sides, 0) == set()
+    assert wanted(sides, 0) == set()
     # It is alone on the other bus: a chain.
     sides[0].forwarders = frozenset()
-    assert wanted(OWN, sides, 0) == plain("a")
+    assert wanted(sides, 0) == plain("a")
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "is_leader"),
+    ("here", "there", "is_standby"),
     [
-        (set(), set(), True),
-        ({SMALLER}, {SMALLER}, False),
-        ({LARGER}, {LARGER}, True),
-        ({SMALLER}, {LARGER}, True),
-        ({SMALLER}, set(), True),
+        (set(), set(), False),
+        ({SMALLER}, {SMALLER}, True),
+        ({LARGER}, {LARGER}, False),
+        ({SMALLER}, {LARGER}, False),
+        ({SMALLER}, set(), False),
+        ({SMALLER, LARGER}, {SMALLER}, True),
     ],
 )
-def test_the_smallest_id_on_both_buses_serves_groups(here, there, is_leader):
-    sides = [side(forwarders=here), side(group("a"), *plain("b"), forwarders=there)]
-    assert leads(OWN, *sides) is is_leader
-    assert wanted(OWN, sides, 0) == ({group("a")} if is_leader else set()) | plain("b")
-
-
-def test_a_group_is_kept_until_the_forwarder_with_the_smallest_id_serves_it():
-    sides = [side(forwarders={SMALLER}), side(group("a"), group("b"), forwarders={SMALLER})]
-    # It takes no other group over meanwhile.
-    assert wanted(OWN, sides, 0, {group("a")}) == {group("a")}
-    sides[1].sources.clear()
-    assert wanted(OWN, sides, 0, {group("a")}) == set()
+def test_a_forwarder_stands_by_for_a_smaller_id_on_both_buses(here, there, is_standby):
+    sides = [side(active=here), side(group("a"), *plain("b"), active=there)]
+    assert [stands_by(OWN, sides, at) for at in (0, 1)] == [is_standby, is_standby]
+    # It subscribes all the same.
+    assert wanted(sides, 0) == {group("a"), *plain("b")}
 
 
 @pytest.mark.parametrize(
-    ("of", "forwarders", "asked", "found"),
+    ("here", "there", "found"),
     [
-        (SMALLER, {SMALLER}, "a", True),
-        (SMALLER, {SMALLER}, "b", False),
-        (SMALLER, set(), "a", False),
-        (LARGER, {LARGER}, "a", False),
-        (None, {SMALLER}, "a", False),
+        (((), ()), ((), ()), False),
+        (((LARGER,), ()), ((LARGER,), ()), False),
+        (((), (LARGER,)), ((), (LARGER,)), True),
+        (((), (LARGER,)), ((LARGER,), ()), True),
+        (((LARGER,), (SMALLER,)), ((LARGER,), (SMALLER,)), False),
+        (((), (LARGER,)), ((), ()), False),
     ],
 )
-def test_a_group_is_taken_over_by_a_subscription_of_a_smaller_id(of, forwarders, asked, found):
-    assert is_taken_over(OWN, side(group(asked), of=of, forwarders=forwarders), group("a")) is found
+def test_a_forwarder_that_ends_is_needed_while_each_parallel_one_stands_by(here, there, found):
+    sides = [side(active=active, standby=standby) for active, standby in (here, there)]
+    assert is_needed(sides) is found
 
 
 @pytest.mark.parametrize(
@@ -138,8 +137,25 @@ def test_the_extras_keep_their_content(extras):
     source = Forwarded(ORIGIN, 7, SMALLER)
     found = decode_extras(extras_of(extras, source, OWN, is_request=False))
     assert found == (extras or Extras())._replace(forwarded=Forwarded(ORIGIN, 7, SMALLER + OWN))
+    marked = decode_extras(extras_of(extras, source, OWN, is_redelivered=True))
+    assert marked == found._replace(redelivered=True)
     asked = decode_extras(extras_of(Extras(None, "reply", to_all=True), source, OWN, is_request=True))
     assert asked == Extras(forwarded=Forwarded(ORIGIN, 7, SMALLER + OWN))
+
+
+def test_all_copies_of_a_request_have_one_source():
+    inbox = f"_INBOX.{ORIGIN.hex()}.17"
+    copies = {source_of(None, ORIGIN, position, inbox) for position in (3, 4)}
+    assert copies == {Forwarded(ORIGIN, REQUEST_POSITION + 17, b"")}
+    # The next forwarder keeps it.
+    passed = Forwarded(ORIGIN, REQUEST_POSITION + 17, SMALLER)
+    assert source_of(passed, LARGER, 9, "_INBOX.other.1") == passed
+
+
+@pytest.mark.parametrize("reply_to", [None, "a.b.1", f"_INBOX.{bytes(16).hex()}.1", f"_INBOX.{ORIGIN.hex()}.x",
+                                      f"_INBOX.{ORIGIN.hex()}.{'9' * 19}"])  # fmt: skip
+def test_another_message_keeps_its_position(reply_to):
+    assert source_of(None, ORIGIN, 3, reply_to) == Forwarded(ORIGIN, 3, b"")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +171,10 @@ def test_a_wrong_source_does_not_decode(found):
 class Member:
     """Stream of a session with a member id."""
 
-    def __init__(self, number):
-        self.session = self
+    def __init__(self, number, policy="round_robin"):
+        self.session = self.options = self
         self.member = bytes([number] * 16)
+        self.policy = policy
 
 
 def test_forwarders_pick_the_same_member_and_all_members_in_the_end():
@@ -165,9 +182,25 @@ def test_forwarders_pick_the_same_member_and_all_members_in_the_end():
     first = set()
     for position in range(200):
         source = Forwarded(ORIGIN, position, b"")
-        found = by_rank(members, source)
-        assert found == by_rank(reversed(members), source._replace(via=LARGER))
+        found = by_rank(members, b"a", source)
+        assert found == by_rank(members[::-1], b"b", source._replace(via=LARGER))
         # Without the first one, the order of the others stays.
-        assert by_rank(members[1:], source) == [one for one in found if one is not members[0]]
+        assert by_rank(members[1:], b"a", source) == [one for one in found if one is not members[0]]
         first.add(found[0].member)
     assert len(first) == 4
+
+
+def test_a_sticky_subject_has_one_member():
+    members = [Member(number, "sticky") for number in range(4)]
+    owners = {}
+    for position in range(400):
+        subject = b"a%d" % (position % 20)
+        [owner] = by_rank(members, subject, Forwarded(ORIGIN, position, b""))
+        assert owners.setdefault(subject, owner) is owner
+    assert len({one.member for one in owners.values()}) == 4
+
+
+def test_with_failover_the_first_member_is_picked():
+    members = [Member(number, "failover") for number in range(4)]
+    assert by_rank(members, b"a", Forwarded(ORIGIN, 3, b"")) == members
+    assert by_rank([], b"a", Forwarded(ORIGIN, 3, b"")) == []

@@ -1,4 +1,4 @@
-"""`$` is the very end of a subject, in every place where the engine takes it for an anchor."""
+"""`$` matches only at the end of a subject, wherever it is an anchor."""
 
 import itertools
 import random
@@ -6,14 +6,14 @@ import random
 import pytest
 import regex
 
-from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
+from oz.subjects.dialects.regular import MAX_WEIGHT, rewrite_for_engine
 from oz.subjects.prefixes import literal
 from support.cases import each
 from support.sizes import size
 
 
 def for_engine(text, flags=0):
-    return written_for_engine(text, flags, None, MAX_WEIGHT)[0]
+    return rewrite_for_engine(text, flags, None, MAX_WEIGHT)[0]
 
 
 REWRITTEN = [
@@ -91,7 +91,7 @@ def test_no_regex(text):
 
 
 def test_too_deep():
-    with pytest.raises(ValueError, match="cannot tell"):
+    with pytest.raises(ValueError, match="cannot locate"):
         for_engine("(" * 5_000 + "$" + ")" * 5_000)
 
 
@@ -101,7 +101,7 @@ def test_many_are_quick():
 
 def test_an_unknown_parser_is_an_error(monkeypatch):
     monkeypatch.setattr(literal, "core", None)
-    with pytest.raises(ValueError, match="cannot tell"):
+    with pytest.raises(ValueError, match="cannot locate"):
         for_engine("a$")
     assert for_engine("a") == "a"
 
@@ -109,7 +109,7 @@ def test_an_unknown_parser_is_an_error(monkeypatch):
 def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
     original = literal.core.parse_sequence
     monkeypatch.setattr(literal.core, "parse_sequence", lambda *args: original(*args))
-    with pytest.raises(ValueError, match="cannot tell"):
+    with pytest.raises(ValueError, match="cannot locate"):
         for_engine("a$")
 
 
@@ -152,7 +152,7 @@ def test_brute_force():
         after = regex.compile(for_engine(text))
         tried += 1
         for subject in SUBJECTS:
-            # The two differ at most where a last newline is there to be skipped.
+            # The two may differ only for a subject that ends with a newline.
             if not subject.endswith("\n"):
                 assert bool(before.fullmatch(subject)) == bool(after.fullmatch(subject)), (text, subject)
             elif after.fullmatch(subject):

@@ -1,7 +1,5 @@
-"""What the index keeps, remembers and forgets."""
+"""Patterns and cached answers of an index."""
 
-import gc
-import weakref
 from weakref import WeakSet
 
 import regex
@@ -14,7 +12,7 @@ from oz.subjects.index.words import Shape, shape_of
 from support.cases import each
 
 
-def test_a_pattern_that_comes_or_goes_counts_for_subjects_that_are_remembered():
+def test_cached_answers_follow_added_and_discarded_patterns():
     index = oz.PatternIndex()
     for pattern in (oz.compile("a.*"), oz.compile("a.b"), oz.compile("a*", "redis"), oz.compile("é")):
         for subject in ("a.b", b"a.b", "é", "é".encode()):
@@ -25,7 +23,7 @@ def test_a_pattern_that_comes_or_goes_counts_for_subjects_that_are_remembered():
             assert list(index.match(subject)) == before
 
 
-def test_a_literal_that_comes_or_goes_leaves_other_answers_alone():
+def test_literal_changes_only_the_answer_of_its_subject():
     index = oz.PatternIndex()
     index.add(oz.compile("a.*"))
     answers = {subject: index.find(subject) for subject in ("a.1", "a.2")}
@@ -37,25 +35,7 @@ def test_a_literal_that_comes_or_goes_leaves_other_answers_alone():
     assert len(index.match("a.1")) == 1
 
 
-def test_a_value_taken_out_is_dropped_as_messages_go_by():
-    class Value:
-        pass
-
-    index = oz.PatternIndex(cache_size=1_000)
-    value = Value()
-    gone = weakref.ref(value)
-    index.add(oz.compile("a.*"), value)
-    for number in range(500):
-        index.match(f"a.{number}")
-    index.discard(oz.compile("a.*"), value)
-    del value
-    for number in range(500):
-        index.match(f"b.{number}")
-    gc.collect()
-    assert gone() is None
-
-
-def test_a_memory_holds_no_more_than_its_size_and_keeps_what_is_asked_for():
+def test_cache_is_bounded_and_keeps_recent_answers():
     memory = AnswerCache(10)
     for number in range(1_000):
         memory.put(number, str(number))
@@ -68,10 +48,10 @@ def test_a_memory_holds_no_more_than_its_size_and_keeps_what_is_asked_for():
 
 
 class Answer:
-    """What a memory holds, which tells whether it still does."""
+    """Cached answer. A weak reference shows whether the cache still has it."""
 
 
-def test_what_a_memory_dropped_is_emptied_bit_by_bit():
+def test_dropped_answers_are_freed_in_steps():
     memory, held = AnswerCache(100), WeakSet()
 
     def fill(count):
@@ -82,16 +62,16 @@ def test_what_a_memory_dropped_is_emptied_bit_by_bit():
 
     for turn in range(50):
         fill(turn)
-        memory.forget()
+        memory.clear()
         assert len(memory) == 0
         assert len(held) <= 100
     fill(400)
-    memory.forget()
+    memory.clear()
     fill(60)
     assert len(held) == len(memory) == 60
 
 
-def test_a_memory_may_be_of_one_or_none():
+def test_cache_of_size_one_or_zero():
     for size in (0, 1):
         memory = AnswerCache(size)
         memory.put("a", 1)
@@ -138,15 +118,6 @@ def test_a_pattern_in_the_trie_is_found_when_its_shape_has_room_again(monkeypatc
     index.discard(second)
     assert list(index.match("a.b")) == []
     assert len(index.match("a.c")) == 1
-
-
-def test_stems_of_all_lengths_are_told_apart():
-    index = oz.PatternIndex()
-    for text in ("a*", "ab*", "abc*", "abc*.x", "b*"):
-        index.add(oz.compile(text, "kubemq"), text)
-    assert sorted(index.match("abc")) == ["a*", "ab*", "abc*"]
-    assert sorted(index.match("a")) == ["a*"]
-    assert sorted(index.match("abcd.x")) == ["abc*.x"]
 
 
 def test_a_pattern_with_many_values_and_prefixes_is_tried_once(monkeypatch):

@@ -1,4 +1,4 @@
-"""The prefixes of a regex: every vector row, and every construct that has to end a prefix."""
+"""Prefixes of a regex, with each construct that ends a prefix."""
 
 import itertools
 from types import SimpleNamespace
@@ -9,48 +9,14 @@ import regex
 from oz.subjects.prefixes import literal as prefix
 from oz.subjects.prefixes.literal import EVERYTHING, literal_prefixes
 from support.cases import each
-from support.vector_rows import rows
-
-VECTORS = rows("regex.prefix")
 
 
 def heads(text: str, flags: int = 0, limit: int = 16) -> list[bytes]:
     return list(literal_prefixes(text, flags, limit=limit).heads)
 
 
-def prefix_max(row: dict) -> bytes:
-    return (
-        bytes.fromhex(row["prefix_max_bytes_hex"])
-        if "prefix_max_bytes_hex" in row
-        else row["prefix_max"].encode()
-    )
-
-
-def common(found: list[bytes]) -> bytes:
-    alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*found, strict=False))
-    return bytes(column[0] for column in alike)
-
-
 def starts_with_any(subject: str, found: list[bytes]) -> bool:
     return subject.encode("utf-8", "surrogatepass").startswith(tuple(found))
-
-
-@each("row", VECTORS)
-def test_vector(row):
-    found = heads(row["pattern"])
-    # The rows were sampled with `match`; only what also matches to the end is a subject of the pattern.
-    for subject in row["samples_match"]:
-        if regex.fullmatch(row["pattern"], subject):
-            assert starts_with_any(subject, found)
-    assert prefix_max(row).startswith(common(found))
-    assert common(found).startswith(row["prefix_min"].encode())
-    if "multi" in row:
-        assert found == sorted(entry.encode() for entry in row["multi"])
-
-
-def test_vectors_reach_the_longest_prefix():
-    short = [row["pattern"] for row in VECTORS if common(heads(row["pattern"])) != prefix_max(row)]
-    assert not short
 
 
 ENDS = [
@@ -80,7 +46,7 @@ ENDS = [
     ("(?w)x.y", [b"x"]),
     (r"x\Xy", [b"x"]),
     (r"x\Ry", [b"x"]),
-    # what the engine alone can know, or does out of order
+    # constructs that only the engine evaluates, or evaluates in another order
     (r"x\Ky", [b"x"]),
     (r"x\Gy", [b"x"]),
     (r"x\L<names>y", [b"x"]),
@@ -97,7 +63,7 @@ ENDS = [
     ("x(*F)|y", [b"x", b"y"]),
     ("x(*SKIP)y", [b"x"]),
     ("x(*PRUNE)y", [b"x"]),
-    # references to what is not one known string
+    # references to groups that do not match one known string
     (r"(a|b)\1", [b"a", b"b"]),
     (r"(a+)\1", [b"a"]),
     (r"(?i:(a))\1", [b"A", b"a"]),
@@ -134,7 +100,7 @@ ENDS = [
 
 
 @each(("text", "expected"), ENDS)
-def test_what_ends_a_prefix(text, expected):
+def test_constructs_that_end_a_prefix(text, expected):
     assert heads(text) == sorted(expected)
 
 
@@ -190,7 +156,7 @@ GOES_ON = [
 
 
 @each(("text", "expected"), GOES_ON)
-def test_what_does_not_end_a_prefix(text, expected):
+def test_constructs_that_continue_a_prefix(text, expected):
     assert heads(text) == sorted(expected)
 
 
@@ -207,7 +173,7 @@ SUBJECTS = ["".join(chars) for length in range(5) for chars in itertools.product
         r"(?V1)(a|\1b)+", "(a)?(?(1)b|c)", "(?:a|ab)++c", "(?>a|ab)c|b",
     ],
 )  # fmt: skip
-def test_what_is_unusual_is_sound(text):
+def test_unusual_constructs_are_sound(text):
     found = heads(text)
     for subject in SUBJECTS:
         if regex.fullmatch(text, subject):
@@ -293,10 +259,6 @@ def test_deep_nesting_never_raises(opening, depth):
     assert literal_prefixes(opening * depth + "a" + ")" * depth).heads[0] in (b"a", b"")
 
 
-def test_an_ordinary_pattern_has_a_prefix_for_each_of_its_choices():
-    assert len(heads(r"^(?:us|eu)\.east\.[a-c]\.quote\.[^.]+$")) == 6
-
-
 def test_the_default_version_is_the_engines(monkeypatch):
     text = "x[a--b]"
     assert heads("[[a]x]") == [b"[x]", b"ax]"]
@@ -307,7 +269,7 @@ def test_the_default_version_is_the_engines(monkeypatch):
     assert heads("[[a]x]") == [b"[x]", b"ax]"]
 
 
-# What a coming release of the engine might do: each must shorten prefixes, and none may raise.
+# Changes that a later release of the engine may make. Each must shorten prefixes. None may raise.
 
 
 def test_without_the_parser_all_is_open(monkeypatch):

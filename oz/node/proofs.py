@@ -1,0 +1,83 @@
+"""Proofs of ids: which node, publisher or inbox belongs to which key.
+
+With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three places check
+that: the HELLO of a peer at the listener, the WELCOME of a peer at the dialling side, and each request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oz.errors import ProtocolError
+from oz.node.requests import inbox_node
+from oz.security.identity import is_of
+from oz.wire import links
+from oz.wire.links import Card, Hello
+
+if TYPE_CHECKING:
+    from oz.subscriber.keys import SubscriberKeys
+    from oz.subscriber.link import Link
+
+
+def decode_card(card: bytes) -> Card | None:
+    """Return a card; None for an empty or malformed one."""
+    try:
+        return links.decode_card(card) if card else None
+    except ProtocolError:
+        return None
+
+
+def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> int | None:
+    """Return the reason of a BYE for the HELLO of a peer, None if it may have a session.
+
+    Args:
+        hello: without card from an ordinary subscriber.
+        user: key of the sender; None without keys.
+        own: card of this node.
+        is_own: whether the session is that of the node's link to itself.
+    """
+    if not hello.card:
+        return None
+    card = decode_card(hello.card)
+    if card is None:
+        return links.MALFORMED
+    if not card.shares_bus(own):
+        return links.OTHER_BUS
+    if card.node != hello.member:
+        return links.MALFORMED
+    if user is not None and not is_of(card.node, user):
+        return links.KEY_REFUSED
+    return links.OWN_ID if card.node == own.node and not is_own else None
+
+
+def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
+    """Return the card of a WELCOME; None without one, or if its id belongs to another publisher or key.
+
+    Args:
+        link: that is LIVE.
+        keys: of the publishers; None without security.
+        endpoint: of the link.
+    """
+    card = decode_card(link.card)
+    if card is None or card.node != link.origin:
+        return None
+    if keys is not None:
+        key = keys.key_of(endpoint)
+        if key is None or not is_of(card.node, key):
+            return None
+    return card
+
+
+class NodeRules:
+    """Rules for peers with keys that no file of permissions has; see `PublisherRules`."""
+
+    @staticmethod
+    def owns(key: str, origin: bytes) -> bool:
+        """Return whether the id of a node was made from a key."""
+        return is_of(origin, key)
+
+    @staticmethod
+    def may_ask(key: str, reply_to: str) -> bool:
+        """Return whether an inbox belongs to a key."""
+        node = inbox_node(reply_to)
+        return node is not None and is_of(node, key)

@@ -1,0 +1,239 @@
+"""Readiness of a node: conditions of `wait_ready`, and the reasons in texts of `Timeout`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from oz.errors import KEYS_HINT, Timeout
+from oz.node import roster
+from oz.node.reach import is_local
+from oz.publisher.session import Session
+from oz.subscriber.link import Link
+from oz.subscriber.queue import Inbox
+from oz.transport.steps import Steps
+from oz.transport.waiting import tell
+from oz.wire import links
+
+if TYPE_CHECKING:
+    from oz.node.engine import Engine
+
+PROBE = "_OZ.PROBE"
+"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
+CHECK_INTERVAL = 0.1
+"""Seconds between two checks of `wait_ready` without an event: an endpoint may never answer."""
+_BOTH_WAYS = (
+    "nodes connect in both directions: give the node that cannot be reached bind= with a port, and "
+    "NodeOptions(advertise=) with an address, at which its peers reach it"
+)
+_NAMED = 3  # Endpoints or peers that a text names.
+
+
+class Readiness:
+    """Readiness of one node."""
+
+    def __init__(self, node: Engine) -> None:
+        """Describe a node."""
+        self._node = node
+
+    def ready(
+        self, names: Sequence[str], count: int | None, subject: Any, timeout: float | None
+    ) -> Steps[None]:
+        """Wait for peers and subscriptions; see `oz.Node.wait_ready`.
+
+        Raises:
+            Timeout: something is missing; the text names it.
+            PermissionDenied: a peer denies a subscription, or a message that this node has published.
+            ProtocolError: a peer refuses a subscription for another reason.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        end = None if timeout is None else self._node.clock() + timeout
+        probes: dict[bytes, tuple[Session, int]] = {}
+        has_waited = False
+        # The publisher has news too: acknowledgements and subscriptions of peers.
+        self._node.waiters[news := partial(tell, self._node.news)] = None
+        try:
+            while True:
+                self._node.check_usable()
+                self._raise_denials()
+                missing = self._missing(names, count, subject, probes)
+                if not missing:
+                    return
+                now = self._node.clock()
+                if has_waited and end is not None and now >= end:
+                    raise Timeout(f"not ready within {timeout:g} s: {'; '.join(missing)}{self._refusals()}")
+                yield now + CHECK_INTERVAL if end is None else min(end, now + CHECK_INTERVAL)
+                has_waited = True
+        finally:
+            self._node.waiters.pop(news, None)
+
+    def _raise_denials(self) -> None:
+        """Raise the denial of a subscription, or of a publication, which is raised once."""
+        with self._node.subscriber.lock:
+            self._node.subscriber.raise_refusals()
+        with self._node.lock:
+            if self._node.denied:
+                raise self._node.denied.pop(next(iter(self._node.denied)))
+
+    def _missing(
+        self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
+    ) -> list[str]:
+        """Return what `ready` waits for, in words."""
+        missing = []
+        refusing = self._refusing()
+        with self._node.lock:
+            up, silent = self._node.cards(roster.UP), {card.name for card in self._node.cards(roster.SILENT)}
+            missing += self._missing_seeds(refusing)
+            is_greeting = self._node.roster.is_greeting(self._node.clock())
+            unreached, undialled = self._one_way_peers(self._node.clock())
+        absent = [one for one in names if all(one != card.name for card in up)]
+        missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
+        absent = [one for one in absent if one not in silent]
+        if absent:
+            missing.append(
+                f"no peer is named {', '.join(map(repr, absent))}; peers that are up: "
+                f"{_listed(card.name for card in up)}{self._hint()}"
+            )
+        if count is not None and len(up) < count:
+            missing.append(
+                f"{len(up)} of {count} peers are up: {_listed(card.name for card in up)}{self._hint()}"
+            )
+        for card in up:
+            why = self._unready(card.node, probes)
+            if why is not None:
+                missing.append(f"peer {card.name!r} {why}")
+        if subject is not None and not self._node.publisher.count_subscribers(subject, only_up=True):
+            missing.append(f"no node subscribes to {subject!r}; {self.describe_peers()}")
+        if is_greeting:
+            missing.append("endpoints that were just found have not answered yet")
+        # Without any peer, a node that no peer can dial is not ready.
+        one_way = [*unreached, *undialled][:_NAMED]
+        if one_way and (missing or (undialled and not up)):
+            missing += [*one_way, _BOTH_WAYS]
+        return missing
+
+    def _one_way_peers(self, now: float) -> tuple[list[str], list[str]]:
+        """Return sentences about peers that this node cannot dial, and about peers that cannot dial this node.
+
+        A pair of nodes needs a connection in each direction. The caller has the lock.
+        """
+        unreached, undialled = [], []
+        own = (
+            ", ".join([one for one in self._node.endpoints if not is_local(one)] or self._node.endpoints)
+            or "any endpoint"
+        )
+        for one in self._node.roster.by_id.values():
+            if one.card is None or one.state != roster.KNOWN or now < one.greeting_until:
+                continue
+            name, where = one.card.name, ", ".join(one.endpoints) or "any endpoint"
+            if one.sessions and not one.is_linked:
+                unreached.append(
+                    f"peer {name!r} has connected to this node, which cannot connect to it at {where}"
+                )
+            elif one.is_linked and not one.sessions:
+                undialled.append(
+                    f"this node has connected to peer {name!r}, which cannot connect to it at {own}"
+                )
+        return unreached, undialled
+
+    def describe_peers(self) -> str:
+        """Return which peers are up, and how a peer that is missing may join."""
+        with self._node.lock:
+            return f"peers that are up: {_listed(card.name for card in self._node.cards(roster.UP))}{self._hint()}"
+
+    def describe_silence(self, inbox: Inbox | None) -> str:
+        """Return why a subscription may receive nothing, in words that follow "no message in 1 s"."""
+        found = []
+        with self._node.subscriber.lock:
+            for place in self._node.subscriber.places.values():
+                refused = [one for one in inbox.entries if one.sid in place.refusals] if inbox else []
+                found += [
+                    f"{place.endpoint} refuses {one.pattern.text!r}: {place.refusals[one.sid].reason}"
+                    for one in refused
+                ]
+        with self._node.lock:
+            up = self._node.cards(roster.UP)
+            found += self._missing_seeds(self._refusing())
+        found += [one.removeprefix(". ") for one in [self._refusals()] if one]
+        if not up:
+            found.append(f"no peer is up{self._hint()}")
+        elif not found:
+            names = _listed(card.name for card in up)
+            found.append(f"the peers that are up have published nothing that matches: {names}")
+        return f"; {'; '.join(found)}"
+
+    def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
+        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock.
+
+        Args:
+            refusing: endpoints that refuse the key of this node.
+        """
+        seeds = sorted(self._node.roster.silent_seeds)
+        missing = [f"{one} refuses the key of this node" for one in seeds if one in refusing]
+        silent = ", ".join(one for one in seeds if one not in refusing)
+        if silent:
+            missing.append(
+                f"nothing answers at {silent}: start a node or a name server of bus {self._node.bus!r} there, or "
+                "correct connect="
+            )
+        for one in self._node.roster.by_id.values():
+            card = one.card
+            is_up = card is not None and card.kind == links.NAMESERVER and one.state == roster.UP
+            if card is not None and is_up and one.node not in self._node.introduced:
+                missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
+        return missing
+
+    def _refusals(self) -> str:
+        """Return which endpoints refuse the key of this node, or may demand a key, as further sentences."""
+        if self._node.subscriber.keys is None:
+            return (
+                f". {KEYS_HINT}"
+                if self._node.configuration.connect and self._node.roster.silent_seeds
+                else ""
+            )
+        found = [*self._refusing().values()]
+        more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
+        return "".join(f". {one}" for one in found[:_NAMED] + more)
+
+    def _refusing(self) -> dict[str, str]:
+        """Return the reason of each endpoint that refuses the key of this node."""
+        with self._node.subscriber.lock:
+            return {
+                one.endpoint: one.key_refusal
+                for one in self._node.subscriber.places.values()
+                if one.key_refusal
+            }
+
+    def _hint(self) -> str:
+        seeds = self._node.configuration.connect
+        where = (
+            f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
+        )
+        return f". Start it, and check that it has bus={self._node.bus!r} and can be reached: this node uses {where}"
+
+    def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
+        """Return why subscriptions of this node or of a peer may not be known to the other one yet."""
+        with self._node.subscriber.lock:
+            if not any(one.is_answered for one in self._links_to(node)):
+                return "has not answered the subscriptions of this node"
+        with self._node.publisher.lock:
+            session = self._node.publisher.session_of(node)
+            if session is None:
+                return "has no session here yet"
+            probe = probes.get(node)
+            if probe is None or probe[0] is not session:
+                if not self._node.publisher.direct(node, PROBE, b"", None):
+                    return "is too slow"
+                probe = probes[node] = session, session.following
+            if session.acked < probe[1] or session.declarations or session.work:
+                return "has not told its subscriptions yet"
+        return None
+
+    def _links_to(self, node: bytes) -> list[Link]:
+        found = [place.link for place in self._node.subscriber.places.values()]
+        return [link for link in found if link is not None and link.origin == node]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

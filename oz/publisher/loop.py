@@ -1,0 +1,282 @@
+"""Attention to a publisher or a node in an event loop, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from oz.errors import ClosedError, OwnershipError
+from oz.logs import peer_logger
+from oz.publisher.thread import OPEN, Attendance, AttendedEngine
+from oz.transport.runtime import Runtime
+from oz.transport.steps import Steps, run, run_async
+from oz.transport.waiting import Waiters
+
+TURN = 0.001
+"""Seconds after which `await publish(...)` gives the loop a turn."""
+_DROPPED_LINGER = 0.05  # Seconds for the last frames of an object that became garbage.
+
+_log = peer_logger("oz.publisher")
+_Result = TypeVar("_Result")
+
+
+class AttendedInLoop(AttendedEngine, Protocol):
+    """Engine of a publisher or of a node, as an event loop needs it."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clocks."""
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the sockets are closed."""
+
+    def abort(self) -> None:
+        """Close the sockets without BYE."""
+
+    def flush_due(self) -> None:
+        """Send the waiting messages, unless they are held."""
+
+
+class LoopAttendance:
+    """Rounds of `Engine.attend` in an event loop: for descriptors, `wake` and the next deadline.
+
+    Messages that wait for a batch are sent at the end of the loop's turn. So the engine rests whenever no
+    round is scheduled, and the first message that waits schedules one.
+
+    A peer that floods the publisher has half of the loop's time at most: after a long round with more to do, the
+    next round waits for the same time. Messages of the program are sent meanwhile.
+
+    Attributes:
+        turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
+        clock, busy_clock: of the engine.
+    """
+
+    def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
+        """Let the engine wake the loop that `start` finds.
+
+        Args:
+            engine: of the publisher or the node.
+            kind: "publisher" or "node", for the log.
+        """
+        self._engine, self._kind = engine, kind
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._descriptors: tuple[int, ...] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._is_scheduled = False
+        self._pause: asyncio.TimerHandle | None = None
+        self.turned_at = 0.0
+        self.clock, self.busy_clock = engine.runtime.clock, engine.runtime.busy_clock
+        engine.wake = self._wake
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a loop attends."""
+        return self._loop is not None
+
+    def start(self) -> None:
+        """Attend in the running loop; do nothing outside a loop, and in a loop that attends.
+
+        Raises:
+            OwnershipError: another loop attends.
+        """
+        if self._loop is not None:
+            self.check_loop()
+            return
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._engine.is_resting = True
+        self._wake()
+
+    def check_loop(self) -> None:
+        """Raise OwnershipError in a loop that does not attend."""
+        running = asyncio._get_running_loop()
+        if running is not None and self._loop is not None and running is not self._loop:
+            raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
+
+    def leave_closed_loop(self) -> None:
+        """Forget a loop that was closed, so that `close` works in another one."""
+        if self._loop is not None and self._loop.is_closed():
+            self.stop()
+
+    def _wake(self) -> None:
+        if self._loop is not None and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn if self._pause is None else self._flush)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        engine, loop = self._engine, self._loop
+        self._end_pause()
+        if loop is None:
+            return
+        if engine.is_closed:
+            self.stop()
+            return
+        began = self.clock()
+        try:
+            more = engine.attend(flushes=True)
+        except ClosedError:
+            # The context was terminated, which closes the publisher.
+            self.stop()
+            return
+        except Exception:
+            _log.exception("a %s failed to attend to its links; it goes on", self._kind)
+            more = False
+        engine.is_resting = True
+        spent = self.clock() - began
+        if more and spent >= TURN:
+            self._remove_readers(loop)
+            self._pause = loop.call_later(spent, self._turn)
+            self._set_timer(loop)
+            return
+        try:
+            descriptors = engine.descriptors()
+        except ClosedError:
+            self.stop()
+            return
+        if descriptors != self._descriptors:
+            for one in descriptors:
+                loop.add_reader(one, self._turn)
+            self._descriptors = descriptors
+        if more:
+            self._wake()
+        self._set_timer(loop)
+
+    def _flush(self) -> None:
+        """Send the messages of the program in a pause between two rounds."""
+        if self._pause is None or self._engine.is_closing:
+            self._turn()
+            return
+        # Still scheduled, so that what arrives during the flush waits for the end of the pause.
+        try:
+            self._engine.flush_due()
+        except ClosedError:
+            self.stop()
+        except Exception:
+            _log.exception("a %s failed to send; it goes on", self._kind)
+        self._engine.is_resting, self._is_scheduled = True, False
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def _remove_readers(self, loop: asyncio.AbstractEventLoop) -> None:
+        for one in self._descriptors:
+            loop.remove_reader(one)
+        self._descriptors = ()
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        deadline = self._engine.next_deadline()
+        if deadline is None or deadline >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = loop.call_later(max(deadline - self.clock(), 0.0), self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self._turn()
+
+    def stop(self) -> None:
+        """Leave the loop. The caller is in the loop, or the loop does not run."""
+        loop, self._loop = self._loop, None
+        self._end_pause()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, float("inf")
+        if loop is not None and loop.is_closed():
+            # A closed loop never runs its scheduled calls.
+            self._is_scheduled, self._descriptors = False, ()
+        elif loop is not None:
+            self._remove_readers(loop)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Call something in the loop; at once if there is none, or if it is closed."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            with suppress(RuntimeError):  # It may be closed in this moment.
+                loop.call_soon_threadsafe(work)
+                return
+        work()
+
+    async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
+        """Run steps of the engine. A cancellation ends them where they hold nothing.
+
+        Args:
+            steps: of the engine.
+            waiters: of the engine, in place of `Engine.waiters`.
+        """
+        self.start()
+        news = asyncio.Event()
+
+        async def wait(until: float | None) -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if until is None else max(until - self.clock(), 0.0)):
+                    await news.wait()
+            news.clear()
+
+        waiters = self._engine.waiters if waiters is None else waiters
+        waiters[news.set] = None
+        try:
+            return await run_async(steps, wait)
+        finally:
+            waiters.pop(news.set, None)
+
+
+class LoopLifetime:
+    """Attendance of a publisher or a node, from its creation to its close."""
+
+    def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
+        """Create the attendance; the end of the program closes the object.
+
+        Args:
+            engine: of the publisher or the node.
+            kind: "publisher" or "node", for the log.
+        """
+        self.engine, self.attendance = engine, LoopAttendance(engine, kind)
+        OPEN.add(self)
+
+    def forget(self) -> None:
+        """Leave the object open at the end of the program."""
+        OPEN.discard(self)
+
+    def finish(self, end: float) -> int:
+        """Close the sockets, but not the context; return the number of messages that were not acknowledged."""
+        self.attendance.stop()
+        self.forget()
+        return self.engine.finish(end)
+
+    def abort(self) -> None:
+        """Close without BYE, because the sockets are dead."""
+        self.attendance.stop()
+        self.forget()
+        self.engine.abort()
+
+    def drop(self) -> None:
+        """Close without a wait."""
+        if not self.engine.is_closed:
+            self.finish(self.engine.runtime.clock() + _DROPPED_LINGER)
+            self.engine.end_context()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program, where no loop runs; see `close_all`."""
+        engine = self.engine
+        if engine.is_foreign:
+            return
+        self.attendance.stop()
+        turn = Attendance(engine).turn
+        with suppress(ClosedError):
+            self.finish(run(engine.acknowledgements(timeout), turn))
+        engine.end_context()

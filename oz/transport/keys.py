@@ -1,0 +1,340 @@
+"""Keys of the peers of a publisher or subscriber: of listeners that it connects to, and of its callers.
+
+Theory of operation
+-------------------
+A client of CURVE must know the key of the server before it connects. `find` tries the trusted keys at an
+endpoint, 16 at once. If nothing listens there yet, the endpoint is connected with the likeliest key.
+
+libzmq reports the outcome of a handshake only to the monitor of the socket. The engine passes the outcomes on:
+
+================================ ==============================================================
+outcome                          reaction
+================================ ==============================================================
+ADMITTED                         the endpoint is in order
+REFUSED: own key not trusted     connection ends; connect again after 0.2 to 5 s; report
+BROKEN: listener without keys    connection ends; connect again after 0.2 to 5 s; report
+FAILED: listener has another key the second in a row begins a search; libzmq tries again meanwhile
+================================ ==============================================================
+
+libzmq never tries again after REFUSED and BROKEN. It frees such a connection, but keeps its address under the
+endpoint, so that the engine disconnects at once and before it connects again.
+
+A search runs in a thread of its own. Its result wakes the engine. A search that finds no trusted key is
+reported when three in a row have found none, because one may meet a listener that closes.
+
+The files of keys are read again by the clock. A connection to a key that is not trusted any more ends. Monitors of
+sockets that peers connect to are read by the clock too: they report callers without a key (`Arrivals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from oz.errors import PermissionDenied
+from oz.logs import peer_logger
+from oz.transport.arrivals import Arrivals
+from oz.transport.backoff import growing
+from oz.transport.credentials import Credentials
+from oz.transport.key_search import KeySearch
+from oz.transport.monitors import Event, Monitor, Outcome
+from oz.transport.probing import Probed
+
+TEND_INTERVAL = 0.5
+"""Seconds between two checks whether the files of keys and permissions have changed."""
+CHANGE_INTERVAL = 0.06
+"""Seconds until the next check while a file changes: it is read when it has not changed for 0.05 s."""
+LINK = int(zmq.DEALER)
+"""Type of the socket that tries the keys of a listener for links."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+"""Seconds before a refused endpoint is connected again."""
+_FAILURES = 2  # Failed handshakes in a row that begin a search: one may meet a listener that closes.
+_STRANGERS = 3  # Searches in a row without a trusted key that are reported.
+_WITHOUT_KEY = (Probed.STRANGER, Probed.KEYLESS, Probed.SILENT)
+
+_log = peer_logger("oz.security")
+
+
+class _Server:
+    """Listener at one endpoint.
+
+    Attributes:
+        link_endpoint: of its links, or None.
+        key: public key that the endpoint is connected with.
+        kind: type of the socket whose last handshake failed.
+        reconnect_at: time of the next connection, None while libzmq has one; in seconds of `time.monotonic`.
+        pauses: before the next connections, in seconds.
+        failures: handshakes that failed in a row.
+        strangers: searches in a row that found no trusted key.
+        is_refused: whether a refusal was reported.
+        is_ended: whether the engine has no connection to the endpoint.
+    """
+
+    __slots__ = (
+        "failures", "is_ended", "is_refused", "key", "kind", "link_endpoint", "pauses", "reconnect_at", "strangers",
+    )  # fmt: skip
+
+    def __init__(self, link_endpoint: str | None, key: str, kind: int) -> None:
+        self.link_endpoint, self.key, self.kind = link_endpoint, key, kind
+        self.is_ended = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Record that a handshake has succeeded."""
+        self.reconnect_at: float | None = None
+        self.pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self.failures = self.strangers = 0
+        self.is_refused = False
+
+
+class Keys:
+    """Keys of the peers of a publisher or subscriber.
+
+    Attributes:
+        credentials: of the own side.
+        plain: type of the socket that tries the keys of a listener for plain connections.
+    """
+
+    plain = int(zmq.SUB)
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        wake: Callable[[], object],
+        report: Callable[[str, str], object],
+        reconnect: Callable[[str], object],
+        end: Callable[[str], object],
+    ) -> None:
+        """Start without endpoints.
+
+        Args:
+            credentials: of the own side.
+            wake: makes the engine call `tend`; called in any thread.
+            report: called with the endpoint of a refusal and its reason.
+            reconnect: called with an endpoint to connect again, with its key of now.
+            end: called with an endpoint whose connections end.
+        """
+        self.credentials = credentials
+        self._report, self._reconnect, self._end = report, reconnect, end
+        self._servers: dict[str, _Server] = {}
+        self._search = KeySearch(self.probe, wake)
+        self._monitors: dict[zmq.Socket[Any], tuple[Monitor, Arrivals]] = {}
+        self._due_at = 0.0
+        self._rights = credentials.rights()
+
+    # monitors
+
+    def watch(self, socket: zmq.Socket[Any], now: float) -> None:
+        """Monitor the handshakes of a socket. Call it before each bind and connect.
+
+        A connection that libzmq has given up is ended before another one is made.
+        """
+        found = self._monitors.get(socket)
+        if found is None:
+            self._monitors[socket] = Monitor(socket), Arrivals(self.credentials.turn_away)
+        else:
+            self._read(*found, now)
+
+    def unwatch(self, socket: zmq.Socket[Any]) -> None:
+        """End the monitor of a socket, before the socket closes."""
+        found = self._monitors.pop(socket, None)
+        if found is not None:
+            found[0].close()
+
+    def _read(self, monitor: Monitor, arrivals: Arrivals, now: float) -> None:
+        for event in monitor.read():
+            self._on_event(event, arrivals, now)
+        arrivals.report_failures(now)
+
+    def _on_event(self, event: Event, arrivals: Arrivals, now: float) -> None:
+        arrivals.add(event, now)
+
+    # connections
+
+    def find(self, endpoint: str, link_endpoint: str | None, *, is_plain: bool) -> None:
+        """Find the key of a listener. The call waits for handshakes.
+
+        Args:
+            endpoint: of the listener.
+            link_endpoint: of its links, or None.
+            is_plain: whether a plain connection may serve the endpoint.
+
+        Raises:
+            PermissionDenied: one side does not trust the key of the other.
+        """
+        if endpoint.startswith("inproc:"):
+            return
+        kind = self.plain if link_endpoint is None else LINK
+        server = self._servers[endpoint] = _Server(link_endpoint, self._candidates(endpoint)[0], kind)
+        try:
+            found, key = Probed.ABSENT, None
+            if link_endpoint is not None:
+                found, key = self.probe(endpoint, LINK)
+            if found is Probed.ABSENT and is_plain:
+                found, key = self.probe(endpoint, self.plain)
+            why = self.credentials.why_not(found, endpoint, key)
+            if why is not None:
+                raise PermissionDenied(why)
+        except BaseException:
+            del self._servers[endpoint]
+            raise
+        if key is not None:
+            server.key = key
+
+    def expect(self, endpoint: str) -> None:
+        """Begin with the likeliest key of a listener for links, and search for its key meanwhile.
+
+        Args:
+            endpoint: for links.
+
+        Raises:
+            PermissionDenied: no key is trusted.
+        """
+        if endpoint.startswith("inproc:"):
+            return
+        candidates = self._candidates(endpoint)
+        server = self._servers[endpoint] = _Server(endpoint, candidates[0], LINK)
+        if len(candidates) > 1:
+            # The search counts only while no handshake has succeeded.
+            server.failures = 1
+            self._search.begin(endpoint, LINK)
+
+    def _candidates(self, endpoint: str) -> list[str]:
+        """Return the keys that a listener may have, the likeliest first."""
+        candidates = self.credentials.candidates(endpoint)
+        if not candidates:
+            raise PermissionDenied(self.credentials.why_not(Probed.STRANGER, endpoint, None) or "")
+        return candidates
+
+    def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
+        """Try the trusted keys at an endpoint.
+
+        Args:
+            endpoint: of the listener.
+            kind: LINK or `plain`.
+        """
+        server = self._servers.get(endpoint)
+        if server is None:
+            return Probed.ABSENT, None
+        return self.credentials.probe(endpoint, kind, server.link_endpoint if kind == LINK else None)
+
+    def forget(self, endpoint: str) -> None:
+        """Forget an endpoint that the program has disconnected."""
+        if self._servers.pop(endpoint, None) is not None:
+            self._search.settle(endpoint)
+
+    @property
+    def by_endpoint(self) -> dict[str, str]:
+        """Key that each endpoint is connected with."""
+        return {endpoint: server.key for endpoint, server in self._servers.items()}
+
+    def key_of(self, endpoint: str) -> str | None:
+        """Return the key that an endpoint is connected with; None for inproc and bound endpoints."""
+        server = self._servers.get(endpoint)
+        return None if server is None else server.key
+
+    def prepare(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        """Set the keys of a socket for its next connection, which is one to an endpoint."""
+        server = self._servers.get(endpoint)
+        if server is not None:
+            self.credentials.prepare(socket, server.key)
+
+    def on_handshake(self, endpoint: str, outcome: Outcome, kind: int, now: float) -> None:
+        """Record the outcome of a handshake.
+
+        Args:
+            endpoint: of the listener.
+            outcome: of the handshake.
+            kind: LINK or `plain`.
+            now: in seconds of `time.monotonic`.
+        """
+        server = self._servers.get(endpoint)
+        if server is None or server.is_ended:
+            # The event is about a connection that has ended since.
+            return
+        if outcome is Outcome.ADMITTED:
+            server.settle()
+            self._search.settle(endpoint)
+            return
+        server.kind = kind
+        server.failures += 1
+        if outcome is Outcome.FAILED:
+            if server.failures >= _FAILURES and not self._search.is_searching(endpoint):
+                self._search.begin(endpoint, kind)
+            return
+        self._end_connection(endpoint, server)
+        if server.reconnect_at is None:
+            server.reconnect_at = now + next(server.pauses)
+        if outcome is Outcome.REFUSED:
+            self._refuse(endpoint, server, self.credentials.refused_by(endpoint, server.key))
+        else:
+            self._refuse(endpoint, server, self.credentials.why_not(Probed.KEYLESS, endpoint, None) or "")
+
+    def _refuse(self, endpoint: str, server: _Server, why: str) -> None:
+        if not server.is_refused:
+            server.is_refused = True
+            text = f"{why}. The connection is tried again"
+            _log.warning("%s", text)
+            self._report(endpoint, text)
+
+    def tend(self, now: float) -> None:
+        """Do what is due: connections, results of searches, changes of the files, callers.
+
+        Args:
+            now: in seconds of `time.monotonic`.
+        """
+        for endpoint, server in [*self._servers.items()]:
+            if server.reconnect_at is not None and now >= server.reconnect_at:
+                server.reconnect_at = None
+                self._connect(endpoint, server, server.key)
+        for found in self._search.results(now):
+            at = self._servers.get(found.endpoint)
+            if at is None or not at.failures:
+                # It was disconnected, or a handshake has succeeded meanwhile.
+                continue
+            is_new = found.key != at.key or at.is_ended
+            if found.outcome is Probed.ADMITTED and found.key is not None and is_new:
+                self._connect(found.endpoint, at, found.key)
+                continue
+            at.strangers = at.strangers + 1 if found.outcome in _WITHOUT_KEY else 0
+            why = self.credentials.why_not(found.outcome, found.endpoint, found.key)
+            if why is not None and (found.outcome is Probed.REFUSED or at.strangers >= _STRANGERS):
+                self._refuse(found.endpoint, at, why)
+            self._search.begin_later(found.endpoint, now)
+        if now >= self._due_at:
+            self._due_at = now + TEND_INTERVAL
+            for monitor, arrivals in self._monitors.values():
+                self._read(monitor, arrivals, now)
+            self.credentials.log_refused(now)
+            self._check_trust()
+            if self.credentials.is_changing:
+                self._due_at = now + CHANGE_INTERVAL
+
+    def _connect(self, endpoint: str, server: _Server, key: str) -> None:
+        # An event does not name a connection, so that one of the connection before may come: it is not enough.
+        server.key, server.failures, server.is_ended = key, 0, False
+        self._reconnect(endpoint)
+
+    def _end_connection(self, endpoint: str, server: _Server) -> None:
+        server.is_ended = True
+        self._end(endpoint)
+
+    def _check_trust(self) -> None:
+        rights = self.credentials.rights()
+        if rights is self._rights:
+            return
+        self._rights = rights
+        for endpoint, server in [*self._servers.items()]:
+            if server.key not in rights.trusted:
+                server.failures = max(server.failures, 1)
+                self._end_connection(endpoint, server)
+                if not self._search.is_searching(endpoint):
+                    self._search.begin(endpoint, server.kind)
+
+    def next_deadline(self) -> float:
+        """Return the time of the next `tend` in seconds of `time.monotonic`."""
+        times = [server.reconnect_at for server in self._servers.values()]
+        times.append(self._search.next_deadline())
+        return min([self._due_at, *(one for one in times if one is not None)])

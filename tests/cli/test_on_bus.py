@@ -1,0 +1,222 @@
+"""`oz pub`, `oz sub` and `oz peers` on a bus. The other side is a node of the library."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import click
+import pytest
+
+import oz as library
+from oz.cli.on_bus import say_loss
+from oz.cli.peers import _duration
+from support.cases import each
+from support.node_commands import DEADLINE, Lines, on_bus
+from support.waiting import Thread, until
+
+
+@pytest.fixture
+def node(directory):
+    with library.Node("tester") as opened:
+        yield opened
+
+
+@pytest.fixture
+def sub(node, oz_run, directory):
+    """Function that runs `oz sub` while the node publishes values on `a`."""
+
+    def run(*arguments, values, **options):
+        def publish():
+            node.wait_for_subscribers("a", timeout=DEADLINE)
+            for value in values:
+                node.publish("a", value, **options)
+
+        publishing = Thread(publish)
+        ended = oz_run("sub", *on_bus(directory, "a", *arguments, "--count", str(len(values))))
+        publishing.outcome()
+        return ended.lines
+
+    return run
+
+
+def pub(oz_run, directory, *arguments, stdin=None):
+    return oz_run("pub", *on_bus(directory, *arguments, "--wait", "60"), stdin=stdin)
+
+
+def test_commands_meet_without_an_endpoint(oz_start, oz_run, directory):
+    subscriber = oz_start("sub", "*.b", "--count", "1000", "--bus", "default")
+    assert subscriber.ready_line().endswith(" on bus default, 0 peers")
+    ended = oz_run("pub", "a.b", "x y", "--count", "1000", "--wait", "60", "--bus", "default")
+    assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
+    assert subscriber.end().lines == ["a.b x y"] * 1000
+
+
+def test_last_values_are_sent_first(node, oz_start, oz_run, directory):
+    first = node.subscribe("a.*")
+    options = on_bus(directory, "-", "--last-value", "--wait", "60")
+    feeder = oz_start("pub", *options, stdin=subprocess.PIPE)
+    feeder.process.stdin.write(b"a.x 1\na.x 2\na.y 3\n")
+    assert [first.receive(timeout=DEADLINE).payload for _ in range(3)] == ["1", "2", "3"]
+    late = oz_run("sub", *on_bus(directory, "a.*", "--last-value", "--count", "2", "--timeout", "60"))
+    assert late.lines == ["a.x 2", "a.y 3"]
+    feeder.process.stdin.close()
+    assert feeder.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--headers",), 'a {"user": "änn"} b c'),
+        (("--headers", "--json"), '{"subject": "a", "payload": "b c", "headers": {"user": "änn"}}'),
+    ],
+)
+def test_output_is_the_same_as_of_sockets(sub, options, line):
+    assert sub(*options, values=["b c"], headers={"user": "änn"}) == [line]
+
+
+VALUES = ["text", "a\nb", b"\xff", {"bid": 1.5, "raw": b"x"}, [1, None], 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), ["text", "a\\nb", "\\xff", '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"]),
+        (
+            ("--payload", "json"),
+            ['"text"', '"a\\nb"', '"/w=="', '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"],
+        ),
+    ],
+)
+def test_values_are_printed_as_text_or_json(sub, options, shown):
+    assert sub(*options, values=VALUES) == [f"a {one}" for one in shown]
+
+
+def test_json_output_keeps_values(sub):
+    assert [json.loads(line) for line in sub("--json", values=VALUES)] == [
+        {"subject": "a", "payload": "text"},
+        {"subject": "a", "payload": "a\nb"},
+        {"subject": "a", "payload_base64": "/w=="},
+        {"subject": "a", "payload": {"bid": 1.5, "raw": "x"}},
+        {"subject": "a", "payload": [1, None]},
+        {"subject": "a", "payload": 7},
+    ]
+
+
+def test_pub_sends_json_as_a_value(node, oz_run, directory):
+    subscription = node.subscribe("a.*")
+    ended = pub(oz_run, directory, "-", "--payload", "json", "--header", "x=y", stdin=b'a.b {"c": [1]}\n')
+    assert ended.code == 0, ended.stderr
+    message = subscription.receive(timeout=DEADLINE)
+    assert (message.subject, message.payload, message.headers) == ("a.b", {"c": [1]}, {"x": "y"})
+
+
+def test_wrong_lines_and_reserved_subjects_are_refused(node, oz_run, directory):
+    node.subscribe("a", handler=print)
+    ended = pub(oz_run, directory, "-", "--payload", "json", stdin=b"a 1\na {\n")
+    assert ended.code == 2
+    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is not JSON: ")
+    assert pub(oz_run, directory, "_OZ.a", "b").code == 2
+
+
+def test_an_empty_bus_has_exit_codes(oz_run, directory):
+    ended = oz_run("pub", *on_bus(directory, "a", "b", "--wait", "0.1"))
+    assert ended.code == 3
+    assert ended.stderr.splitlines()[1] == "oz pub: no subscriber of a within 0.1 s; nothing was published"
+    ended = oz_run("sub", *on_bus(directory, "a", "--timeout", "0.1"))
+    assert (ended.code, ended.stderr.splitlines()[1]) == (4, "oz sub: no message for 0.1 s")
+    ended = oz_run("peers", *on_bus(directory, "--json"))
+    assert (ended.code, ended.stdout) == (3, b"[]\n")
+    assert ended.stderr.splitlines()[-1] == "oz peers: no node on bus default"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_ends_sub_and_its_node_leaves(oz_run, directory, signal_when, number, code):
+    events = queue.SimpleQueue()
+    with library.Node(on_event=lambda event: events.put((event.about, event.kind))) as node:
+        signal_when(lambda: [peer.name for peer in node.peers] == ["reader"], number)
+        ended = oz_run("sub", *on_bus(directory, "a", "--name", "reader"))
+        assert ended.code == code
+        assert [events.get(timeout=DEADLINE) for _ in range(2)] == [
+            ("reader", "peer_up"),
+            ("reader", "peer_left"),
+        ]
+
+
+def test_peers_lists_the_nodes_of_this_host(oz_run, directory):
+    with library.Node("b\u00e4r"), library.Node("ann") as ann:
+        ann.wait_ready(count=1, timeout=DEADLINE)
+        ended = oz_run("peers", *on_bus(directory, "--timeout", "60"))
+    assert ended.code == 0
+    head, *rows = (line.split() for line in ended.lines)
+    assert head == ["name", "host", "pid", "up", "endpoints"]
+    assert [row[:3] for row in rows] == [
+        [one, socket.gethostname(), str(os.getpid())] for one in ("ann", "bär")
+    ]
+    assert all(row[-1].startswith(f"ipc://{directory}/") for row in rows)
+
+
+def test_peers_as_json_have_all_fields(oz_run, directory):
+    with library.Node("ann", bus="b") as node:
+        ended = oz_run("peers", *on_bus(directory, "--json", "--bus", "b", "--timeout", "60"))
+        (shown,) = json.loads(ended.stdout)
+    assert 0 <= time.time() - shown.pop("up_since") < DEADLINE
+    assert len(shown.pop("id")) == 32
+    assert shown == {
+        "name": "ann",
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "endpoints": list(node.endpoints),
+    }
+
+
+def test_peers_finds_all_nodes_through_one_endpoint(oz_run, directory):
+    with (
+        tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as elsewhere,
+        library.Node("one", bind="tcp://127.0.0.1:*") as one,
+        library.Node("two", bind="tcp://127.0.0.1:*") as two,
+    ):
+        one.wait_ready("two", timeout=DEADLINE)
+        two.wait_ready("one", timeout=DEADLINE)
+        places = ("--connect", one.endpoint, "--directory", elsewhere)
+        ended = oz_run("peers", *places, "--json", "--timeout", "60")
+        assert [one["name"] for one in json.loads(ended.stdout)] == ["one", "two"]
+
+
+@each("as_json", [False, True])
+def test_watch_prints_nodes_that_join_and_leave(oz_start, directory, as_json):
+    watching = oz_start("peers", *on_bus(directory, "--watch", *(["--json"] if as_json else [])))
+    watching.ready_line()
+    lines = Lines(watching.process.stdout)
+    with library.Node("ann"):
+        until(lambda: len(lines.seen) == 1, DEADLINE)
+    until(lambda: len(lines.seen) == 2, DEADLINE)
+    shown = [json.loads(line) for line in lines.seen] if as_json else []
+    found = [(one["event"], one["name"]) for one in shown] or [tuple(line.split()[:2]) for line in lines.seen]
+    assert found == [("up", "ann"), ("left", "ann")]
+    watching.interrupt()
+    assert watching.process.wait(DEADLINE) == 130
+
+
+@each("seconds, text", [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")])
+def test_duration_has_one_unit(seconds, text):
+    assert _duration(seconds) == text
+
+
+@each(
+    "count, text",
+    [
+        (1, "1 message from pricing did not arrive"),
+        (12, "12 messages from pricing did not arrive"),
+        (None, "an unknown number of messages from pricing did not arrive"),
+    ],
+)
+def test_loss_on_a_bus_is_reported(capsys, count, text):
+    with click.Context(click.Command("sub"), info_name="sub") as ctx:
+        say_loss(ctx, library.Event("loss", "pricing", "", count=count))
+        say_loss(ctx, library.Event("slow_handler", "pricing", ""))
+    assert capsys.readouterr().err == f"sub: {text}\n"

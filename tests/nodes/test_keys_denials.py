@@ -1,0 +1,107 @@
+"""How a node learns that a peer denies a subscription, a publication or a request."""
+
+import pytest
+import zmq
+
+from oz.errors import PermissionDenied, Timeout
+from support.keyring import Keyring
+from support.waiting import until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+FIRST = """subscribe = { allow = ["svc.>", "notes.>"] }
+reply = { allow_responses = { count = 1, seconds = 60.0 } }"""
+SECOND = """publish = { allow = ["notes.allowed"] }
+subscribe = { allow = ["md.>", "svc.secret"], deny = ["md.secret.>"] }
+request = { allow = ["svc.*"], deny = ["svc.secret"] }"""
+
+
+@pytest.fixture
+def events():
+    return []
+
+
+@pytest.fixture
+def pair(make, tmp_path, events):
+    ring = Keyring(tmp_path, "first", "second")
+    ring.permit(first=FIRST, second=SECOND)
+    first = make("first", security=ring.security("first", permissions=True))
+    second = make("second", security=ring.security("second", permissions=True), on_event=events.append)
+    first.wait_ready("second", timeout=40)
+    second.wait_ready("first", timeout=40)
+    return first, second
+
+
+def test_wait_ready_raises_a_denied_subscription_with_rule_and_witness(pair):
+    second = pair[1]
+    denied = second.subscribe("md.*.dax")
+    for _ in range(2):
+        # As long as the subscription exists.
+        with pytest.raises(PermissionDenied) as raised:
+            second.wait_ready("first", timeout=40)
+        assert "users.second.subscribe.deny[0]" in raised.value.rule
+        assert raised.value.subject == "md.secret.dax"
+    denied.unsubscribe()
+    second.wait_ready("first", timeout=40)
+
+
+def test_receive_names_the_refused_subscription(pair):
+    second = pair[1]
+    denied, allowed = second.subscribe("md.secret.x"), second.subscribe("md.x")
+    with pytest.raises(PermissionDenied):
+        denied.receive(timeout=40)
+    with pytest.raises(Timeout, match=r"refuses 'md\.secret\.x': .*users\.second\.subscribe\.deny"):
+        denied.receive(timeout=0.05)
+    with pytest.raises(Timeout, match="have published nothing that matches: first"):
+        allowed.receive(timeout=0.05)
+
+
+def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, events):
+    first, second = pair
+    got = first.subscribe("notes.>")
+    first.wait_ready("second", timeout=40)
+    for number in range(3):
+        second.publish("notes.other", number)
+    second.publish("notes.allowed", "yes")
+    assert got.receive(timeout=20).payload == "yes"
+    until(lambda: [one for one in events if one.kind == "denied"])
+    (event,) = [one for one in events if one.kind == "denied"]
+    assert event.about == "notes.other"
+    assert "users.second.publish.allow[0]" in event.text
+    with pytest.raises(PermissionDenied) as raised:
+        second.wait_ready("first", timeout=40)
+    assert raised.value.subject == "notes.other"
+    assert "users.second.publish.allow[0]" in raised.value.rule
+    assert "peer 'first' denies the publication on 'notes.other'" in str(raised.value)
+    second.wait_ready("first", timeout=40)
+    assert first.stats.denied == 3
+
+
+def test_a_denied_request_raises_permission_denied_with_the_rule(pair):
+    first, second = pair
+    first.subscribe("svc.>", handler=lambda message: message.payload)
+    second.wait_ready("first", subscriber="svc.secret", timeout=40)
+    for _ in range(2):
+        with pytest.raises(PermissionDenied) as raised:
+            second.request("svc.secret", timeout=60)
+        assert "users.second.request.deny[0]" in raised.value.rule
+        assert raised.value.subject == "svc.secret"
+    assert second.request("svc.allowed", 3, timeout=40).payload == 3
+    assert second.stats.requests == 0
+
+
+def test_a_denied_request_to_many_raises_permission_denied(pair):
+    first, second = pair
+    first.subscribe("svc.>", handler=lambda message: message.payload)
+    second.wait_ready("first", subscriber="svc.secret", timeout=40)
+    with pytest.raises(PermissionDenied):
+        list(second.request_many("svc.secret", timeout=60))
+    assert [one.payload for one in second.request_many("svc.allowed", 3, timeout=40, limit=1)] == [3]
+
+
+def test_a_request_that_one_holder_denies_is_answered_by_another(pair):
+    first, second = pair
+    first.subscribe("svc.>", handler=lambda message: message.payload)
+    second.subscribe("svc.secret", handler=lambda message: "own")
+    second.wait_ready("first", subscriber="svc.secret", timeout=40)
+    assert second.request("svc.secret", timeout=60).payload == "own"

@@ -1,0 +1,101 @@
+"""Log lines about connections that a listener refuses: one a minute for each reason, with a count."""
+
+import logging
+import shutil
+import tempfile
+from contextlib import ExitStack
+
+import pytest
+import zmq
+
+import oz
+from oz.logs import forget_rates
+from oz.transport import refusals
+from oz.transport.refusals import LOG_INTERVAL, RefusalLog
+from support.waiting import until
+
+
+def test_first_connection_is_logged_at_once_and_later_ones_with_their_number():
+    log = RefusalLog()
+    assert log.add("no key", "from 1", 0.0) == ["from 1"]
+    assert log.add("no key", "from 2", 1.0) == []
+    assert log.add("unknown key", "from 3", 2.0) == ["from 3"]
+    assert log.add("no key", "from 4", 3.0) == []
+    assert log.lines(LOG_INTERVAL - 1.0) == []
+    assert log.lines(LOG_INTERVAL) == ["2 connections were refused in 60 s. The last: from 4"]
+    assert log.lines(LOG_INTERVAL + 1.0) == []
+    assert log.add("no key", "from 5", LOG_INTERVAL + 2.0) == []
+    assert log.lines(2 * LOG_INTERVAL) == ["1 connections were refused in 60 s. The last: from 5"]
+
+
+def test_a_reason_without_connections_for_a_minute_begins_anew():
+    log = RefusalLog()
+    log.add("no key", "from 1", 0.0)
+    assert log.lines(LOG_INTERVAL) == []
+    assert log.add("no key", "from 2", LOG_INTERVAL + 1.0) == ["from 2"]
+
+
+@pytest.fixture
+def short():
+    """Directory with a path that leaves space for the name of a socket."""
+    made = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+STRANGERS = {
+    "an unknown key": lambda ring: {
+        "curve_serverkey": ring.public("feed").encode(),
+        "curve_publickey": ring.make("stranger").public.encode(),
+        "curve_secretkey": ring.pair("stranger").secret.encode(),
+    },
+    "no key": lambda ring: {},
+    "a wrong server key": lambda ring: {
+        "curve_serverkey": ring.public("other").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("desk").secret.encode(),
+    },
+}
+EXPECTED = {
+    "an unknown key": ["is not in"],
+    # libzmq sees what comes first: the other mechanism, or the end of the connection.
+    "no key": ["the caller has no key, and this side demands CURVE", "the caller closed the connection"],
+    "a wrong server key": ["or expects another key of this side"],
+}
+
+
+@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+@pytest.mark.parametrize("reason", STRANGERS)
+@pytest.mark.parametrize("listener", ["publisher", "node"])
+def test_a_listener_logs_each_reason_once_and_then_its_number(
+    ring, reason, listener, caplog, monkeypatch, short
+):
+    forget_rates()
+    monkeypatch.setattr(refusals, "LOG_INTERVAL", 3600.0)
+    feed = ring.security("feed")
+    if listener == "publisher":
+        made = oz.Publisher("tcp://127.0.0.1:*", security=feed)
+    else:
+        options = oz.NodeOptions(directory=str(short))
+        made = oz.Node("feed", bus="test", bind="tcp://127.0.0.1:*", security=feed, options=options)
+
+    def lines():
+        found = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
+        return [one for one in found if "refused" in one]
+
+    options = STRANGERS[reason](ring)
+    with made, caplog.at_level(logging.WARNING), zmq.Context() as context, ExitStack() as sockets:
+        for _ in range(3):
+            socket = sockets.enter_context(context.socket(zmq.DEALER))
+            socket.linger = 0
+            for option, value in options.items():
+                setattr(socket, option, value)
+            socket.connect(made.endpoint)
+        until(lambda: feed.refused >= 3)
+        until(lines)
+        texts = [one.partition(" is refused: ")[2] for one in lines()]
+        assert len(texts) == len({*texts})
+        assert any(one in texts[0] for one in EXPECTED[reason])
+        assert ring.public("feed") in texts[0]
+        monkeypatch.setattr(refusals, "LOG_INTERVAL", 0.0)
+        until(lambda: any("connections were refused in" in one for one in lines()))
