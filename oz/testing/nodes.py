@@ -43,6 +43,11 @@ class VirtualDirectory(Directory):
         """Return False: an endpoint ends with its socket."""
         return False
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the socket of this node was deleted: never."""
+        return False
+
     def remove(self) -> None:
         """Do nothing: an endpoint ends with its socket."""
 
