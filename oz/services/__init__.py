@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oz.services.proxy import Proxy, ProxyStats
     from oz.services.recorder import Recorder, RecorderStats
     from oz.services.replayer import Replay, replay
+    from oz.services.worker import WorkerError
 
 _HOMES = {
     "Forwarder": "oz.services.bridge",
@@ -28,6 +29,7 @@ _HOMES = {
     "Recorder": "oz.services.recorder",
     "RecorderStats": "oz.services.recorder",
     "Replay": "oz.services.replayer",
+    "WorkerError": "oz.services.worker",
     "replay": "oz.services.replayer",
 }
 
@@ -43,6 +45,7 @@ __all__ = [
     "Recorder",
     "RecorderStats",
     "Replay",
+    "WorkerError",
     "replay",
 ]
 

@@ -218,7 +218,7 @@ class Gateway:
                 this time of `time.monotonic`.
 
         Raises:
-            WorkerFailed: a multicast process cannot start: a wrong interface, or a port in use.
+            WorkerError: a multicast process cannot start: a wrong interface, or a port in use.
         """
         again = 0.0
         with self._bell.rung_by_signals():
@@ -233,7 +233,7 @@ class Gateway:
             seconds: to wait for messages at most.
 
         Raises:
-            WorkerFailed: as `run`.
+            WorkerError: as `run`.
         """
         check_number("seconds", seconds)
         self._turn(time.monotonic() + seconds)

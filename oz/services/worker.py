@@ -34,7 +34,7 @@ _LAST_WORDS = 500
 _MOMENT = 0.1
 
 
-class WorkerFailed(OzError):
+class WorkerError(OzError):
     """A process cannot do what it was told to do; its own words say why."""
 
 
@@ -88,7 +88,7 @@ class Worker:
             now: monotonic seconds.
 
         Raises:
-            WorkerFailed: it could not begin its work, the first time it was started.
+            WorkerError: it could not begin its work, the first time it was started.
         """
         if self._process is None:
             if self.backoff.may_start(now):
@@ -186,7 +186,7 @@ class Worker:
             self.down_since = now
         self.is_ready = False
         if is_refusal:
-            raise WorkerFailed(f"the {self.role} cannot start: {words}")
+            raise WorkerError(f"the {self.role} cannot start: {words}")
         pause = self.backoff.ended(now)
         _log.warning("the %s %s; starting it again in %g s%s", self.role, how, pause, words and f": {words}")
 

@@ -16,7 +16,7 @@ from multicast.bridging import Bridge, free_endpoint
 from multicast.malformed import malformed_packet
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway
-from oz.services.worker import WorkerFailed
+from oz.services.worker import WorkerError
 from oz.subscriber.sync import Subscriber
 from oz.transport.backoff import Backoff
 from oz.transport.capabilities import pgm_line
@@ -310,7 +310,7 @@ def test_wrong_interface_is_an_error_at_once(tmp_path):
     wrong = "epgm://192.0.2.77;239.192.1.1:5555"
     with Gateway(receive=wrong, subscribers=f"ipc://{tmp_path}/s") as gateway:
         running = Thread(gateway.run)
-        with pytest.raises(WorkerFailed, match=r"the receiver cannot start: .*192\.0\.2\.77"):
+        with pytest.raises(WorkerError, match=r"the receiver cannot start: .*192\.0\.2\.77"):
             running.outcome(2 * DEADLINE)
 
 
