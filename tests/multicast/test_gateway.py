@@ -190,7 +190,7 @@ def test_killed_sender_loses_only_its_own_messages(bridge):
 
 def test_messages_wait_for_the_next_sender(bridge, monkeypatch):
     # However long a busy machine takes to start it.
-    monkeypatch.setattr(gateway, "HOLDS", 3_600.0)
+    monkeypatch.setattr(gateway, "HOLD_SECONDS", 3_600.0)
     near, far = bridge.local_publisher(), bridge.far_subscriber()
     hello = bridge.connect_far(near, far)
     with without(bridge, "sender", monkeypatch):
