@@ -75,7 +75,8 @@ def gap_reasons():
 
 @pytest.mark.documents
 def test_page_has_an_entry_for_each_public_error():
-    public = {f"{module}.{name}" for module in PUBLIC for name in exported(module) if name in errors()}
+    classes = errors()
+    public = {f"{module}.{name}" for module in PUBLIC for name in exported(module) if name in classes}
     listed = set(entries("Errors"))
     assert listed <= public
     # `oz.JournalError` is also `oz.journal.JournalError`.
