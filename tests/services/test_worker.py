@@ -6,6 +6,7 @@ import zmq
 import oz.services
 from oz.services.worker import Worker
 from oz.transport.backoff import FIRST, LONGEST, STEADY, Backoff
+from support.waiting import DEADLINE
 
 
 def test_it_may_be_started_at_once():
@@ -41,7 +42,8 @@ def test_process_that_cannot_start_raises_an_error_with_its_output(tmp_path):
     worker = Worker("receiver", lambda: options, tmp_path)
 
     def run_until_it_ends():
-        while True:
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
             list(worker.watch(time.monotonic()))
             poller = zmq.Poller()
             worker.register(poller, wants_room=False)
