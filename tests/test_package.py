@@ -1,4 +1,4 @@
-"""The package as a whole: its version, and what a star brings."""
+"""The package: its version, and the names of `from oz import *`."""
 
 import configparser
 import pickle
@@ -72,7 +72,7 @@ def python(code, *, fails=False, cwd=ROOT):
 def test_the_package_of_somebody_else_is_refused_by_the_first_module_of_ours(tmp_path):
     there = tmp_path / "oz"
     there.mkdir()
-    # As it is after `pip install oz`: its `__init__`, and what is left of ours.
+    # The state after `pip install oz`: its `__init__`, and the other files of ozmq.
     (there / "__init__.py").write_text(f"def uimodule(): ...\n__path__.append({str(ROOT / 'oz')!r})\n")
     said = python("import oz.cli", fails=True, cwd=tmp_path).stderr
     assert "ImportError: the package `oz` of PyPI has overwritten files of ozmq: python -m pip" in said

@@ -9,7 +9,7 @@ import click
 import oz
 from oz.cli.exits import FAILED, describe
 from oz.cli.options import parse_all
-from oz.cli.output import json_field, plain_table, say, write_json, write_line
+from oz.cli.output import json_field, plain_table, print_stderr, write_json, write_line
 from oz.configuration.permission_file import PermissionFile, read_permissions, survey_permissions
 from oz.escaping import printable
 from oz.node.subjects import INBOX, OWN, reaches
@@ -92,7 +92,7 @@ def explain(
     [asked] = parse_all([subject], dialect)
     has_group = group is not None or action == "group"
     if reaches(asked, INBOX) or reaches(asked, OWN):
-        say(ctx, f"warning: {_RESERVED_NOTE}")
+        print_stderr(ctx, f"warning: {_RESERVED_NOTE}")
     actions = (action,) if action else [one for one in ACTIONS if one != "group" or has_group]
     verdicts = {one: permissions.decide(found, one, asked, group) for one in actions}
     if as_json:
@@ -111,9 +111,9 @@ def check(ctx: click.Context, file: str) -> None:
     """Check a file; the text of the help is `_CHECK_HELP`."""
     found = survey_permissions(file)
     for warning in found.warnings:
-        say(ctx, f"warning: {warning}")
+        print_stderr(ctx, f"warning: {warning}")
     for fault in found.faults:
-        say(ctx, describe(fault))
+        print_stderr(ctx, describe(fault))
     if found.permissions is None:
         ctx.exit(FAILED)
     write_line(_summary(found, found.permissions))
@@ -134,7 +134,7 @@ def matrix(ctx: click.Context, file: str) -> None:
 
 def _read(ctx: click.Context, path: str) -> Permissions:
     """Read a file, and print its warnings: without them, a rule without an effect seems to have one."""
-    return read_permissions(path, lambda text: say(ctx, f"warning: {text}"))
+    return read_permissions(path, lambda text: print_stderr(ctx, f"warning: {text}"))
 
 
 def _read_default() -> Permissions:

@@ -17,9 +17,9 @@ from oz.cli.output import (
     console,
     is_terminal,
     plain_table,
+    print_status,
+    print_stderr,
     quiet_option,
-    say,
-    say_status,
     write_json,
     write_line,
 )
@@ -145,7 +145,7 @@ def _on_loopback(
         f"{plan.size:,} bytes, {plan.subjects:,} subjects of which {plan.matching_subjects:,} match, "
         f"{plan.subscribers} subscriber{'s' if plan.subscribers > 1 else ''}"
     )
-    say_status(ctx, f"ready, on this machine: {what}; {plan.seconds * len(plans):g} s of measuring")
+    print_status(ctx, f"ready, on this machine: {what}; {plan.seconds * len(plans):g} s of measuring")
     results = [measure(plan) for plan in plans]
     if as_json:
         write_json(
@@ -160,7 +160,7 @@ def _on_loopback(
     else:
         _show(what, _rows(results))
     if lost := sum(result["lost"] for result in results):
-        say(ctx, f"{lost:,} messages were lost")
+        print_stderr(ctx, f"{lost:,} messages were lost")
         ctx.exit(FAILED)
 
 
@@ -180,7 +180,7 @@ def _at_publisher(
         endpoint, filtering=filtering, security=security, on_gap=lambda gap: gaps.append(gap.count)
     ) as subscriber:
         subscriber.subscribe(pattern)
-        say_status(ctx, f"ready, connecting to {endpoint}; {seconds:g} s of measuring")
+        print_status(ctx, f"ready, connecting to {endpoint}; {seconds:g} s of measuring")
         began = now = time.monotonic()
         while now - began < seconds:
             try:
@@ -195,7 +195,7 @@ def _at_publisher(
         is_counted = subscriber.publishers[0].mode == "link"
     if not messages:
         hint = "; for a publisher that is not oz, give --filtering prefix" if filtering == "publisher" else ""
-        say(ctx, f"no message from {endpoint} within {seconds:g} s{hint}")
+        print_stderr(ctx, f"no message from {endpoint} within {seconds:g} s{hint}")
         ctx.exit(FAILED)
     # Plain publishers number no messages, so that their losses are unknown.
     lost = None if not is_counted or None in gaps else sum(count or 0 for count in gaps)
@@ -216,7 +216,7 @@ def _at_publisher(
         names = {"messages_per_second": "messages/s", "mb_per_second": "MB/s"}
         _show(endpoint, [(names.get(name, name), _cell(value)) for name, value in result.items()])
     if gaps:
-        say(ctx, "messages were lost" if lost is None else f"{lost:,} messages were lost")
+        print_stderr(ctx, "messages were lost" if lost is None else f"{lost:,} messages were lost")
         ctx.exit(FAILED)
 
 

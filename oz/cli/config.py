@@ -10,7 +10,7 @@ import click
 
 import oz
 from oz.cli.exits import FAILED, describe
-from oz.cli.output import plain_table, say, write_json, write_line
+from oz.cli.output import plain_table, print_stderr, write_json, write_line
 from oz.configuration import ConfigurationSurvey, Setting, survey
 from oz.escaping import printable
 from oz.transport.security import resolve_security
@@ -56,9 +56,9 @@ def show(ctx: click.Context, as_json: bool) -> None:
     else:
         _show(found)
     for name, guess in found.unused.items():
-        say(ctx, f"warning: {_shown(name)} has no effect; did you mean {guess}?")
+        print_stderr(ctx, f"warning: {_shown(name)} has no effect; did you mean {guess}?")
     for fault in found.faults:
-        say(ctx, _shown(describe(fault)))
+        print_stderr(ctx, _shown(describe(fault)))
     if found.faults:
         ctx.exit(FAILED)
 

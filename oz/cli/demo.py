@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oz.cli.exits import FAILED
-from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
+from oz.cli.output import console, is_terminal, plain_table, print_stderr, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from rich.console import Console
@@ -64,10 +64,10 @@ def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool
         headings = (*_HEADINGS, "spark") if in_spark else _HEADINGS
         write_line(plain_table([headings, *map(_cells, results)]))
     if any(result.lost for result in results):
-        say(ctx, "messages were lost")
+        print_stderr(ctx, "messages were lost")
         ctx.exit(FAILED)
     if any(result.spark not in (None, result.delivered) for result in results):
-        say(ctx, "Spark and the sockets disagree")
+        print_stderr(ctx, "Spark and the sockets disagree")
         ctx.exit(FAILED)
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 import click
 
 from oz.cli.exits import FAILED
-from oz.cli.output import say, styled, write_json, write_line
+from oz.cli.output import print_stderr, styled, write_json, write_line
 from oz.doctor import Check, Examination, examine
 from oz.escaping import printable
 
@@ -61,7 +61,7 @@ def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None
     else:
         _show(found)
     if missing:
-        say(ctx, f"missing: {', '.join(one.name for one in missing)}")
+        print_stderr(ctx, f"missing: {', '.join(one.name for one in missing)}")
         ctx.exit(FAILED)
 
 

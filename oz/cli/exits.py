@@ -12,7 +12,7 @@ import zmq
 
 import oz
 from oz.cli.options import DEFAULT_ENDPOINT
-from oz.cli.output import say
+from oz.cli.output import print_stderr
 from oz.cli.stop_signals import INTERRUPTED as INTERRUPTED
 
 
@@ -66,7 +66,7 @@ def close_when_sent(ctx: click.Context, publisher: oz.Publisher | oz.Node) -> No
         publisher.close(timeout=None)
     except (KeyboardInterrupt, SystemExit):
         publisher.close(timeout=0)
-        say(ctx, unsent(published))
+        print_stderr(ctx, unsent(published))
         ctx.exit(FAILED)
 
 

@@ -58,7 +58,7 @@ _ONE: dict[str, Callable[[str], Any]] = {
     "high_water_mark": int,
     "security": str,
 }
-"""What a leg may say: more than once, and once."""
+"""Options of a leg that may be repeated, and options that may not."""
 
 _TABLE = "forwarder"
 

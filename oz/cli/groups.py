@@ -13,7 +13,7 @@ import zmq
 
 import oz
 from oz.cli.exits import FAILED, INTERRUPTED, describe, discard_stdout, exit_code, flush_stdout
-from oz.cli.output import say, warnings_in_lines
+from oz.cli.output import print_stderr, warnings_in_lines
 from oz.cli.stop_signals import StopSignals
 from oz.escaping import printable
 
@@ -101,5 +101,5 @@ class TidyGroup(LazyGroup):
             discard_stdout()
             ctx.exit(0)
         except (oz.OzError, zmq.ZMQError, OSError) as error:
-            say(ctx, describe(error))
+            print_stderr(ctx, describe(error))
             ctx.exit(exit_code(error))

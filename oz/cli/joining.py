@@ -11,7 +11,7 @@ import click
 
 import oz
 from oz.cli.options import security_option
-from oz.cli.output import log_in_lines, say_status
+from oz.cli.output import log_in_lines, print_status
 from oz.configuration import Configuration, resolve
 from oz.escaping import printable
 
@@ -114,9 +114,9 @@ def joined(
             yield node
 
 
-def say_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
+def print_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
     """Wait for answers of peers, `seconds` at most, and report that the node is ready."""
-    say_status(ctx, ready_line(node, is_whole=is_ready(node, seconds)))
+    print_status(ctx, ready_line(node, is_whole=is_ready(node, seconds)))
 
 
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:

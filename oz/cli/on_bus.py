@@ -12,8 +12,8 @@ import click
 
 import oz
 from oz.cli.exits import FAILED, unsent
-from oz.cli.joining import joined, say_ready
-from oz.cli.output import say
+from oz.cli.joining import joined, print_ready
+from oz.cli.output import print_stderr
 from oz.cli.payloads import PayloadForm
 from oz.cli.waiting import Waiting
 from oz.escaping import printable
@@ -61,7 +61,7 @@ def bus_publisher(
         "last_value": last_value,
     }
     with joined(ctx, given, node_options={"echo": False, "send_timeout": inf}, **options) as node:
-        say_ready(ctx, node)
+        print_ready(ctx, node)
         try:
             yield BusPublisher(node, form)
         except BaseException as error:
@@ -72,7 +72,7 @@ def bus_publisher(
         try:
             node.close(timeout=_DAYS)
         except (KeyboardInterrupt, SystemExit):
-            say(ctx, unsent(published))
+            print_stderr(ctx, unsent(published))
             ctx.exit(FAILED)
 
 
@@ -129,10 +129,10 @@ class BusSubscriber:
         return Shown(message.subject, message.payload, frames, message.headers)
 
 
-def say_loss(ctx: click.Context, event: oz.Event) -> None:
+def print_loss(ctx: click.Context, event: oz.Event) -> None:
     """Report lost messages on stderr."""
     if event.kind == "loss":
-        say(ctx, f"{_messages(event.count)} from {printable(event.about)} did not arrive")
+        print_stderr(ctx, f"{_messages(event.count)} from {printable(event.about)} did not arrive")
 
 
 def _messages(count: int | None) -> str:

@@ -75,7 +75,7 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def say(ctx: click.Context, line: str) -> None:
+def print_stderr(ctx: click.Context, line: str) -> None:
     """Print one line on stderr, after the name of the command. A full stderr is ignored.
 
     The line may contain text of peers, so that it is escaped.
@@ -90,7 +90,7 @@ _QUIET = "oz.cli.quiet"
 
 
 def quiet_option(command: _F) -> _F:
-    """Add `-q` and `--quiet`, for `say_status`."""
+    """Add `-q` and `--quiet`, for `print_status`."""
     return click.option(
         "-q",
         "--quiet",
@@ -105,10 +105,10 @@ def _set_quiet(ctx: click.Context, _option: click.Parameter, is_quiet: bool) -> 
     ctx.meta[_QUIET] = is_quiet
 
 
-def say_status(ctx: click.Context, line: str) -> None:
-    """Print one line about the state of a command on stderr, as `say`; nothing with `--quiet`."""
+def print_status(ctx: click.Context, line: str) -> None:
+    """Print one line about the state of a command on stderr, as `print_stderr`; nothing with `--quiet`."""
     if not is_quiet(ctx):
-        say(ctx, line)
+        print_stderr(ctx, line)
 
 
 def is_quiet(ctx: click.Context) -> bool:
@@ -122,7 +122,7 @@ class _Lines(logging.Handler):
         self._ctx, self._lead = ctx, lead
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(self._ctx, f"{self._lead}{printable(record.getMessage())}")
+        print_stderr(self._ctx, f"{self._lead}{printable(record.getMessage())}")
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def warnings_in_lines(ctx: click.Context) -> Iterator[None]:
     """Print warnings of Python on stderr as one line each, in a `with` block."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(ctx, f"warning: {message}")
+        print_stderr(ctx, f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", oz.SubjectWarning)

@@ -13,9 +13,9 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY
-from oz.cli.joining import joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number
-from oz.cli.output import plain_table, say, write_json, write_line
+from oz.cli.output import plain_table, print_stderr, write_json, write_line
 from oz.cli.waiting import listening
 from oz.escaping import json_text, printable
 
@@ -50,14 +50,14 @@ def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **j
         _watch(ctx, joining, as_json=as_json)
         return
     with joined(ctx, joining) as node:
-        say_ready(ctx, node, timeout)
+        print_ready(ctx, node, timeout)
         bus, found = node.bus, node.peers
     if as_json:
         write_json([_data(one) for one in found])
     elif found:
         write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, found)]))
     if not found:
-        say(ctx, f"no node on bus {printable(bus)}")
+        print_stderr(ctx, f"no node on bus {printable(bus)}")
         ctx.exit(NOBODY)
 
 
@@ -69,7 +69,7 @@ def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> 
         waiting.bell.ring()
 
     with listening() as waiting, joined(ctx, joining, on_event=add_event) as node:
-        say_ready(ctx, node)
+        print_ready(ctx, node)
         while True:
             waiting.wait(inf)
             while events:

@@ -29,7 +29,7 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import quiet_option, say, say_status
+from oz.cli.output import print_status, print_stderr, quiet_option
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.cli.rights import OwnRights
 from oz.configuration import resolve_limits
@@ -157,7 +157,9 @@ def pub(
     ) as publisher:
         recipients = _Recipients(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
         if subject != _FROM_STDIN and not recipients.wait_for(_as_bytes(subject)):
-            say(ctx, f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published")
+            print_stderr(
+                ctx, f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published"
+            )
             ctx.exit(NOBODY)
         extras: dict[str, Any] = {
             "headers": headers or None,
@@ -189,7 +191,7 @@ def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
     except (oz.SubjectError, oz.ProtocolError, oz.PermissionDenied, BadPayload) as error:
         if not line:
             raise
-        say(ctx, f"line {line}: {describe(error)}")
+        print_stderr(ctx, f"line {line}: {describe(error)}")
         ctx.exit(USAGE if isinstance(error, BadPayload) else exit_code(error))
 
 
@@ -216,7 +218,7 @@ def _publisher(
             options=oz.Options(send_timeout=inf, limits=resolve_limits()),
         )
     try:
-        say_status(ctx, ready_line(publisher, bind, connect))
+        print_status(ctx, ready_line(publisher, bind, connect))
         yield publisher
     except (KeyboardInterrupt, SystemExit):
         publisher.close(timeout=_CLOSE_TIMEOUT)
@@ -311,7 +313,7 @@ class _Tally:
 def _report(ctx: click.Context, tally: _Tally) -> None:
     if not tally.unwanted:
         return
-    say(ctx, f"{tally.unwanted} of {tally.published} messages had no subscriber")
+    print_stderr(ctx, f"{tally.unwanted} of {tally.published} messages had no subscriber")
     if tally.unwanted == tally.published:
         ctx.exit(NOBODY)
 

@@ -26,7 +26,7 @@ from oz.cli.options import (
     ready_line,
     security_option,
 )
-from oz.cli.output import log_in_lines, quiet_option, say, say_status
+from oz.cli.output import log_in_lines, print_status, print_stderr, quiet_option
 from oz.cli.progress import progress_bar
 from oz.cli.rights import check_subscribed
 from oz.cli.serving import serve
@@ -188,15 +188,15 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
         recorder: of the journal.
         line: returns the ready line, once the publishers of the recorder have answered.
     """
-    said: str | None = None
+    printed: str | None = None
 
     def state() -> str | None:
-        nonlocal said
-        if said is None:
+        nonlocal printed
+        if printed is None:
             with suppress(oz.Timeout):
                 recorder.wait_ready(timeout=0)
-                said = line().removeprefix("ready, ")
-        return said
+                printed = line().removeprefix("ready, ")
+        return printed
 
     def summary() -> str:
         return (
@@ -209,12 +209,12 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
             try:
                 recorder.wait_ready(timeout=READY_SECONDS)
             except oz.Timeout as error:
-                say(ctx, f"{error}; recording the messages that arrive")
+                print_stderr(ctx, f"{error}; recording the messages that arrive")
             with _shown(recorder) as show:
                 serve(ctx, recorder, state, summary, on_look=show)
     finally:
         left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
-        report = say if recorder.stats.lost or left else say_status
+        report = print_stderr if recorder.stats.lost or left else print_status
         report(ctx, summary() + left)
 
 

@@ -13,7 +13,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, close_when_sent
-from oz.cli.joining import bus_options, is_on_bus, joined, say_ready
+from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -26,7 +26,7 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import log_in_lines, quiet_option, say, say_status
+from oz.cli.output import log_in_lines, print_status, print_stderr, quiet_option
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, range_options, span_of
 from oz.cli.serving import serve
@@ -123,7 +123,7 @@ def replay(
         with joined(
             ctx, settings, node_options={"echo": False}, codec=None, dialect="zmq", on_full="raise"
         ) as node:
-            say_ready(ctx, node)
+            print_ready(ctx, node)
             made = Replay(journal, node, pattern, speed=speed, **bounds)
             _wait_for_subscriber(ctx, node, wait)
             with _pausable(made), _progress(made, journal, start, end) as show:
@@ -147,7 +147,7 @@ def replay(
         )
     made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
     with log_in_lines(ctx, "warning: "), _closed_when_sent(ctx, publisher, made):
-        say_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
+        print_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
         if not any(map(is_multicast, (*bind, *connect))):
             _wait_for_subscriber(ctx, publisher, wait)
         with _pausable(made), _progress(made, journal, start, end) as show:
@@ -165,7 +165,7 @@ def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
     if made.refused:
         notes.append(f"{made.refused} could not be published")
-    (say if len(notes) > 1 else say_status)(ctx, "; ".join(notes))
+    (print_stderr if len(notes) > 1 else print_status)(ctx, "; ".join(notes))
     if made.is_stopped:
         ctx.exit(signals.exit_code)
 
@@ -188,7 +188,7 @@ def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, 
     try:
         publisher.wait_for_subscribers(timeout=seconds)
     except oz.Timeout:
-        say(ctx, f"no subscriber within {seconds:g} s; nothing was published")
+        print_stderr(ctx, f"no subscriber within {seconds:g} s; nothing was published")
         ctx.exit(NOBODY)
 
 

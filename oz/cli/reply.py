@@ -18,9 +18,9 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.joining import joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
-from oz.cli.output import quiet_option, say, say_status
+from oz.cli.output import print_status, print_stderr, quiet_option
 from oz.cli.payloads import BadPayload, EncodedPayload, PayloadForm, payload_option
 from oz.cli.rights import OwnRights
 from oz.cli.waiting import await_signal
@@ -260,7 +260,7 @@ def reply(
         await_signal() as wait_for_end,
     ):
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
-        say_ready(ctx, node)
+        print_ready(ctx, node)
         try:
             wait_for_end()
             node.close()
@@ -301,7 +301,7 @@ class _Service:
             message.reply(self._answer(message))
         except (CommandFailed, BadPayload) as error:
             self._count(failed=1)
-            say(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
+            print_stderr(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
             # The node sends the reason to the requester.
             raise
         self._count(answered=1)
@@ -312,7 +312,7 @@ class _Service:
             line = f"{self._answered} requests answered, {self._failed} failed"
             if self._passed:
                 line += f"; {self._passed} messages were not requests"
-        say_status(self._ctx, line)
+        print_status(self._ctx, line)
 
     def _count(self, *, answered: int = 0, failed: int = 0, passed: int = 0) -> None:
         with self._guard:

@@ -13,9 +13,9 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
-from oz.cli.joining import joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
-from oz.cli.output import say, write_line
+from oz.cli.output import print_stderr, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
 from oz.cli.rights import OwnRights
 from oz.escaping import json_text, printable
@@ -84,7 +84,7 @@ def request(
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
     with joined(ctx, joining, node_options={"echo": False}, dialect=dialect, codec=payloads.codec) as node:
-        say_ready(ctx, node)
+        print_ready(ctx, node)
         if wait:
             _await_responder(node, subject, wait)
         try:
@@ -97,10 +97,10 @@ def request(
             if not _print(replies, show):
                 raise oz.Timeout("no reply came in time")
         except oz.NoResponders as error:
-            say(ctx, printable(describe(error)))
+            print_stderr(ctx, printable(describe(error)))
             ctx.exit(NOBODY)
         except oz.Timeout:
-            say(ctx, f"no reply to {printable(named)} within {timeout:g} s{rights.hint()}")
+            print_stderr(ctx, f"no reply to {printable(named)} within {timeout:g} s{rights.hint()}")
             ctx.exit(TIMED_OUT)
 
 

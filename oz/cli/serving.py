@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 import click
 import zmq
 
-from oz.cli.output import log_in_lines, say_status
+from oz.cli.output import log_in_lines, print_status
 from oz.cli.stop_signals import StopSignals, stop_on_signals
 from oz.system import raise_descriptors
 
@@ -82,7 +82,7 @@ def open_and_serve(
             raise click.UsageError(str(error)) from None
         with made:
             serve(ctx, made, lambda: state(made), lambda: summary(made), progress=progress)
-            say_status(ctx, summary(made))
+            print_status(ctx, summary(made))
 
 
 def serve(
@@ -104,26 +104,26 @@ def serve(
         progress: seconds between two reports of the summary, or None.
         on_look: shows progress on a terminal.
     """
-    said: str | None = None
+    printed: str | None = None
     reported = ""
     due = inf if progress is None else time.monotonic() + progress
 
     def look() -> float | None:
-        nonlocal said, reported, due
+        nonlocal printed, reported, due
         line = state()
-        if line is not None and line != said:
-            say_status(ctx, f"{'ready,' if said is None else 'now'} {line}")
-            said = line
+        if line is not None and line != printed:
+            print_status(ctx, f"{'ready,' if printed is None else 'now'} {line}")
+            printed = line
         if progress is not None and time.monotonic() >= due:
             due = time.monotonic() + progress
             if (line := summary()) != reported:
                 reported = line
-                say_status(ctx, line)
+                print_status(ctx, line)
         if on_look is not None:
             on_look()
             return None
         # Nothing wakes a service that is not ready, so that it is asked ten times a second.
-        return None if said is None else due
+        return None if printed is None else due
 
     with stop_on_signals(service.stop) as signals:
         service.run(look)

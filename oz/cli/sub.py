@@ -16,7 +16,7 @@ import oz
 from oz.cli.exits import TIMED_OUT
 from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_ready_line
-from oz.cli.on_bus import BusSubscriber, Shown, say_loss
+from oz.cli.on_bus import BusSubscriber, Shown, print_loss
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     DELIVERY,
@@ -33,7 +33,7 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import json_field, log_in_lines, quiet_option, say, say_status, write_line
+from oz.cli.output import json_field, log_in_lines, print_status, print_stderr, quiet_option, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 from oz.cli.rights import check_subscribed, of_applications
 from oz.cli.waiting import Waiting, listening
@@ -155,7 +155,7 @@ def sub(
         try:
             _print_messages(ready, waiting, count, timeout, shown)
         except oz.Timeout:
-            say(ctx, f"no message for {timeout:g} s")
+            print_stderr(ctx, f"no message for {timeout:g} s")
             ctx.exit(TIMED_OUT)
 
 
@@ -171,9 +171,9 @@ def _on_bus(
     if policy := delivery.pop("policy", None):
         delivery["delivery"] = oz.Delivery(policy=policy)
     subscriber = BusSubscriber(form)
-    with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(say_loss, ctx)) as node:
+    with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(print_loss, ctx)) as node:
         subscriber.subscribe(node, patterns, delivery)
-        say_status(ctx, node_ready_line(node, is_whole=is_ready(node)))
+        print_status(ctx, node_ready_line(node, is_whole=is_ready(node)))
         yield _Ready(ctx, subscriber, None)
 
 
@@ -195,7 +195,7 @@ def _on_sockets(
         made = oz.Subscriber(
             connect,
             bind,
-            on_gap=partial(_say_gap, ctx),
+            on_gap=partial(_print_gap, ctx),
             options=oz.Options(limits=resolve_limits()),
             **options,
         )
@@ -206,14 +206,14 @@ def _on_sockets(
         yield ready
 
 
-def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:
+def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:
     publisher = "a publisher" if gap.origin is None else f"publisher {gap.origin.hex()[:8]}…"
     if gap.count is None:
-        say(ctx, f"messages of {publisher} may be lost, their number is unknown ({gap.reason})")
+        print_stderr(ctx, f"messages of {publisher} may be lost, their number is unknown ({gap.reason})")
     elif gap.count == 1:
-        say(ctx, f"1 message of {publisher} was lost ({gap.reason})")
+        print_stderr(ctx, f"1 message of {publisher} was lost ({gap.reason})")
     else:
-        say(ctx, f"{gap.count} messages of {publisher} were lost ({gap.reason})")
+        print_stderr(ctx, f"{gap.count} messages of {publisher} were lost ({gap.reason})")
 
 
 class _Ready:
@@ -229,7 +229,7 @@ class _Ready:
         """Wait for the answers of publishers, and report missing ones."""
         missing = self.check(seconds)
         if missing is not None:
-            say(self._ctx, f"{missing}; waiting")
+            print_stderr(self._ctx, f"{missing}; waiting")
 
     def heard_by(self, waiting: Waiting) -> AbstractContextManager[None]:
         """End a wait when a message may have arrived, in a `with` block."""
@@ -250,7 +250,7 @@ class _Ready:
                 self.subscriber.wait_ready(timeout=seconds)
             except oz.Timeout as error:
                 return str(error)
-            say_status(self._ctx, self._line)
+            print_status(self._ctx, self._line)
             self._line = None
         return None
 

@@ -1,4 +1,4 @@
-"""Programs that run for long: the name server, the forwarder, the recorder and the replayer of the journal.
+"""Long-running programs: name server, forwarder, proxy, gateway, and recorder and replayer of the journal.
 
 Public names are loaded when a program uses them, because the recorder and the replayer need the extra `journal`.
 """
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oz.services.bridge import Forwarder, ForwarderStats
+    from oz.services.gateway import Gateway, GatewayStats
     from oz.services.name_server import NameServer, NameServerStats
     from oz.services.proxy import Proxy, ProxyStats
     from oz.services.recorder import Recorder, RecorderStats
     from oz.services.replayer import Replay, replay
+    from oz.services.worker import WorkerError
 
 _HOMES = {
     "Forwarder": "oz.services.bridge",
     "ForwarderStats": "oz.services.bridge",
+    "Gateway": "oz.services.gateway",
+    "GatewayStats": "oz.services.gateway",
     "NameServer": "oz.services.name_server",
     "NameServerStats": "oz.services.name_server",
     "Proxy": "oz.services.proxy",
@@ -25,12 +29,15 @@ _HOMES = {
     "Recorder": "oz.services.recorder",
     "RecorderStats": "oz.services.recorder",
     "Replay": "oz.services.replayer",
+    "WorkerError": "oz.services.worker",
     "replay": "oz.services.replayer",
 }
 
 __all__ = [
     "Forwarder",
     "ForwarderStats",
+    "Gateway",
+    "GatewayStats",
     "NameServer",
     "NameServerStats",
     "Proxy",
@@ -38,12 +45,13 @@ __all__ = [
     "Recorder",
     "RecorderStats",
     "Replay",
+    "WorkerError",
     "replay",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for first."""
+    """Import a public name at its first access."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(_HOMES[name]), name)

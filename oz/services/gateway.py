@@ -55,7 +55,7 @@ _log = peer_logger("oz.gateway")
 ADVISORIES = "_OZ.gateway."
 """Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows."""
 
-HOLDS = 5.0
+HOLD_SECONDS = 5.0
 """Seconds for which messages wait in their publishers while the sender is down. Then they are dropped."""
 
 ATTEND_SECONDS = 1.0
@@ -145,13 +145,13 @@ class Gateway:
         self._bell = Bell()
         options = options or Options()
         self.publisher = Publisher(dialect="zmq", options=options, security=security)
-        self._bound: list[str] = []
-        self._taken: list[str] = []
+        self._subscriber_endpoints: list[str] = []
+        self._publisher_endpoints: list[str] = []
         self._attend_at = 0.0
         try:
             for endpoint in as_list(subscribers):
                 self.publisher.bind(endpoint)
-                self._bound.append(self.publisher.endpoint or endpoint)
+                self._subscriber_endpoints.append(self.publisher.endpoint or endpoint)
             if receive:
                 self._receiver = Worker("receiver", lambda: self._receiving(as_list(receive)), place)
             if send:
@@ -166,14 +166,14 @@ class Gateway:
         for filtering, endpoints in ways:
             if endpoints:
                 made = Subscriber(
-                    filtering=filtering, on_gap=self._note_loss, options=options, security=security
+                    filtering=filtering, on_gap=self._report_source_loss, options=options, security=security
                 )
                 self.sources.append(made)
                 made.subscribe(b"")
         for endpoint in connect:
             self.sources[0].connect(endpoint)
-        self._taken += [self.sources[-1].bind(endpoint) for endpoint in bind]
-        self._taken += connect
+        self._publisher_endpoints += [self.sources[-1].bind(endpoint) for endpoint in bind]
+        self._publisher_endpoints += connect
 
     def _receiving(self, endpoints: list[str]) -> dict[str, Any]:
         return {"endpoints": endpoints, "multicast": self._options, "joined_at": self._joined_at}
@@ -183,23 +183,23 @@ class Gateway:
 
     @property
     def workers(self) -> list[Worker]:
-        """The processes: the receiver and the sender, as far as there are any."""
+        """Processes: the receiver, the sender, or both."""
         return [one for one in (self._receiver, self._sender) if one is not None]
 
     @property
     def is_ready(self) -> bool:
-        """Whether the processes work."""
+        """Whether each process has opened its endpoints."""
         return all(one.is_ready for one in self.workers)
 
     @property
     def subscribers_at(self) -> list[str]:
         """Endpoints of local subscribers, with the real ports."""
-        return self._bound
+        return self._subscriber_endpoints
 
     @property
     def publishers_at(self) -> list[str]:
         """Endpoints of local publishers, bound or connected."""
-        return self._taken
+        return self._publisher_endpoints
 
     def stop(self) -> None:
         """Make `run` return. Any thread or signal handler may call this."""
@@ -218,7 +218,7 @@ class Gateway:
                 this time of `time.monotonic`.
 
         Raises:
-            WorkerFailed: a multicast process cannot start: a wrong interface, or a port in use.
+            WorkerError: a multicast process cannot start: a wrong interface, or a port in use.
         """
         again = 0.0
         with self._bell.rung_by_signals():
@@ -233,7 +233,7 @@ class Gateway:
             seconds: to wait for messages at most.
 
         Raises:
-            WorkerFailed: as `run`.
+            WorkerError: as `run`.
         """
         check_number("seconds", seconds)
         self._turn(time.monotonic() + seconds)
@@ -245,9 +245,9 @@ class Gateway:
         for worker in self.workers:
             was_ready = worker.is_ready
             for kind, body in worker.watch(now):
-                self._take(kind, body)
+                self._handle_frame(kind, body)
             if worker.is_ready != was_ready:
-                self._say("up" if worker.is_ready else "down", process=worker.role)
+                self._publish_advisory("up" if worker.is_ready else "down", process=worker.role)
         self.stats.restarts = sum(one.restarts for one in self.workers)
         self._has_more = self._pass_up(now)
 
@@ -266,32 +266,34 @@ class Gateway:
                     poller.register(source.fileno(), zmq.POLLIN)
                 until = min(until, self._attend_at)
             elif not self._sender.is_ready:
-                until = min(until, self._sender.down_since + HOLDS)
+                until = min(until, self._sender.down_since + HOLD_SECONDS)
         wait(poller, until)
         self._bell.hear()
 
-    # from multicast to local programs
+    # From multicast to local programs.
 
-    def _take(self, kind: int, body: Any) -> None:
+    def _handle_frame(self, kind: int, body: Any) -> None:
         if kind == MESSAGES:
             for message in body[0]:
                 self._pass_down(unpack_message(message))
         elif kind == GAP:
             origin, sequence, count = body
-            self._lose(origin, None if count is None else self._relaying.lose(origin, sequence, count))
+            self._report_multicast_loss(
+                origin, None if count is None else self._relaying.lose(origin, sequence, count)
+            )
         elif kind == REACHED:
             for origin, sequence in body[0].items():
-                self._lose(origin, self._relaying.reach(origin, sequence))
+                self._report_multicast_loss(origin, self._relaying.reach(origin, sequence))
         elif kind == ADVISORY:
             name, endpoint, text = body
             _log.warning("multicast: %s", text)
-            self._say(name, endpoint=endpoint, text=text)
+            self._publish_advisory(name, endpoint=endpoint, text=text)
         elif kind == READY and body[0]:
             self._joined_at = self._joined_at or body[0]
 
     def _pass_down(self, message: Relayed) -> None:
         lost, seen = self._relaying.take(message.origin, message.sequence, 1)
-        self._lose(message.origin, lost)
+        self._report_multicast_loss(message.origin, lost)
         if not seen:
             self.stats.received += 1
             self._publish(message)
@@ -305,19 +307,19 @@ class Gateway:
             self.publisher.report_loss(1)
             _log.warning("a message on %r is not passed on: %s", message.subject, error)
 
-    def _lose(self, origin: bytes, count: int | None) -> None:
+    def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
         """Report lost messages to local subscribers."""
         if count == 0:
             return
         self.stats.lost += count or 0
         self.publisher.report_loss(count)
-        self._say("gap", origin=origin.hex(), count=count)
+        self._publish_advisory("gap", origin=origin.hex(), count=count)
 
-    def _say(self, kind: str, **what: Any) -> None:
+    def _publish_advisory(self, kind: str, **what: Any) -> None:
         """Publish an advisory, for plain subscribers."""
         self.publisher.publish(f"{ADVISORIES}{kind}", json.dumps(what).encode())
 
-    # from local programs to multicast
+    # From local programs to multicast.
 
     def _may_pass_up(self, now: float) -> bool:
         sender = self._sender
@@ -325,7 +327,7 @@ class Gateway:
             return False
         if sender.is_ready:
             return sender.has_room()
-        return now >= sender.down_since + HOLDS
+        return now >= sender.down_since + HOLD_SECONDS
 
     def _pass_up(self, now: float) -> bool:
         """Send the messages of local publishers to the sender; return whether there were any."""
@@ -334,14 +336,14 @@ class Gateway:
             if not self._may_pass_up(now):
                 break
             self._attend_at = now + ATTEND_SECONDS
-            self._tell_gap()
+            self._send_gap()
             try:
                 messages = source.receive_many(MANY, timeout=0)
             except Timeout:
                 messages = []
             batch = [one for message in messages if (one := self._numbered(message)) is not None]
             if self._numbering.reported < self._numbering.number:
-                self._hand_over(batch)
+                self._send_batch(batch)
             has_more |= bool(messages)
         return has_more
 
@@ -364,7 +366,7 @@ class Gateway:
             return None
         return one._replace(origin=b"", sequence=self._numbering.take())
 
-    def _hand_over(self, batch: list[Relayed]) -> None:
+    def _send_batch(self, batch: list[Relayed]) -> None:
         assert self._sender is not None
         if self._sender.send(pack(MESSAGES, batch, self._numbering.number)):
             self._numbering.reported = self._numbering.number
@@ -373,20 +375,20 @@ class Gateway:
             # The messages have numbers, so that subscribers miss them.
             self.stats.unsent += len(batch)
 
-    def _note_loss(self, gap: Gap) -> None:
+    def _report_source_loss(self, gap: Gap) -> None:
         """Report lost messages of a local publisher on both sides."""
         if self._echo:
             self.publisher.report_loss(gap.count)
         self._numbering.lose(gap.count)
         self.stats.unsent += gap.count or 0
-        self._tell_gap()
+        self._send_gap()
 
-    def _tell_gap(self) -> None:
+    def _send_gap(self) -> None:
         """Send a loss of unknown size to the sender, if it has room."""
         if self._sender is not None:
             self._numbering.tell_gap(self._sender.send)
 
-    # the end
+    # Close.
 
     def close(self) -> None:
         """End the processes and close the sockets. A second call has no effect."""
@@ -402,11 +404,11 @@ class Gateway:
         self._directory.cleanup()
 
     def __enter__(self) -> Self:
-        """Use it in `with`."""
+        """Return the gateway."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the gateway."""
         self.close()
 
 

@@ -116,7 +116,7 @@ class GatewayLink:
             self.send(BEAT)
 
     def close(self) -> None:
-        """Send what waits, and close all sockets of the process."""
+        """Send the waiting frames, and close all sockets of the process."""
         self.context.destroy()
 
 
@@ -129,7 +129,7 @@ class _Receiving:
         self._listeners = [
             Listener(
                 link.context, one, options,
-                high_water_mark=_RECEIVED_FRAMES, on_notice=partial(self._tell, one),
+                high_water_mark=_RECEIVED_FRAMES, on_notice=partial(self._send_notice, one),
             )
             for one in task["endpoints"]
         ]  # fmt: skip
@@ -144,7 +144,7 @@ class _Receiving:
         self._reaches_at = 0.0
 
     def run(self) -> None:
-        """Receive until the gateway ends or says CLOSE."""
+        """Receive until the gateway ends or sends CLOSE."""
         link = self._link
         link.send(READY, min(one.receiver.joined_at for one in self._listeners))
         while not link.is_orphaned():
@@ -195,7 +195,7 @@ class _Receiving:
             try:
                 extras = Extras() if found is None else decode_extras(found)
             except ProtocolError:
-                # The gateway misses the number.
+                # The gateway detects the missing number.
                 continue
             headers = None if extras.headers is None else dict(extras.headers)
             message = Relayed(effect.origin, sequence, subject, payload, headers, extras.message_id)
@@ -208,7 +208,7 @@ class _Receiving:
         if messages:
             self._link.send(MESSAGES, messages)
 
-    def _tell(self, endpoint: str, notice: Notice) -> None:
+    def _send_notice(self, endpoint: str, notice: Notice) -> None:
         self._link.send(ADVISORY, notice.kind, endpoint, notice.text)
 
 
@@ -230,7 +230,7 @@ class _Sending:
         self._both.register(socket, zmq.POLLOUT)
 
     def run(self) -> None:
-        """Send until the gateway ends or says CLOSE, then repair losses for a moment."""
+        """Send until the gateway ends or sends CLOSE, then repair losses."""
         link, sender = self._link, self._sender
         link.send(READY, 0)
         while not link.is_orphaned():
@@ -280,7 +280,7 @@ class _Sending:
 
 
 def main(argument: str) -> None:
-    """Receive or send for a gateway, as the argument says, until it ends."""
+    """Receive or send for a gateway until it ends. The argument is the task as JSON."""
     # Ctrl-C reaches all processes of the terminal; the gateway ends this one in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)

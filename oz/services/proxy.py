@@ -22,7 +22,7 @@ _log = peer_logger("oz.forwarder")
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
-"""Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
+"""Bytes of a subscription at most, because libzmq uses recursion and 100 bytes of memory for each byte."""
 HIGH_WATER_MARK = 100_000
 """Messages that may wait for each subscriber, by default."""
 _KEEPALIVE = (
@@ -93,7 +93,7 @@ class Proxy:
         ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
         if not outs or not (ins or dialled):
             raise ValueError(
-                "a plain forwarder stands between publishers and subscribers: give it frontend=… or "
+                "a plain forwarder needs endpoints of publishers and of subscribers: give frontend=… or "
                 "connect=… for publishers, and backend=… for subscribers"
             )
         for one in (*ins, *outs, *dialled):

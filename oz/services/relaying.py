@@ -1,13 +1,13 @@
-"""Account of numbered messages that come over links which break and are replaced."""
+"""Account of numbered messages that arrive over links that break and are replaced."""
 
 from __future__ import annotations
 
 MOST_PUBLISHERS = 10_000
-"""Publishers that are remembered. The one that was not heard for the longest time is forgotten first."""
+"""Publishers in the account at most. The publisher with the oldest message is removed first."""
 
 
-class _Standing:
-    """The numbers of one publisher that are accounted for: from `first` to before `expected`."""
+class _Account:
+    """Numbers of one publisher that are accounted for: from `first` to before `expected`."""
 
     __slots__ = ("expected", "first")
 
@@ -16,60 +16,58 @@ class _Standing:
 
 
 class Relaying:
-    """Keeps account of numbered messages that come through links which break, and are replaced.
+    """Account of the numbered messages of all publishers. Each number is passed on or reported lost, once.
 
-    A link that is new knows nothing of what the last one passed on. Numbers tell: of each publisher, every
-    number is passed on or reported lost, once.
+    A replacement link has no state of the old link, but the numbers of a publisher continue.
     """
 
-    __slots__ = ("_standings",)
+    __slots__ = ("_accounts",)
 
     def __init__(self) -> None:
-        """Nobody was heard yet."""
-        self._standings: dict[bytes, _Standing] = {}
+        self._accounts: dict[bytes, _Account] = {}
 
     def take(self, origin: bytes, sequence: int, count: int) -> tuple[int, int]:
-        """Record messages that came.
+        """Record messages that arrived.
 
         Args:
-            origin: their publisher.
-            sequence: the number of the first.
-            count: how many.
+            origin: id of the publisher.
+            sequence: number of the first message.
+            count: number of messages.
 
         Returns:
-            How many were lost before them, and how many of them came before already and are to be skipped.
+            The number of messages lost before them, and the number of repeated messages at their beginning.
         """
-        standing = self._find(origin, sequence)
-        lost = max(0, sequence - standing.expected)
-        seen = min(count, max(0, standing.expected - sequence))
-        standing.expected = max(standing.expected, sequence + count)
+        account = self._find(origin, sequence)
+        lost = max(0, sequence - account.expected)
+        seen = min(count, max(0, account.expected - sequence))
+        account.expected = max(account.expected, sequence + count)
         return lost, seen
 
     def lose(self, origin: bytes, sequence: int, count: int) -> int:
-        """Record messages that a link says are lost.
+        """Record messages that a link reports as lost.
 
         Returns:
-            How many of them are not accounted for yet.
+            The number of messages that are lost and not reported yet.
         """
-        standing, end = self._find(origin, sequence), sequence + count
-        ahead = max(0, end - max(standing.expected, sequence))
-        behind = max(0, min(end, standing.first) - sequence)
-        # What lies between two known stretches is lost too: nobody will bring it.
-        ahead += max(0, sequence - standing.expected)
-        standing.expected = max(standing.expected, end)
-        standing.first = min(standing.first, sequence)
+        account, end = self._find(origin, sequence), sequence + count
+        ahead = max(0, end - max(account.expected, sequence))
+        behind = max(0, min(end, account.first) - sequence)
+        # Messages between two known ranges are lost too, because links deliver in order.
+        ahead += max(0, sequence - account.expected)
+        account.expected = max(account.expected, end)
+        account.first = min(account.first, sequence)
         return ahead + behind
 
     def reach(self, origin: bytes, sequence: int) -> int:
-        """Record the number that comes next; return how many before it never came."""
+        """Record the number of the next message; return the number of messages lost before it."""
         return self.take(origin, sequence, 0)[0]
 
-    def _find(self, origin: bytes, sequence: int) -> _Standing:
-        standing = self._standings.pop(origin, None)
-        if standing is None:
-            standing = _Standing(sequence)
-            if len(self._standings) >= MOST_PUBLISHERS:
-                del self._standings[next(iter(self._standings))]
-        # The one heard last is the last in line.
-        self._standings[origin] = standing
-        return standing
+    def _find(self, origin: bytes, sequence: int) -> _Account:
+        account = self._accounts.pop(origin, None)
+        if account is None:
+            account = _Account(sequence)
+            if len(self._accounts) >= MOST_PUBLISHERS:
+                del self._accounts[next(iter(self._accounts))]
+        # A dict keeps the order of insertion: the oldest publisher is the first.
+        self._accounts[origin] = account
+        return account

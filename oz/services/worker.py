@@ -1,4 +1,8 @@
-"""A process that is watched over, and started again when it ends."""
+"""Multicast process of a gateway, started again after it has ended.
+
+The process writes its output to a temporary file, and talks to the gateway over a PAIR socket. Its standard input is a
+pipe that the gateway keeps open. The pipe shows both processes the end of the other one.
+"""
 
 from __future__ import annotations
 
@@ -25,38 +29,38 @@ from oz.transport.backoff import Backoff
 _log = peer_logger("oz.gateway")
 
 HANGS_AFTER = 10.0
-"""Seconds without a sign of life after which a process is killed."""
+"""Seconds without a frame after which a process is killed."""
 
 _MODULE = "oz.services.multicast_process"
-_STARTS_WITHIN = 20.0
-_CLOSE_TIMEOUT = 4.0
-_LAST_WORDS = 500
-_MOMENT = 0.1
+_START_TIMEOUT = 20.0  # seconds until the first READY
+_CLOSE_TIMEOUT = 4.0  # seconds
+_OUTPUT_BYTES = 500  # end of the output in errors and in the log
+_EXIT_TIMEOUT = 0.1  # seconds between the end of standard input and the end of the process
 
 
-class WorkerFailed(OzError):
-    """A process cannot do what it was told to do; its own words say why."""
+class WorkerError(OzError):
+    """A multicast process cannot start. The text ends with the output of the process."""
 
 
 class Worker:
-    """One process, and this end of the link to it.
+    """Process and the gateway's end of its link.
 
     Attributes:
         role: `"receiver"` or `"sender"`.
-        socket: the link; another one after each start. None while there is no process.
-        is_ready: whether it has opened its endpoints.
-        down_since: when it was last seen to work, in monotonic seconds, while it does not.
-        backoff: when it may be started again.
-        heard_at: when its process was heard last, in monotonic seconds.
+        socket: the link, a new socket after each start; None without a process.
+        is_ready: whether the process has opened its endpoints.
+        down_since: time at which the process ended, in monotonic seconds.
+        backoff: times of the next start.
+        heard_at: time of the last frame, in monotonic seconds.
     """
 
     def __init__(self, role: str, task: Callable[[], dict[str, Any]], directory: Path) -> None:
-        """Prepare; `watch` starts it.
+        """Create the worker. `watch` starts its process.
 
         Args:
-            role: what it is to be.
-            task: gives what it is told at each start.
-            directory: where its link is; nobody else can get at it.
+            role: `"receiver"` or `"sender"`.
+            task: returns the arguments of the process, at each start.
+            directory: private directory for the socket of the link.
         """
         self.role = role
         self.backoff = Backoff()
@@ -67,28 +71,28 @@ class Worker:
         self._directory = directory
         self._context: zmq.Context[Any] = zmq.Context()
         self._process: subprocess.Popen[bytes] | None = None
-        self._words: IO[bytes] | None = None
+        self._output: IO[bytes] | None = None
         self.heard_at = 0.0
         self._was_ready = False
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
+        """Id of the process, or None."""
         return None if self._process is None else self._process.pid
 
     @property
     def restarts(self) -> int:
-        """The number of times it was started again."""
+        """Number of starts after the first."""
         return max(0, self.backoff.starts - 1)
 
     def watch(self, now: float) -> Iterator[tuple[int, Any]]:
-        """Start it when it is time, and record its end; return what it said: kind and body.
+        """Start the process if it is due, and yield its frames as kind and body. Record its end.
 
         Args:
             now: monotonic seconds.
 
         Raises:
-            WorkerFailed: it could not begin its work, the first time it was started.
+            WorkerError: the process could not open its endpoints at its first start.
         """
         if self._process is None:
             if self.backoff.may_start(now):
@@ -97,39 +101,39 @@ class Worker:
         has_ended = self._has_ended(self._process)
         yield from self._heard(now)
         if has_ended:
-            # What it said before it died counts.
-            self._bury(now)
+            # After the last frames of the process.
+            self._handle_end(now)
         elif now >= self._hangs_at():
             _log.warning("the %s has not been heard for %.1f s: killing it", self.role, now - self.heard_at)
             self._process.kill()
             self.heard_at = now
 
     def _hangs_at(self) -> float:
-        return self.heard_at + (HANGS_AFTER if self.is_ready else _STARTS_WITHIN)
+        return self.heard_at + (HANGS_AFTER if self.is_ready else _START_TIMEOUT)
 
     def next_deadline(self) -> float:
-        """Return when to `watch` at the latest, though nothing comes, in monotonic seconds."""
+        """Return the time of the next call of `watch` without a frame, in monotonic seconds."""
         return self.backoff.next_start if self._process is None else self._hangs_at()
 
     def register(self, poller: zmq.Poller, *, wants_room: bool) -> None:
-        """Have a poller tell when there is something to `watch`: it has spoken, or ended.
+        """Register the link, and the pipe that shows the end of the process.
 
         Args:
             poller: the poller.
-            wants_room: tell also when a frame can be sent.
+            wants_room: also wait until a frame can be sent.
         """
         if self.socket is not None:
             poller.register(self.socket, zmq.POLLIN | (zmq.POLLOUT if wants_room else 0))
         if self._process is not None and self._process.stdin is not None:
-            # Nobody reads it any more: the process has ended.
+            # The end of the process closes the reading side of the pipe.
             poller.register(self._process.stdin.fileno(), zmq.POLLERR)
 
     @staticmethod
     def _has_ended(process: subprocess.Popen[bytes]) -> bool:
         if process.poll() is None and process.stdin is not None and is_reader_gone(process.stdin.fileno()):
-            # It closes its descriptors first: the rest takes a moment.
+            # A process closes its descriptors shortly before its exit code is available.
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_MOMENT)
+                process.wait(_EXIT_TIMEOUT)
         return process.returncode is not None
 
     def _heard(self, now: float) -> Iterator[tuple[int, Any]]:
@@ -145,7 +149,7 @@ class Worker:
             yield kind, body
 
     def send(self, frame: bytes) -> bool:
-        """Send a frame; tell whether there was room."""
+        """Send a frame; return False if the queue of the link is full."""
         if self.socket is None or not self.is_ready:
             return False
         try:
@@ -155,7 +159,7 @@ class Worker:
         return True
 
     def has_room(self) -> bool:
-        """Tell whether a frame can be sent."""
+        """Return whether a frame can be sent."""
         return self.is_ready and self.socket is not None and bool(self.socket.poll(0, zmq.POLLOUT))
 
     def _start(self, now: float) -> None:
@@ -166,37 +170,39 @@ class Worker:
         self.socket.set(zmq.RCVHWM, 20)
         self.socket.set(zmq.LINGER, 0)
         self.socket.bind(address)
-        # A file and not a pipe: nobody has to read it while the process runs.
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        # A pipe would block the process when it is full.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         argument = json.dumps({"role": self.role, "link": address, **self._task()})
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, argument],
             stdin=subprocess.PIPE,
-            stdout=self._words,
-            stderr=self._words,
+            stdout=self._output,
+            stderr=self._output,
         )
         self.heard_at = now
 
-    def _bury(self, now: float) -> None:
+    def _handle_end(self, now: float) -> None:
         assert self._process is not None
-        how, words = _how_it_ended(self._process.returncode), self._last_words()
+        ending, output = _ending_text(self._process.returncode), self._last_output()
         is_refusal = self._process.returncode == FAILED and not self._was_ready
-        self._let_go()
+        self._release()
         if self.is_ready:
             self.down_since = now
         self.is_ready = False
         if is_refusal:
-            raise WorkerFailed(f"the {self.role} cannot start: {words}")
+            raise WorkerError(f"the {self.role} cannot start: {output}")
         pause = self.backoff.ended(now)
-        _log.warning("the %s %s; starting it again in %g s%s", self.role, how, pause, words and f": {words}")
+        _log.warning(
+            "the %s %s; starting it again in %g s%s", self.role, ending, pause, output and f": {output}"
+        )
 
-    def _last_words(self) -> str:
-        assert self._words is not None
-        size = self._words.seek(0, 2)
-        self._words.seek(max(0, size - _LAST_WORDS))
-        return " ".join(self._words.read().decode(errors="replace").split())
+    def _last_output(self) -> str:
+        assert self._output is not None
+        size = self._output.seek(0, 2)
+        self._output.seek(max(0, size - _OUTPUT_BYTES))
+        return " ".join(self._output.read().decode(errors="replace").split())
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self.socket is not None:
             self.socket.close(0)
             self.socket = None
@@ -204,18 +210,18 @@ class Worker:
             if self._process.stdin is not None:
                 self._process.stdin.close()
             self._process = None
-        if self._words is not None:
-            self._words.close()
-            self._words = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
 
     def begin_close(self) -> None:
-        """Tell it to end."""
+        """Ask the process to end."""
         if self._process is not None and not self.send(pack(CLOSE)) and self._process.stdin is not None:
-            # It ends when its standard input does.
+            # The process ends at the end of its standard input.
             self._process.stdin.close()
 
     def close(self) -> None:
-        """End it: in order if it was told in time and will, or else by force."""
+        """Wait until the process ends, and kill it after a timeout."""
         process = self._process
         if process is not None:
             try:
@@ -223,11 +229,11 @@ class Worker:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._let_go()
+        self._release()
         self._context.destroy(0)
 
 
-def _how_it_ended(code: int) -> str:
+def _ending_text(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise MissingDependency(error.name or "pyspark", "spark") from None
 
-from oz.spark.archive import Archived, ArchiveError, archive, archive_batch, archive_stream, read_archive
+from oz.spark.archive import ArchiveError, ArchiveResult, archive, archive_batch, archive_stream, read_archive
 from oz.spark.columns import depth, gaps, join_patterns, match_all, matches, prefix, token
 from oz.spark.payloads import PayloadError, from_msgpack
 from oz.spark.reading import read
@@ -22,7 +22,7 @@ from oz.spark.session import session
 
 __all__ = [
     "ArchiveError",
-    "Archived",
+    "ArchiveResult",
     "PayloadError",
     "Report",
     "archive",

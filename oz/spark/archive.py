@@ -67,7 +67,7 @@ class ArchiveError(OzError):
 
 
 @dataclass
-class Archived:
+class ArchiveResult:
     """Result of a run of `archive`.
 
     Attributes:
@@ -124,7 +124,7 @@ def archive(
     compact: bool = False,
     fail_on_loss: bool = True,
     on_progress: OnProgress | None = None,
-) -> Archived:
+) -> ArchiveResult:
     """Copy the new records of a journal to an archive, each record once.
 
     The next call continues at the end of the archive, also after the process was killed.
@@ -153,7 +153,7 @@ def archive(
     with _open_archive(spark, path) as store:
         start = _start(store, journal, fail_on_loss)
         end = checkpoint(journal).offset
-        done = Archived(first_offset=start, end_offset=start)
+        done = ArchiveResult(first_offset=start, end_offset=start)
         while done.end_offset < end:
             report(done.end_offset - start, end - start)
             first = done.end_offset

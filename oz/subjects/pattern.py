@@ -293,11 +293,11 @@ def _decode_text(text: str | bytes) -> str | bytes:
     return text
 
 
-def compile(text: PatternLike, dialect: str | None = None, *, lenient: bool = False) -> Pattern:
+def compile(pattern: PatternLike, dialect: str | None = None, *, lenient: bool = False) -> Pattern:
     """Compile a pattern.
 
     Args:
-        text: the pattern, `str` or `bytes`. Without `dialect`, a `str` may name one of `oz.DIALECTS` before
+        pattern: text, `str` or `bytes`. Without `dialect`, a `str` may name one of `oz.DIALECTS` before
             its first colon, as in `rv:Foo.*`. A pattern compiled by `re` or `regex` always belongs to the
             regex dialect. A `Pattern` is returned unchanged.
         dialect: one of `oz.DIALECTS`, for the whole text. The default is the dialect that the text names, or
@@ -309,7 +309,7 @@ def compile(text: PatternLike, dialect: str | None = None, *, lenient: bool = Fa
         ConfigurationError: no dialect has this name.
         TypeError: the text has another type.
     """
-    return compile_with_default(text, dialect, DEFAULT_DIALECT, lenient=lenient)
+    return compile_with_default(pattern, dialect, DEFAULT_DIALECT, lenient=lenient)
 
 
 def compile_with_default(
@@ -318,7 +318,7 @@ def compile_with_default(
     """Compile a pattern where a socket, a file or a command has a default dialect.
 
     Args:
-        text: as for `compile`.
+        text: the `pattern` of `compile`.
         dialect: the dialect of the whole text. None reads the name before the first colon of a `str`.
         default: the dialect of text without a name. With `zmq` no name is read, because a prefix may begin
             with any bytes.

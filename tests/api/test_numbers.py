@@ -8,6 +8,7 @@ import tempfile
 from contextlib import AsyncExitStack
 from math import nan
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -111,8 +112,12 @@ async def objects(directory, opened):
         made[f"{module.__name__}.Subscription"] = subscriber.subscribe("a")
     legs = [{"bus": bus, "directory": str(directory / "bus")} for bus in ("a", "b")]
     routed = {"source": "tcp://127.0.0.1:1", "subscriber": {"filtering": "publisher"}}
+    # Only the multicast processes need PGM, and they start at the first turn.
+    with patch("oz.services.gateway.require_pgm"):
+        gateway = oz.services.Gateway(receive="epgm://lo;239.192.1.1:5555", subscribers="tcp://127.0.0.1:*")
     return made | {
         "oz.Poller": oz.Poller(),
+        "oz.services.Gateway": opened.enter_context(gateway),
         "oz.services.Forwarder": opened.enter_context(oz.services.Forwarder(legs)),
         "oz.services.NameServer": opened.enter_context(oz.services.NameServer("tcp://127.0.0.1:*")),
         "oz.services.Recorder": opened.enter_context(oz.services.Recorder(directory / "j", "a", **routed)),

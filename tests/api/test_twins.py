@@ -1,4 +1,4 @@
-"""Twins, for threads and for asyncio, are alike: docs/decisions/042-twins-share-machines-not-loops.md."""
+"""The classes for threads and for asyncio have the same public names, arguments and results."""
 
 import inspect
 

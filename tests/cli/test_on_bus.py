@@ -13,7 +13,7 @@ import click
 import pytest
 
 import oz as library
-from oz.cli.on_bus import say_loss
+from oz.cli.on_bus import print_loss
 from oz.cli.peers import _duration
 from support.cases import each
 from support.node_commands import DEADLINE, Lines, on_bus
@@ -217,6 +217,6 @@ def test_duration_has_one_unit(seconds, text):
 )
 def test_loss_on_a_bus_is_reported(capsys, count, text):
     with click.Context(click.Command("sub"), info_name="sub") as ctx:
-        say_loss(ctx, library.Event("loss", "pricing", "", count=count))
-        say_loss(ctx, library.Event("slow_handler", "pricing", ""))
+        print_loss(ctx, library.Event("loss", "pricing", "", count=count))
+        print_loss(ctx, library.Event("slow_handler", "pricing", ""))
     assert capsys.readouterr().err == f"sub: {text}\n"

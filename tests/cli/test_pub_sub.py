@@ -16,7 +16,7 @@ import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
-from oz.cli.sub import _say_gap
+from oz.cli.sub import _print_gap
 from support.cases import each
 from support.node_commands import Lines
 from support.waiting import DEADLINE, Thread, until
@@ -430,5 +430,5 @@ def test_unwise_subject_is_a_warning_of_one_line(receive, pub):
 )
 def test_gap_is_reported(capsys, count, text):
     with click.Context(click.Command("sub"), info_name="sub") as ctx:
-        _say_gap(ctx, library.Gap(bytes(16), count, 0, "lost"))
+        _print_gap(ctx, library.Gap(bytes(16), count, 0, "lost"))
     assert capsys.readouterr().err == f"sub: {text}\n"

@@ -87,20 +87,20 @@ class Service:
     ],
 )
 def test_each_state_is_reported_once(monkeypatch, states, lines):
-    said, left = [], iter(states)
-    monkeypatch.setattr("oz.cli.serving.say_status", lambda ctx, line: said.append(line))
+    printed, left = [], iter(states)
+    monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
     service = Service(len(states))
     serve(None, service, lambda: next(left), str)
-    assert said == lines
+    assert printed == lines
     # Until it is ready it is asked ten times a second, and then when it has news.
     first = next(at for at, state in enumerate(states) if state)
     assert service.wanted == [None] * first + [float("inf")] * (len(states) - first)
 
 
 def test_progress_is_reported_when_it_has_changed(monkeypatch):
-    said, now = [], iter(range(100))
+    printed, now = [], iter(range(100))
     counts = iter(["1", "1", "2", "2"])
-    monkeypatch.setattr("oz.cli.serving.say_status", lambda ctx, line: said.append(line))
+    monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
     monkeypatch.setattr("oz.cli.serving.time.monotonic", lambda: float(next(now)))
     serve(None, Service(4), lambda: None, lambda: next(counts), progress=0.5)
-    assert said == ["1", "2"]
+    assert printed == ["1", "2"]

@@ -16,7 +16,7 @@ from multicast.bridging import Bridge, free_endpoint
 from multicast.malformed import malformed_packet
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway
-from oz.services.worker import WorkerFailed
+from oz.services.worker import WorkerError
 from oz.subscriber.sync import Subscriber
 from oz.transport.backoff import Backoff
 from oz.transport.capabilities import pgm_line
@@ -190,7 +190,7 @@ def test_killed_sender_loses_only_its_own_messages(bridge):
 
 def test_messages_wait_for_the_next_sender(bridge, monkeypatch):
     # However long a busy machine takes to start it.
-    monkeypatch.setattr(gateway, "HOLDS", 3_600.0)
+    monkeypatch.setattr(gateway, "HOLD_SECONDS", 3_600.0)
     near, far = bridge.local_publisher(), bridge.far_subscriber()
     hello = bridge.connect_far(near, far)
     with without(bridge, "sender", monkeypatch):
@@ -310,7 +310,7 @@ def test_wrong_interface_is_an_error_at_once(tmp_path):
     wrong = "epgm://192.0.2.77;239.192.1.1:5555"
     with Gateway(receive=wrong, subscribers=f"ipc://{tmp_path}/s") as gateway:
         running = Thread(gateway.run)
-        with pytest.raises(WorkerFailed, match=r"the receiver cannot start: .*192\.0\.2\.77"):
+        with pytest.raises(WorkerError, match=r"the receiver cannot start: .*192\.0\.2\.77"):
             running.outcome(2 * DEADLINE)
 
 

@@ -8,7 +8,7 @@ from support.keyring import Keyring
 
 @pytest.fixture
 def rules():
-    """What the users of `ring` may do; a module may have others."""
+    """Permissions of the users of `ring`. A module may define other permissions."""
     return {
         "desk": 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }',
         "other": 'subscribe = { allow = ["x.>"] }',

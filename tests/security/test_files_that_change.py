@@ -140,7 +140,7 @@ def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog)
 
 
 def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
-    """Half of a file of permissions may be one that allows everything."""
+    """The first half of a file of permissions may allow everything."""
     for pause in ("_CHECK_INTERVAL", "_SHORT_INTERVAL"):
         monkeypatch.setattr(credentials, pause, 0.0)
     path = tmp_path / "permissions.toml"

@@ -1,4 +1,4 @@
-"""What permissions grant: one rule covers all that is asked for, and none that denies meets any of it."""
+"""Permissions grant a pattern if one allow rule covers it and no deny rule overlaps it."""
 
 import random
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_the_default_decides_what_no_rule_allows_to_anybody(default):
     found = permissions(rule("deny", "md.secret"), rule("allow", "x", "publish"), default=default)
     assert decide(found, "md.x").granted is (default == "allow")
     assert not decide(found, "md.*").granted
-    assert not decide(found, "y", "publish").granted  # a list of what is allowed allows no more
+    assert not decide(found, "y", "publish").granted  # only the listed subjects are allowed
     assert decide(found, "x", "publish").granted
 
 

@@ -1,4 +1,4 @@
-"""Sockets with keys: who is let in, and what whoever is not is told."""
+"""Sockets with keys: accepted connections, and the errors of refused ones."""
 
 import logging
 from socket import create_server

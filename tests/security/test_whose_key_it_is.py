@@ -1,4 +1,4 @@
-"""Whose key a message has: nobody's word is taken for it, and no connection inherits another's."""
+"""The key of a message is that of its connection. A peer cannot claim another key or inherit one."""
 
 import contextlib
 import socket
@@ -54,7 +54,7 @@ def test_a_listener_that_says_that_it_is_another_user_is_not_believed(ring, bind
     server.close()
 
 
-# who comes without a key ------------------------------------------------------------------------------------
+# connections without a key ----------------------------------------------------------------------------------
 
 
 def test_who_does_not_finish_a_handshake_holds_up_nobody(ring):

@@ -26,7 +26,7 @@ class Recording:
         assert self.stats.recorded == count
 
     def end(self):
-        """Stop it; all that is in the journal, losses too."""
+        """Stop the recorder; return all records and gaps of the journal."""
         self.recorder.stop()
         try:
             self.thread.outcome()
@@ -73,7 +73,7 @@ def met():
 
 @pytest.fixture
 def context():
-    """A context to share; what is still open in it at the end is closed."""
+    """A shared context. Its open sockets are closed at the end."""
     ctx = zmq.Context()
     yield ctx
     ctx.destroy(0)

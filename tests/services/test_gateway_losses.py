@@ -1,4 +1,4 @@
-"""What a gateway says of losses does not depend on there being room to say it at once."""
+"""A gateway reports losses to its sender as soon as the link has room."""
 
 from oz.services.link import GAP, Numbering, unpack
 

@@ -1,4 +1,4 @@
-"""Whatever a publisher numbers is passed on or reported lost, once, however often the link breaks."""
+"""Each number of a publisher is passed on or reported lost once, also if the link breaks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def test_what_was_lost_before_the_first_message_that_came_counts_too():
     relay = Relaying()
     relay.take(A, 5, 2)
     assert relay.lose(A, 0, 5) == 5
-    # A later link knows no better than to say it again, and all the rest as well.
+    # A replacement link reports these losses again, and all later numbers.
     assert relay.lose(A, 0, 9) == 2
     assert relay.lose(A, 0, 9) == 0
 
@@ -58,7 +58,7 @@ def test_only_so_many_publishers_are_remembered(monkeypatch):
     relay = Relaying()
     for origin in (A, B, A, b"c" * 16):
         relay.take(origin, 0, 1)
-    # B was heard least lately: it begins anew.
+    # B was the oldest, so that its account begins again.
     assert relay.take(B, 50, 1) == (0, 0)
 
 

@@ -1,4 +1,12 @@
+import time
+
+import pytest
+import zmq
+
+import oz.services
+from oz.services.worker import Worker
 from oz.transport.backoff import FIRST, LONGEST, STEADY, Backoff
+from support.waiting import DEADLINE
 
 
 def test_it_may_be_started_at_once():
@@ -27,3 +35,25 @@ def test_what_worked_for_a_while_is_started_at_once_again():
         backoff.ended(now + 1)
     backoff.started(40.0)
     assert backoff.ended(40.0 + STEADY) == FIRST
+
+
+def test_process_that_cannot_start_raises_an_error_with_its_output(tmp_path):
+    options = {"endpoints": ["tcp://127.0.0.1:1"], "multicast": {}, "joined_at": 0}
+    worker = Worker("receiver", lambda: options, tmp_path)
+
+    def run_until_it_ends():
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            list(worker.watch(time.monotonic()))
+            poller = zmq.Poller()
+            worker.register(poller, wants_room=False)
+            poller.poll(1000 * max(0.0, worker.next_deadline() - time.monotonic()))
+
+    try:
+        with pytest.raises(
+            oz.services.WorkerError, match=r"the receiver cannot start: .*tcp://127\.0\.0\.1:1"
+        ):
+            run_until_it_ends()
+        assert worker.pid is None
+    finally:
+        worker.close()

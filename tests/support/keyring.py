@@ -7,7 +7,7 @@ from oz.transport.certificates import new_key_pair, write_certificates
 
 
 class Keyring:
-    """Certificates, and a directory of those that are trusted.
+    """Certificates, and a directory of trusted certificates.
 
     Attributes:
         permissions: the file of permissions; there once `permit` wrote it.

@@ -64,6 +64,29 @@ def proxys(proxy: oz.services.Proxy) -> None:
         assert_type(made, oz.services.Proxy)
 
 
+def gateways(gateway: oz.services.Gateway) -> None:
+    gateway.close()
+    gateway.run(look=look)
+    gateway.stop()
+    gateway.turn(seconds=1.0)
+    gateway.wake()
+    assert_type(gateway.is_ready, bool)
+    assert_type(gateway.stats, oz.services.GatewayStats)
+    with oz.services.Gateway(
+        receive="epgm://lo;239.192.1.1:5555",
+        send="epgm://lo;239.192.1.1:5556",
+        subscribers="ipc://x",
+        publishers="ipc://y",
+        connect="ipc://z",
+        multicast=oz.Multicast(rate_kbps=1_000),
+        echo=True,
+        keep_origins=True,
+        options=oz.Options(),
+        security="keys.toml",
+    ) as made:
+        assert_type(made, oz.services.Gateway)
+
+
 def recorders(recorder: oz.services.Recorder) -> None:
     recorder.close()
     recorder.run(on_poll=look)

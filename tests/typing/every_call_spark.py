@@ -26,7 +26,7 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
             fail_on_loss=True,
             on_progress=None,
         ),
-        oz.spark.Archived,
+        oz.spark.ArchiveResult,
     )
     write: Callable[[DataFrame, int], None] = oz.spark.archive_batch(
         "there", separator=".", max_tokens=10, journal=Path("there")

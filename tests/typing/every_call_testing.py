@@ -7,7 +7,7 @@ from oz.testing import Bus, Node, Publisher, RecordedMessage, Subscriber, Virtua
 
 
 def alone(asked: RecordedMessage) -> None:
-    """Answer a message that nobody sent."""
+    """Reply to a message that was created by hand."""
     assert_type(message("svc.price", b"tea", headers={"unit": "kg"}), RecordedMessage)
     asked.reply(b"42", headers={})
     assert_type(asked.replies, list[RecordedMessage])

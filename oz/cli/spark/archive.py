@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from oz.cli.options import TEXT_OF_PLACE, Number, PathName, Whole
-from oz.cli.output import console, plain_table, say, write_json, write_line
+from oz.cli.output import console, plain_table, print_stderr, write_json, write_line
 from oz.cli.spark.engine import engine, engine_options
 
 _HELP = """Copy the records of a JOURNAL to ARCHIVE, a directory of Parquet files, each record once.
@@ -95,7 +95,7 @@ def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
     # PySpark's own handler cancels all jobs, which would fail the query.
     signal.signal(signal.SIGINT, lambda *_: query.stop())
     signal.signal(signal.SIGTERM, lambda *_: query.stop())
-    say(ctx, "archiving; interrupt to end")
+    print_stderr(ctx, "archiving; interrupt to end")
     query.awaitTermination()
 
 
@@ -103,7 +103,7 @@ def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
 def _progress(ctx: click.Context) -> Iterator[Callable[[int, int], object]]:
     """Show progress on stderr: a bar on a terminal, a line for each batch elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda done, total: say(ctx, f"{done:,} of {total:,} offsets")
+        yield lambda done, total: print_stderr(ctx, f"{done:,} of {total:,} offsets")
         return
     from rich.progress import Progress
 

@@ -1,0 +1,106 @@
+"""The page docs/errors.md has an entry for each error, warning, gap reason and drop reason of the code."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from oz.publisher.stats import REASONS
+from support.cases import each
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "errors.md"
+PUBLIC = ("oz", "oz.journal", "oz.services", "oz.spark", "oz.testing")
+MODULES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "oz").rglob("*.py"))}
+GAPS = {"Gap", "JournalGap", "Loss", "missing_gap"}
+"""Classes and functions that create a gap from a reason."""
+
+
+def entries(section):
+    """Return the cells of each row in the table of a section, by the code in its first cell."""
+    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line[:3] == "| `"
+    ]
+    return {row[0].strip("`"): row[1:] for row in rows}
+
+
+def name_of(node):
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def nodes(kind):
+    return (node for tree in MODULES.values() for node in ast.walk(tree) if isinstance(node, kind))
+
+
+def exported(module):
+    """Return `__all__` of a module without an import, because `oz.spark` needs an extra."""
+    tree = MODULES[ROOT / module.replace(".", "/") / "__init__.py"]
+    (names,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and name_of(node.targets[0]) == "__all__"
+    )
+    return ast.literal_eval(names)
+
+
+def errors():
+    """Return the names of all classes below OzError."""
+    bases = {node.name: {name_of(base) for base in node.bases} for node in nodes(ast.ClassDef)}
+    found = {"OzError"}
+    while more := {name for name, above in bases.items() if above & found} - found:
+        found |= more
+    return found
+
+
+def warned():
+    """Return the names of the categories that oz passes to `warnings.warn`."""
+    calls = (call for call in nodes(ast.Call) if ast.unparse(call.func) == "warnings.warn")
+    arguments = (argument for call in calls for argument in call.args[1:])
+    return {name_of(argument) for argument in arguments if name_of(argument).endswith("Warning")}
+
+
+def gap_reasons():
+    """Return the texts of one lower-case word among the arguments of the calls that create a gap."""
+    calls = (call for call in nodes(ast.Call) if name_of(call.func) in GAPS)
+    arguments = (
+        argument for call in calls for argument in [*call.args, *(one.value for one in call.keywords)]
+    )
+    texts = (one.value for one in arguments if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    return {text for text in texts if re.fullmatch("[a-z]+", text)}
+
+
+@pytest.mark.documents
+def test_page_has_an_entry_for_each_public_error():
+    classes = errors()
+    public = {f"{module}.{name}" for module in PUBLIC for name in exported(module) if name in classes}
+    listed = set(entries("Errors"))
+    assert listed <= public
+    # `oz.JournalError` is also `oz.journal.JournalError`.
+    assert {name.rpartition(".")[2] for name in listed} == {name.rpartition(".")[2] for name in public}
+
+
+@pytest.mark.documents
+def test_page_has_an_entry_for_each_warning():
+    assert {name.rpartition(".")[2] for name in entries("Warnings")} == warned()
+
+
+@pytest.mark.documents
+def test_page_has_an_entry_for_each_gap_reason():
+    assert {text.strip('"') for text in entries("Reasons of gaps")} == gap_reasons()
+
+
+@pytest.mark.documents
+def test_page_has_an_entry_for_each_drop_reason():
+    assert {text.strip('"') for text in entries("Reasons of drops")} == set(REASONS)
+
+
+@pytest.mark.documents
+@each("section", ["Errors", "Warnings", "Reasons of gaps", "Reasons of drops"])
+def test_each_entry_has_a_cause_and_a_remedy(section):
+    assert {
+        name: cells for name, cells in entries(section).items() if len(cells) != 2 or not all(cells)
+    } == {}
