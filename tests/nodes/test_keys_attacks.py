@@ -240,3 +240,19 @@ def test_introductions_come_from_the_key_of_the_peer_only(keyed, monkeypatch):
     until(is_denied)
     assert b"a ghost of a bus" not in engine_of(first).roster.by_id
     assert "tcp://127.0.0.1:9" not in engine_of(first).subscriber.places
+
+
+def test_node_with_the_id_of_another_key_is_no_peer(keyed, ring, directory, monkeypatch):
+    victim = keyed("first", bind="tcp://127.0.0.1:*", directory=f"{directory}/1")
+    # The thief has a trusted key, and the id of a node with another key.
+    own = engine.make_uuid_of
+    monkeypatch.setattr(engine, "make_uuid_of", lambda key, random: own(ring.public("first"), random))
+    thief = keyed("evil", connect=victim.endpoint, directory=f"{directory}/3")
+    monkeypatch.undo()
+    thief.subscribe("secret")
+    second = keyed("second", connect=victim.endpoint, directory=f"{directory}/2")
+    second.wait_ready("first", timeout=40)
+    with pytest.raises(Timeout):
+        thief.wait_ready(count=1, timeout=1)
+    assert [one.name for one in victim.peers] == ["second"]
+    assert not victim.has_subscribers("secret")
