@@ -100,30 +100,6 @@ def test_subscriptions_share_one_thread_in_turns():
         assert done.wait(DEADLINE)
 
 
-def test_lent_threads_end_again():
-    owner, gates = Owner(), [Gate() for _ in range(5)]
-    with running(1) as pool:
-
-        def ask(gate, message):
-            with pool.lend():
-                gate(message)
-
-        runners = [Runner(pool, owner, lambda message, gate=gate: ask(gate, message)) for gate in gates]
-        for runner, gate in zip(runners, gates, strict=True):
-            runner.put(make_messages(1))
-            gate.wait_until_entered()
-        assert len(pool._threads) == 5
-        for runner, gate in zip(runners, gates, strict=True):
-            gate.opened.set()
-            wait_until_idle(owner, runner)
-        last = Runner(pool, owner, lambda message: None)
-        last.put(make_messages(1))
-        wait_until_idle(owner, last)
-        # The other threads end, or have been asked to.
-        with pool.lock:
-            assert len(pool._threads) - pool._ending == 1
-
-
 def test_a_thread_that_ends_is_not_counted():
     """A handler that asks again and again needs a new thread each time, because the last one was too many."""
     owner, asked = Owner(), threading.Semaphore(0)

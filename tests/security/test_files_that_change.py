@@ -45,17 +45,6 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
         oz.Node(options=oz.NodeOptions(directory=tmp_path))
 
 
-def test_a_key_that_is_added_right_after_a_look_is_admitted(ring, monkeypatch):
-    monkeypatch.setattr(credentials.time, "monotonic", lambda: 100.0)
-    feed = credentials_of(ring.security("feed"))
-    ring.make("late")
-    assert not feed.admits("?", "127.0.0.1")
-    monkeypatch.setattr(credentials.time, "monotonic", lambda: 101.0)
-    assert ring.public("late") not in feed.trusted
-    ring.trust("late")
-    assert feed.admits(ring.public("late"), "127.0.0.1")
-
-
 def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
     ring.permit(desk="history = { deny = ['orders.>'] }")
     ring.security("feed", permissions=True)
@@ -114,17 +103,6 @@ def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
     assert dict(found.trusted) == before
 
 
-@pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
-def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
-    """An editor's lock is such a link."""
-    found = credentials_of(ring.security("feed"))
-    (ring.trusted / ".#desk").symlink_to("somebody@host:1234")
-    found._trusted.refresh(0.0)
-    ring.distrust("desk")
-    found._trusted.refresh(0.0)
-    assert found._trusted.value == {ring.public("feed"): "feed"}
-
-
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
 def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog):
     found = credentials_of(ring.security("feed", permissions=True))
@@ -137,20 +115,6 @@ def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog)
     for path, mode in ((ring.trusted, 0o755), (ring.permissions, 0o644)):
         path.chmod(mode)
     until(lambda: ring.public("late") in found.trusted and not found.permissions.users)
-
-
-def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
-    """Half of a file of permissions may be one that allows everything."""
-    for pause in ("_CHECK_INTERVAL", "_SHORT_INTERVAL"):
-        monkeypatch.setattr(credentials, pause, 0.0)
-    path = tmp_path / "permissions.toml"
-    path.write_text("first")
-    file = Reloaded(path, lambda path: path.read_text())
-    path.write_text("sec")
-    assert file.value == "first"
-    path.write_text("second")
-    assert file.value == "first"
-    assert file.value == "second"
 
 
 def test_whatever_is_wrong_with_a_file_what_it_said_before_holds(tmp_path, monkeypatch):

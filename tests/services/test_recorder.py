@@ -1,7 +1,6 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 import zmq
@@ -10,19 +9,9 @@ import oz
 from oz.journal import GAP, Journal, JournalGap, Writer
 from oz.services.recorder import Recorder, spanning_pattern
 from support import scripts, waiting
-from support.sizes import in_suite, size
-
-FLOOD = Path(__file__).with_name("flooding.py")
+from support.sizes import size
 
 pytestmark = pytest.mark.timeout(180)
-
-
-def end_of(directory):
-    """Return the end offset of a journal; 0 before it is created."""
-    try:
-        return Journal(directory).end_offset
-    except oz.JournalError:
-        return 0
 
 
 def is_gap(record):
@@ -271,42 +260,6 @@ def test_a_message_that_cannot_be_stored_becomes_a_gap(recording, publisher, mon
     assert len(records) == 2000
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("filtering", in_suite(["publisher"], ["prefix"]))
-def test_a_killed_recorder_keeps_durable_records_and_tells_of_each_loss(tmp_path, filtering):
-    directory = tmp_path / "recorded"
-    with scripts.started(FLOOD) as flood:
-        endpoint = flood.stdout.readline().strip()
-        arguments = ("-m", "oz", "record", "a.>", "--journal", directory, "--connect", endpoint)
-        before = 0
-        for _ in range(3):
-            with scripts.started(*arguments, "--filtering", filtering, "--segment-bytes", "300K") as recorder:
-                waiting.until(lambda past=before + 2000: end_of(directory) > past, 60)
-                durable = Journal(directory).end_offset
-                recorder.send_signal(signal.SIGKILL)
-                recorder.wait(60)
-            before = end_of(directory)
-            assert before >= durable
-        with scripts.started(*arguments, "--filtering", filtering) as recorder:
-            waiting.until(lambda: end_of(directory) > before + 2000, 60)
-            recorder.send_signal(signal.SIGINT)
-            assert recorder.wait(60) == 0
-        flood.stdin.write("\n")
-        flood.stdin.flush()
-    records = list(Journal(directory).read())
-    assert sum(is_gap(record) and record.count is None for record in records) >= 3
-    last, is_told = -1, True
-    for record in records:
-        if is_gap(record):
-            is_told = True
-            continue
-        number = int(record.payload)
-        assert number > last
-        assert number == last + 1 or is_told, f"no gap tells of the loss before {number}"
-        last, is_told = number, False
-    assert Journal(directory).verify().ok
-
-
 KILLED = """
 import os, signal, sys
 from oz.services.recorder import Recorder
@@ -344,7 +297,7 @@ def test_a_killed_recorder_with_handled_messages_loses_nothing(tmp_path):
             for at in range(count):
                 pub.publish("a.1", b"%d" % at)
             assert killed.wait(60) == -signal.SIGKILL
-        assert end_of(directory) == count // 4
+        assert Journal(directory).end_offset == count // 4
         with recorder(10 * count):
 
             def missing():

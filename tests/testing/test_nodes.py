@@ -47,15 +47,6 @@ def test_nodes_that_were_made_outside_a_loop_find_each_other(bus, node):
     assert bus.run(main()) == ["other", "one"]
 
 
-def test_nodes_of_another_bus_do_not_see_each_other(bus, node):
-    async def main():
-        async with node("one", bus="east") as one, node("other", bus="west") as other:
-            await asyncio.sleep(60)
-            return one.peers, other.peers
-
-    assert bus.run(main()) == ([], [])
-
-
 def test_endpoints_join_nodes_that_name_them(bus, node):
     async def main():
         async with node("one", bus="east", bind="tcp://127.0.0.1:7000") as one:
@@ -71,18 +62,6 @@ def test_environment_has_no_effect(bus, node, monkeypatch):
     monkeypatch.setenv("OZ_NAME", "of the environment")
     made = node()
     assert (made.name, made.bus) == ("node-1", "default")
-
-
-def test_subscription_of_a_node_receives_its_own_messages_and_those_of_peers(bus, node):
-    async def main():
-        async with node("one") as one, node("other") as other:
-            subscription = one.subscribe("time.*")
-            await one.publish("time.a", 1)
-            await other.wait_ready("one")
-            await other.publish("time.b", 2)
-            return [(await subscription.receive(timeout=5)).payload for _ in range(2)]
-
-    assert bus.run(main()) == [1, 2]
 
 
 def test_request_to_a_killed_node_is_lost_or_retried(bus, node):
@@ -153,22 +132,6 @@ def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node
 
     bus.run(main())
     assert losses == [("one", None)]
-
-
-def test_stalled_node_loses_no_message(bus, node):
-    async def main():
-        async with node("here") as here, node("there") as there:
-            subscription = there.subscribe("a")
-            await here.wait_ready("there")
-            bus.stall(here, there)
-            for number in range(10):
-                await here.publish("a", number)
-            with pytest.raises(oz.Timeout):
-                await subscription.receive(timeout=1)
-            bus.heal()
-            return [(await subscription.receive(timeout=5)).payload for _ in range(10)]
-
-    assert bus.run(main()) == list(range(10))
 
 
 def test_killed_node_ends_its_calls(bus, node):

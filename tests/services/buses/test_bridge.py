@@ -131,38 +131,6 @@ def test_only_what_is_wanted_crosses(on, join):
     assert forwarder.stats.interests == 0
 
 
-def test_plain_subscriptions_and_groups_receive_each_message_once(on, join):
-    near, far = on("near", "lan"), [on(f"far{number}", "wan") for number in range(3)]
-    join("lan", "wan")
-    plain, group = Collected(), Collected()
-    far[0].subscribe("job.>", plain)
-    for node in far:
-        node.subscribe("job.>", group, group="workers")
-    reach(near, "job.1")
-    # The forwarder subscribes once for the plain subscription, and once for the group.
-    until(lambda: (route := route_of(near, "job.1")).plain and route.groups)
-    for number in range(600):
-        near.publish("job.1", number)
-    assert plain.wait(600) == list(range(600))
-    assert sorted(group.wait(600)) == list(range(600))
-
-
-def test_a_group_with_members_on_both_buses_handles_each_message_once(on, join):
-    near, far, worker = on("near", "lan"), on("far", "wan"), on("worker", "lan")
-    join("lan", "wan")
-    here, there = Collected(), Collected()
-    worker.subscribe("job", here, group="workers")
-    far.subscribe("job", there, group="workers")
-    near.wait_ready("worker", timeout=DEADLINE)
-    until(lambda: near._node.publisher._sessions.interest.groups["workers"].members[1:])
-    for number in range(400):
-        near.publish("job", number)
-    until(lambda: len(here.payloads) + len(there.payloads) >= 400)
-    assert sorted(here.payloads + there.payloads) == list(range(400))
-    assert here.payloads
-    assert there.payloads
-
-
 def test_handled_messages_are_acknowledged_when_the_worker_has_handled_them(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     forwarder = join("lan", "wan")
@@ -265,44 +233,6 @@ def test_two_forwarders_deliver_each_message_once(on, join):
         got.receive(timeout=0)
     got.unsubscribe()
     until(lambda: not near.has_subscribers("a.1"))
-
-
-def test_two_forwarders_pass_each_request_once(on, join):
-    near, far = on("near", "lan"), on("far", "wan")
-    pair = join("lan", "wan"), join("lan", "wan")
-    asked = Collected()
-    far.subscribe("who", asked)
-    far.subscribe("who", lambda message: "me")
-    until(lambda: near._node.publisher.count_subscribers("who") == 2)
-    until(lambda: sorted(one.states[0] for one in pair) == ["passing", "standing by for groups"])
-    for _ in range(20):
-        assert [one.payload for one in near.request_many("who", limit=1, timeout=DEADLINE)] == ["me"]
-    for _ in range(20):
-        assert near.request("who", timeout=DEADLINE).payload == "me"
-    until(lambda: len(asked.payloads) >= 40)
-    # Both have passed each request, and the responder dropped the repeats.
-    until(lambda: [one.stats.requests for one in pair] == [40, 40] and far.stats.repeated == 40)
-    assert len(asked.payloads) == 40
-
-
-def test_a_group_and_a_subscription_beside_it_receive_a_request_once(on, join):
-    near, workers = on("near", "lan"), [on(f"worker{number}", "wan") for number in range(3)]
-    join("lan", "wan"), join("lan", "wan")
-    asked, watched = Collected(), Collected()
-
-    def answer(message):
-        asked(message)
-        return message.payload
-
-    for worker in workers:
-        worker.subscribe("svc", answer, group="workers")
-    workers[0].subscribe("svc", watched)
-    until(lambda: near._node.publisher.count_subscribers("svc") == 2)
-    until(lambda: sorted(members(near, "workers").values()) == [False, True])
-    for number in range(30):
-        assert near.request("svc", number, timeout=DEADLINE).payload == number
-    assert sorted(watched.wait(30)) == list(range(30))
-    assert sorted(asked.payloads) == list(range(30))
 
 
 @pytest.mark.parametrize("cut", [("wan",), ("lan", "wan")])
