@@ -20,7 +20,7 @@ class Owner:
     """Node of the handlers: records what it is asked to do."""
 
     def __init__(self):
-        self.replies, self.failures = [], []
+        self.replies, self.failures, self.overflowed = [], [], 0
         self.ended = threading.Semaphore(0)
 
     def answer(self, message, value, *, is_alone=True):
