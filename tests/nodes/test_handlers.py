@@ -20,7 +20,7 @@ class Owner:
     """Node of the handlers: records what it is asked to do."""
 
     def __init__(self):
-        self.replies, self.failures, self.overflowed = [], [], 0
+        self.replies, self.failures, self.acked, self.overflowed = [], [], [], 0
         self.ended = threading.Semaphore(0)
 
     def answer(self, message, value, *, is_alone=True):
@@ -28,6 +28,9 @@ class Owner:
 
     def handler_failed(self, handler, message, error):
         self.failures.append((message.payload, error))
+
+    def acknowledge(self, message):
+        self.acked.append(message.payload)
 
     def handler_ended(self):
         self.ended.release()
@@ -73,6 +76,22 @@ def wait_until_idle(owner, runner):
 
 
 # threads
+
+
+def test_handled_messages_are_acknowledged_after_the_handler():
+    owner, acked_before = Owner(), []
+
+    def handle(message):
+        acked_before.append(list(owner.acked))
+        if message.payload == b"b":
+            raise ValueError
+
+    with running() as pool:
+        runner = Runner(pool, owner, handle)
+        runner.put([make_message(payload, kind=HandledMessage) for payload in (b"a", b"b", b"c")])
+        wait_until_idle(owner, runner)
+    assert acked_before == [[], [b"a"], [b"a", b"b"]]
+    assert owner.acked == [b"a", b"b", b"c"]
 
 
 def test_a_dropped_handled_message_is_acknowledged():

@@ -179,8 +179,12 @@ def test_a_seed_has_the_key_that_servers_names(make, ring, directory):
     right.wait_ready("first", timeout=40)
 
 
-def test_a_node_reads_its_keys_from_the_environment(make, keyed, ring, monkeypatch, directory):
-    first = keyed("first", bind="tcp://127.0.0.1:*")
+def test_a_node_reads_its_keys_from_the_environment(make, ring, monkeypatch, directory):
+    # `security=` may be the path of a file too.
+    ring.configure("first")
+    first = make(
+        "first", bind="tcp://127.0.0.1:*", security=ring.file("first"), directory=f"{directory}/first"
+    )
     ring.configure("second")
     monkeypatch.setenv("OZ_SECURITY", ring.file("second"))
     second = make("second", connect=first.endpoint, directory=f"{directory}/second")

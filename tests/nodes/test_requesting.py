@@ -271,6 +271,14 @@ def test_a_handler_may_ask(make):
     assert [work.outcome() for work in works] == [10 * (at + 1) for at in range(8)]
 
 
+def test_an_inline_handler_replies(pair):
+    server, client = pair
+    serve(server, client, "fast", lambda message: message.payload, delivery=Delivery(inline=True))
+    serve(server, client, "call", lambda message: message.reply(1), delivery=Delivery(inline=True))
+    assert ask(client, "fast", 5).payload == 5
+    assert ask(client, "call").payload == 1
+
+
 def test_an_inline_handler_that_asks_is_refused(pair):
     server, client = pair
     if is_asyncio(server):

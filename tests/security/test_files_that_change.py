@@ -103,6 +103,15 @@ def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
     assert dict(found.trusted) == before
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
+def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
+    """An editor's lock is such a link."""
+    found = ring.security("feed")
+    (ring.trusted / ".#desk").symlink_to("user@host:1234")
+    ring.distrust("desk")
+    until(lambda: dict(found.trusted) == {ring.public("feed"): "feed"})
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
 def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog):
     found = credentials_of(ring.security("feed", permissions=True))

@@ -93,6 +93,10 @@ def test_cut_node_is_lost_and_found_again(bus, node):
         ):
             await here.wait_ready("there")
             bus.cut(here, "there")
+            await asyncio.sleep(3)
+            bus.heal()
+            await here.wait_ready("there", timeout=60)
+            bus.cut(here, "there")
             await asyncio.sleep(60)
             assert not here.peers
             bus.heal()
@@ -101,7 +105,7 @@ def test_cut_node_is_lost_and_found_again(bus, node):
 
     bus.run(main())
     # A node without subscriptions has lost nothing.
-    assert events == ["peer_up", "peer_silent", "peer_lost", "peer_up"]
+    assert events == ["peer_up", "peer_silent", "peer_up", "peer_silent", "peer_lost", "peer_up"]
 
 
 def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node):
@@ -132,6 +136,22 @@ def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node
 
     bus.run(main())
     assert losses == [("one", None)]
+
+
+def test_stalled_node_loses_no_message(bus, node):
+    async def main():
+        async with node("here") as here, node("there") as there:
+            subscription = there.subscribe("a")
+            await here.wait_ready("there")
+            bus.stall(here, there)
+            for number in range(10):
+                await here.publish("a", number)
+            with pytest.raises(oz.Timeout):
+                await subscription.receive(timeout=1)
+            bus.heal()
+            return [(await subscription.receive(timeout=5)).payload for _ in range(10)]
+
+    assert bus.run(main()) == list(range(10))
 
 
 def test_killed_node_ends_its_calls(bus, node):

@@ -235,6 +235,26 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     until(lambda: not near.has_subscribers("a.1"))
 
 
+def test_a_group_and_a_subscription_beside_it_receive_a_request_once(on, join):
+    near, workers = on("near", "lan"), [on(f"worker{number}", "wan") for number in range(3)]
+    join("lan", "wan"), join("lan", "wan")
+    asked, watched = Collected(), Collected()
+
+    def answer(message):
+        asked(message)
+        return message.payload
+
+    for worker in workers:
+        worker.subscribe("svc", answer, group="workers")
+    workers[0].subscribe("svc", watched)
+    until(lambda: near._node.publisher.count_subscribers("svc") == 2)
+    until(lambda: sorted(members(near, "workers").values()) == [False, True])
+    for number in range(30):
+        assert near.request("svc", number, timeout=DEADLINE).payload == number
+    assert sorted(watched.wait(30)) == list(range(30))
+    assert sorted(asked.payloads) == list(range(30))
+
+
 @pytest.mark.parametrize("cut", [("wan",), ("lan", "wan")])
 def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, join, monkeypatch, cut):
     refusal = Roster._refusal
