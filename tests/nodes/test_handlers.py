@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections import defaultdict
 from contextlib import contextmanager
 
 import pytest
@@ -134,47 +133,6 @@ def test_a_thread_that_ends_is_not_counted():
         outer.put(make_messages(200))
         wait_until_idle(owner, outer)
     assert owner.failures == []
-
-
-def test_a_message_that_comes_while_a_thread_leaves_its_lane_is_handled():
-    owner, late = Owner(), make_messages(1)
-    with running() as pool:
-        runner = Runner(pool, owner, lambda message: 1)
-        release = runner.lanes.release
-
-        def release_late(lane):
-            if late:
-                lane.items.append(late.pop())
-            return release(lane)
-
-        runner.lanes.release = release_late
-        runner.put(make_messages(1))
-        wait_until_idle(owner, runner)
-    assert len(owner.replies) == 2
-
-
-def test_many_threads_put_and_handle_without_a_loss():
-    owner, counts, lock = Owner(), defaultdict(int), threading.Lock()
-
-    def handle(message):
-        with lock:
-            counts[message.payload] += 1
-
-    with running(4) as pool:
-        runners = [Runner(pool, owner, handle, concurrency=at + 1) for at in range(3)]
-
-        def put(name):
-            for at in range(500):
-                runners[at % 3].put([make_message(name, f"s.{at}")])
-
-        threads = [threading.Thread(target=put, args=(b"%d" % at,)) for at in range(4)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        for runner in runners:
-            wait_until_idle(owner, runner)
-    assert counts == {b"%d" % at: 500 for at in range(4)}
 
 
 # tasks

@@ -68,12 +68,6 @@ def test_a_message_that_is_received_can_be_answered_later(pair):
     assert work.outcome().payload == 2
 
 
-def test_a_node_asks_itself(make):
-    node = make("alone")
-    node.subscribe("svc", lambda message: message.payload)
-    assert ask(node, "svc", 3).payload == 3
-
-
 def test_the_second_reply_is_late(pair):
     server, client = pair
 

@@ -7,8 +7,6 @@ import pytest
 import zmq
 
 import oz
-from oz.transport import credentials
-from oz.transport.credentials import Reloaded
 from oz.transport.security import credentials_of, resolve_security
 from support.keyring import Keyring
 from support.waiting import until
@@ -51,14 +49,6 @@ def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
     [said] = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
     assert "users.desk.history" in said
     assert "have no effect yet" in said
-
-
-def test_a_misspelt_setting_of_security_is_told_with_what_was_meant(ring):
-    ring.configure("feed")
-    path = Path(ring.file("feed"))
-    path.write_text(path.read_text().replace("permissions =", "permission ="))
-    with pytest.raises(oz.ConfigurationError, match="did you mean permissions"):
-        oz.Security.from_file(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="directories are opened as files are on POSIX")
@@ -124,21 +114,6 @@ def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog)
     for path, mode in ((ring.trusted, 0o755), (ring.permissions, 0o644)):
         path.chmod(mode)
     until(lambda: ring.public("late") in found.trusted and not found.permissions.users)
-
-
-def test_whatever_is_wrong_with_a_file_what_it_said_before_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
-
-    def read(path):
-        if path.read_text() == "wrong":
-            raise OSError("the disk fails")
-        return path.read_text()
-
-    path = tmp_path / "a"
-    path.write_text("right")
-    file = Reloaded(path, read, lambda path, before: before)
-    path.write_text("wrong")
-    assert file.value == "right"
 
 
 def test_a_list_that_allows_nothing_is_refused_where_the_default_allows_everything(ring):

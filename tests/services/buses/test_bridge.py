@@ -283,20 +283,6 @@ def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, jo
     assert all(one.stats.passed for one in pair)
 
 
-def test_a_killed_forwarder_costs_no_message_of_another(on, processes):
-    near, far = on("near", "lan"), on("far", "wan")
-    got = Collected()
-    far.subscribe("a", got)
-    found = processes(2, "lan", "wan")
-    until(lambda: near._node.publisher.count_subscribers("a") == 2, timeout=2 * DEADLINE)
-    for number in range(2_000):
-        near.publish("a", number)
-        if number == 1_000:
-            found[0][1].kill()
-    assert got.wait(2_000) == list(range(2_000))
-    assert far.stats.lost == 0
-
-
 def test_a_lost_forwarder_is_reported(on, processes):
     near, events = on("near", "lan"), []
     far = on("far", "wan", lost_after=1.0, on_event=events.append)
@@ -356,23 +342,6 @@ def test_a_ring_delivers_each_message_once(on, join):
     for got in boxes:
         assert got.receive(timeout=DEADLINE).payload == "end"
     assert sum(one.stats.passed for one in rings) <= 4 * 101
-
-
-def test_close_passes_on_what_was_published_before(on, directory):
-    near, far = on("near", "lan"), on("far", "wan")
-    forwarder = Forwarder([{"bus": one, "directory": f"{directory}/shared"} for one in ("lan", "wan")])
-    thread = threading.Thread(target=forwarder.run)
-    thread.start()
-    got = Collected()
-    far.subscribe("a", got)
-    reach(near, "a")
-    for number in range(2_000):
-        near.publish("a", number)
-    near.flush()
-    forwarder.close()
-    thread.join()
-    assert got.wait(2_000) == list(range(2_000))
-    assert far.stats.lost == 0
 
 
 @pytest.mark.parametrize(
