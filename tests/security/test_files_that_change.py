@@ -98,7 +98,11 @@ def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
     """An editor's lock is such a link."""
     found = ring.security("feed")
     (ring.trusted / ".#desk").symlink_to("user@host:1234")
+    ring.make("late")
+    ring.trust("late")
+    until(lambda: ring.public("late") in found.trusted)
     ring.distrust("desk")
+    ring.distrust("late")
     until(lambda: dict(found.trusted) == {ring.public("feed"): "feed"})
 
 

@@ -94,7 +94,7 @@ def test_foreign_publisher_may_send_several_frames(sockets):
 def test_reply_needs_a_request(pair):
     got = pair.subscribe("a.*")
     pair.publisher.publish("a.b", b"x")
-    with pytest.raises(errors.OzError):
+    with pytest.raises(errors.OzError, match="is no request"):
         got.receive().reply(b"")
 
 
