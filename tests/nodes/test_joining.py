@@ -94,7 +94,7 @@ def test_a_node_without_echo_receives_only_from_peers(make):
 
 
 def test_wait_ready_means_both_directions(make):
-    """What each side had subscribed to before is not missed, whichever side waits."""
+    """Each side receives messages for its earlier subscriptions, whichever side waits."""
     first, second = make("first"), make("second")
     first.wait_ready("second")
     for number in range(30):
@@ -247,7 +247,7 @@ def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
                 call()
             except OwnershipError:
                 refused.append(call)
-        # What does not wait is allowed.
+        # Calls that do not wait are allowed.
         node.subscribe("late", lambda late: done.set())
         node.publish("late", 1)
 

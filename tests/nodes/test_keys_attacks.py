@@ -1,4 +1,4 @@
-"""Attacks of a trusted key with few rights: sockets that say what they like, and nodes that do not obey."""
+"""Attacks of a trusted key with few rights: sockets that send forged frames, and nodes that break the protocol."""
 
 import os
 

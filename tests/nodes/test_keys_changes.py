@@ -1,4 +1,4 @@
-"""Changes of keys and rights while nodes run, and what a node learns that has no key or the wrong one."""
+"""Changes of keys and rights while nodes run, and the reasons that a node without a trusted key reports."""
 
 import logging
 import time

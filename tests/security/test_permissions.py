@@ -1,4 +1,4 @@
-"""What permissions grant: one rule covers all that is asked for, and none that denies meets any of it."""
+"""Decisions of permissions: an allow rule covers the whole pattern, and no deny rule overlaps it."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def test_the_default_decides_what_no_rule_allows_to_anybody(default):
     found = permissions(rule("deny", "md.secret"), rule("allow", "x", "publish"), default=default)
     assert decide(found, "md.x").granted is (default == "allow")
     assert not decide(found, "md.*").granted
-    assert not decide(found, "y", "publish").granted  # a list of what is allowed allows no more
+    assert not decide(found, "y", "publish").granted  # an allow list permits no other subject
     assert decide(found, "x", "publish").granted
 
 

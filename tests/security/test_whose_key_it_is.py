@@ -1,4 +1,4 @@
-"""Whose key a message has: nobody's word is taken for it, and no connection inherits another's."""
+"""Key of a message: the handshake proves it, and the metadata of a peer does not."""
 
 import contextlib
 import socket
@@ -53,7 +53,7 @@ def test_a_listener_that_says_that_it_is_another_user_is_not_believed(ring, bind
     server.close()
 
 
-# who comes without a key ------------------------------------------------------------------------------------
+# connections without a key
 
 
 def test_who_does_not_finish_a_handshake_holds_up_nobody(ring):

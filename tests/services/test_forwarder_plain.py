@@ -80,7 +80,7 @@ def test_plain_subscribers_and_publishers_pass_it_too(stage, proxy):
 
 
 def test_every_subscription_passes_however_many_there_are_and_to_late_publishers(stage, proxy):
-    """At ZeroMQ's default high-water marks some thousand do, and the rest is dropped in silence."""
+    """With ZeroMQ's default high-water marks libzmq passes some thousand and drops the others silently."""
     context = stage.enter_context(zmq.Context())
     early, late, sub = context.socket(zmq.XPUB), context.socket(zmq.XPUB), context.socket(zmq.SUB)
     for one in (early, late, sub):

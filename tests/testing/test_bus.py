@@ -182,7 +182,7 @@ def test_killed_member_refuses_all_calls(bus, kind):
 
 
 def busy_day(seed):
-    """Return all that can be seen of a day with faults."""
+    """Return the events, messages and statistics of a run with faults."""
     seen = []
 
     async def main(bus):
