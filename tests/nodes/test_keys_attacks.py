@@ -230,12 +230,13 @@ def test_node_with_the_id_of_another_key_is_no_peer(keyed, ring, directory, monk
     # The thief has a trusted key, and the id of a node with another key.
     own = engine.make_uuid_of
     monkeypatch.setattr(engine, "make_uuid_of", lambda key, random: own(ring.public("first"), random))
-    thief = keyed("evil", connect=victim.endpoint, directory=f"{directory}/3")
+    thief = keyed("evil", bind="tcp://127.0.0.1:*", connect=victim.endpoint, directory=f"{directory}/3")
     monkeypatch.undo()
     thief.subscribe("secret")
-    second = keyed("second", connect=victim.endpoint, directory=f"{directory}/2")
+    second = keyed("second", connect=[victim.endpoint, thief.endpoint], directory=f"{directory}/2")
     second.wait_ready("first", timeout=40)
     with pytest.raises(Timeout):
         thief.wait_ready(count=1, timeout=1)
     assert [one.name for one in victim.peers] == ["second"]
+    assert [one.name for one in second.peers] == ["first"]
     assert not victim.has_subscribers("secret")
