@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from oz.errors import ClosedError, PeerLost
+from oz.errors import PeerLost
 from oz.node.aio import Node as AsyncNode
 from oz.options import Delivery, NodeOptions
 from support.waiting import Thread, until
@@ -53,24 +53,6 @@ def subscribe(pair, subject, handler, **options):
     return subscription
 
 
-def test_messages_are_handled_in_order(pair):
-    seen = []
-    subscribe(pair, "x", lambda message: seen.append(message.payload))
-    for number in range(1_000):
-        pair[1].publish("x", number)
-    until(lambda: len(seen) == 1_000)
-    assert seen == list(range(1_000))
-
-
-def test_concurrency_keeps_the_order_of_each_subject(pair):
-    seen = {at: [] for at in range(10)}
-    subscribe(pair, "x.*", lambda m: seen[int(m.subject[2:])].append(m.payload), concurrency=4)
-    for number in range(1_000):
-        pair[1].publish(f"x.{number % 10}", number)
-    until(lambda: sum(map(len, seen.values())) == 1_000)
-    assert seen == {at: list(range(at, 1_000, 10)) for at in range(10)}
-
-
 def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
     events = []
     subscriber, publisher = make("subscriber", on_event=events.append), make("publisher")
@@ -93,25 +75,6 @@ def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
     gate.opened.set()
     until(lambda: len(gate.seen) == 6)
     assert gate.seen == list(range(6))
-
-
-@pytest.mark.parametrize(
-    ("overflow", "expected"), [("drop_oldest", [0, 8, 9, 10]), ("conflate", [0, 4, 9, 10])]
-)
-def test_overflow_of_a_handler(pair, overflow, expected):
-    gate = Gate(pair[0])
-    subscription = subscribe(pair, "x.*", gate, overflow=overflow, delivery=Delivery(max_pending=3))
-    pair[1].publish("x.first", 0)
-    gate.wait_until_entered()
-    # With "conflate" x.b keeps the message 4, and the messages of x.a and x.c are replaced.
-    for number in range(3, 9):
-        pair[1].publish("x.b" if number == 4 else "x.a", number)
-    pair[1].publish("x.a", 9)
-    pair[1].publish("x.c", 10)
-    until(lambda: subscription.dropped == 5)
-    gate.opened.set()
-    until(lambda: len(gate.seen) == 4)
-    assert gate.seen == expected
 
 
 def test_a_drain_waits_for_the_handler(pair):
@@ -137,16 +100,6 @@ def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     assert time.monotonic() - began < 5.0
 
 
-def test_a_drain_handles_what_was_published_before(pair):
-    seen = []
-    subscription = subscribe(pair, "x", lambda message: seen.append(message.payload))
-    for number in range(500):
-        pair[1].publish("x", number)
-    pair[1].flush()
-    assert subscription.drain(timeout=DEADLINE)
-    assert seen == list(range(500))
-
-
 def test_unsubscribe_drops_what_waits(pair):
     gate = Gate(pair[0])
     subscription = subscribe(pair, "x", gate)
@@ -163,35 +116,6 @@ def test_unsubscribe_drops_what_waits(pair):
     assert gate.seen == [0, "y"]
 
 
-def test_close_handles_what_has_arrived(pair):
-    gate, seen = Gate(pair[0]), pair[1].subscribe("done")
-    subscriber, publisher = pair
-
-    def finish(message):
-        result = gate(message)
-        bare = getattr(subscriber, "wrapped", subscriber) if result is not None else subscriber
-
-        async def later():
-            await result
-            bare.publish("done", message.payload)
-
-        if result is not None:
-            return later()
-        bare.publish("done", message.payload)
-        return None
-
-    subscription = subscribe(pair, "x", finish)
-    publisher.wait_ready("subscriber")
-    for number in range(5):
-        publisher.publish("x", number)
-    gate.wait_until_entered()
-    until(lambda: subscription.pending == 4)
-    work = Thread(lambda: subscriber.close(timeout=DEADLINE))
-    gate.opened.set()
-    assert work.outcome() == 0
-    assert [seen.receive(timeout=DEADLINE).payload for _ in range(5)] == list(range(5))
-
-
 def test_close_does_not_wait_for_ever(pair):
     gate = Gate(pair[0])
     subscribe(pair, "x", gate)
@@ -200,86 +124,6 @@ def test_close_does_not_wait_for_ever(pair):
     pair[0].close(timeout=0.1)
     assert pair[0].closed
     gate.opened.set()
-
-
-def test_a_handler_may_close_its_node(make):
-    subscriber, publisher = make("subscriber"), make("publisher")
-    done = threading.Event()
-
-    def leave(message):
-        subscriber.close(timeout=DEADLINE)
-        done.set()
-
-    if type(subscriber).__name__ == "Looped":
-
-        async def leave(message):
-            await subscriber.wrapped.close(timeout=DEADLINE)
-            done.set()
-
-    subscriber.subscribe("x", leave)
-    subscriber.wait_ready("publisher")
-    publisher.wait_ready("subscriber", subscriber="x")
-    publisher.publish("x", 1)
-    assert done.wait(DEADLINE)
-    until(lambda: publisher.peers == [])
-    with pytest.raises(ClosedError):
-        subscriber.publish("y")
-
-
-def test_an_exception_does_not_stop_a_subscription(pair):
-    seen = []
-
-    def handle(message):
-        if message.payload == 1:
-            raise ValueError(message.payload)
-        seen.append(message.payload)
-
-    subscribe(pair, "x", handle)
-    for number in range(3):
-        pair[1].publish("x", number)
-    until(lambda: seen == [0, 2])
-    assert pair[0].stats.failed == 1
-
-
-def test_a_handled_message_is_acknowledged_after_its_handler(make):
-    """A member that leaves with messages that are not handled passes them on."""
-    first, second, publisher = make("first"), make("second"), make("publisher")
-    gate, seen = Gate(first), []
-    options = {"group": "g", "ack": "handled", "delivery": Delivery(redeliver=True, policy="failover")}
-    first.subscribe("x", gate, **options)
-    publisher.wait_ready("first", subscriber="x")
-    second.subscribe("x", lambda message: seen.append((message.payload, message.redelivered)), **options)
-    publisher.wait_ready("first", "second")
-    for number in range(3):
-        publisher.publish("x", number)
-    gate.wait_until_entered()
-    first.close(timeout=0)
-    until(lambda: len(seen) == 3)
-    assert sorted(seen) == [(number, True) for number in range(3)]
-    gate.opened.set()
-
-
-def test_a_thousand_tasks_ask_at_once(directory):
-    async def main():
-        options = NodeOptions(directory=directory)
-        async with (
-            AsyncNode("server", options=options) as server,
-            AsyncNode("client", options=options) as client,
-        ):
-
-            async def handle(message):
-                await asyncio.sleep(0)
-                return message.payload * 2
-
-            server.subscribe("double.*", handle, concurrency=16)
-            await client.wait_ready(subscriber="double.1")
-            found = await asyncio.gather(
-                *(client.request(f"double.{at % 50}", at, timeout=DEADLINE) for at in range(1_000))
-            )
-            assert [one.payload for one in found] == [2 * at for at in range(1_000)]
-            assert client.stats.requests == client.stats.late_replies == 0
-
-    asyncio.run(main())
 
 
 def test_a_cancelled_request_leaves_nothing(directory):

@@ -1,4 +1,4 @@
-"""Changes of keys and rights while nodes run, and what a node learns that has no key or the wrong one."""
+"""Changes of keys and rights while nodes run, and the reasons that a node without a trusted key reports."""
 
 import logging
 import time
@@ -16,7 +16,6 @@ pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no
 
 FIRST = 'publish = { allow = ["md.>"] }\nsubscribe = { allow = ["notes.>"] }'
 SECOND = 'publish = { allow = ["notes.>"] }\nsubscribe = { allow = ["md.>"] }'
-LESS = 'publish = { allow = ["other.>"] }\nsubscribe = { allow = ["md.eu.>"] }'
 SOON = 4.0
 """Seconds for a change that takes effect within one second on a machine with nothing else to do."""
 
@@ -81,30 +80,6 @@ def test_a_key_that_is_revoked_loses_its_links_in_both_directions(pair, ring):
     first.wait_ready("second", timeout=40)
 
 
-def test_a_right_to_subscribe_ends_at_once(pair, ring):
-    first, second = pair
-    inbox = second.subscribe("md.>")
-    second.wait_ready("first", timeout=40)
-    assert first.has_subscribers("md.us")
-    began = time.monotonic()
-    ring.permit(first=FIRST, second=LESS)
-    until(lambda: not first.has_subscribers("md.us"))
-    assert time.monotonic() - began < SOON
-    with pytest.raises(PermissionDenied) as raised:
-        inbox.receive(timeout=20)
-    assert raised.value.subject.startswith("md.")
-    first.publish("md.us", "not for the second node")
-    # A new subscription has the rights of now.
-    allowed = second.subscribe("md.eu.>")
-    until(lambda: first.has_subscribers("md.eu.x"))
-    with pytest.raises(PermissionDenied, match=r"refuses 'md\.>'"):
-        second.wait_ready("first", timeout=40)
-    first.publish("md.eu.x", 1)
-    # The refused pattern matches the second message too, which is allowed.
-    assert [one.receive(timeout=20).payload for one in (allowed, inbox)] == [1, 1]
-    assert inbox.pending == 0
-
-
 def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     first, second = pair
     kept = second.subscribe("md.eu.>")
@@ -137,7 +112,7 @@ def test_a_right_to_publish_ends_at_once(pair, ring):
     second.publish("notes.1", 1)
     assert inbox.receive(timeout=20).payload == 1
     began = time.monotonic()
-    ring.permit(first=FIRST, second=LESS)
+    ring.permit(first=FIRST, second=SECOND.replace("notes.>", "other.>"))
 
     def is_denied():
         second.publish("notes.1", 2)
@@ -154,17 +129,6 @@ def test_a_right_to_publish_ends_at_once(pair, ring):
     until(lambda: second.publish("notes.1", 4) or inbox.pending > left)
 
 
-def test_a_refused_subscription_is_reported_with_rule_and_witness(keyed):
-    events = []
-    first = keyed("first", bind="tcp://127.0.0.1:*")
-    second = keyed("second", connect=first.endpoint, on_event=events.append)
-    second.subscribe("*.x")
-    until(lambda: [one for one in events if one.kind == "denied"])
-    [text] = [one.text for one in events if one.kind == "denied"]
-    assert "users.second.subscribe.allow[0]" in text
-    assert "does not cover '" in text
-
-
 # reasons
 
 
@@ -172,10 +136,6 @@ def test_a_node_without_keys_learns_why_it_has_no_peer(keyed, make, directory):
     first = keyed("first", bind="tcp://127.0.0.1:*")
     stranger = make("stranger", connect=first.endpoint, directory=f"{directory}/stranger")
     assert "A listener with keys does not answer a program without keys" in reason(stranger, "first")
-
-
-def test_a_node_without_keys_gets_no_hint_in_the_directory(make):
-    assert "keys" not in reason(make("alone"), "first")
 
 
 def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keyed, ring, caplog):
@@ -219,8 +179,12 @@ def test_a_seed_has_the_key_that_servers_names(make, ring, directory):
     right.wait_ready("first", timeout=40)
 
 
-def test_a_node_reads_its_keys_from_the_environment(make, keyed, ring, monkeypatch, directory):
-    first = keyed("first", bind="tcp://127.0.0.1:*")
+def test_a_node_reads_its_keys_from_the_environment(make, ring, monkeypatch, directory):
+    # `security=` may be the path of a file too.
+    ring.configure("first")
+    first = make(
+        "first", bind="tcp://127.0.0.1:*", security=ring.file("first"), directory=f"{directory}/first"
+    )
     ring.configure("second")
     monkeypatch.setenv("OZ_SECURITY", ring.file("second"))
     second = make("second", connect=first.endpoint, directory=f"{directory}/second")

@@ -90,14 +90,6 @@ def roster_of(place):
     return Roster(card, local_prefix=place.prefix)
 
 
-def test_nodes_see_each_other_and_not_themselves(path):
-    own, other = Directory(path, "bus", OWN), Directory(path, "bus", A)
-    with bound(own), bound(other):
-        assert own.others() == {other.endpoint}
-        assert other.others() == {own.endpoint}
-        assert other.endpoint.startswith(own.prefix)
-
-
 def test_other_buses_keys_and_files_are_passed_by(path, place):
     leave_dead(path, B)
     for other in (Directory(path, "elsewhere", A), Directory(path, "bus", A, has_key=True)):
@@ -180,33 +172,10 @@ def test_file_that_is_no_socket_is_removed_as_a_dead_one(path, place):
     assert place.remove_dead(endpoint)
 
 
-def test_directory_that_vanishes_is_empty(path, place):
-    path.rmdir()
-    assert place.others() == set()
-    place.remove()
-
-
-def test_socket_that_cannot_be_removed_stays(path, place, monkeypatch):
-    endpoint = leave_dead(path, A)
-
-    def refuse(self, **options):
-        raise PermissionError
-
-    monkeypatch.setattr(module.Path, "unlink", refuse)
-    assert not place.remove_dead(endpoint)
-    place.remove()
-
-
 def test_socket_that_another_node_has_removed_is_gone(path, place, monkeypatch):
     endpoint = leave_dead(path, A)
     monkeypatch.setattr(module.Path, "lstat", lambda self: (path / "nothing").stat())
     assert place.remove_dead(endpoint)
-
-
-def test_own_socket_is_removed(path, place):
-    with bound(place):
-        place.remove()
-        assert os.listdir(path) == []
 
 
 def test_read_reports_live_and_dead_sockets(path, place):

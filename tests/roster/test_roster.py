@@ -33,7 +33,6 @@ from oz.wire.links import MAX_ENDPOINTS, Card
 A, OWN, B, C = (bytes([one] * 16) for one in (1, 5, 7, 9))
 LOST_AFTER = 5.0
 PREFIX = "ipc:///run/oz/5e1f-"
-LOST = [EndSession, PeerGone]
 
 
 def at(node, port=1):

@@ -7,8 +7,6 @@ import pytest
 import zmq
 
 import oz
-from oz.transport import credentials
-from oz.transport.credentials import Reloaded
 from oz.transport.security import credentials_of, resolve_security
 from support.keyring import Keyring
 from support.waiting import until
@@ -45,31 +43,12 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
         oz.Node(options=oz.NodeOptions(directory=tmp_path))
 
 
-def test_a_key_that_is_added_right_after_a_look_is_admitted(ring, monkeypatch):
-    monkeypatch.setattr(credentials.time, "monotonic", lambda: 100.0)
-    feed = credentials_of(ring.security("feed"))
-    ring.make("late")
-    assert not feed.admits("?", "127.0.0.1")
-    monkeypatch.setattr(credentials.time, "monotonic", lambda: 101.0)
-    assert ring.public("late") not in feed.trusted
-    ring.trust("late")
-    assert feed.admits(ring.public("late"), "127.0.0.1")
-
-
 def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
     ring.permit(desk="history = { deny = ['orders.>'] }")
     ring.security("feed", permissions=True)
     [said] = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
     assert "users.desk.history" in said
     assert "have no effect yet" in said
-
-
-def test_a_misspelt_setting_of_security_is_told_with_what_was_meant(ring):
-    ring.configure("feed")
-    path = Path(ring.file("feed"))
-    path.write_text(path.read_text().replace("permissions =", "permission ="))
-    with pytest.raises(oz.ConfigurationError, match="did you mean permissions"):
-        oz.Security.from_file(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="directories are opened as files are on POSIX")
@@ -117,12 +96,14 @@ def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
 @pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
 def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
     """An editor's lock is such a link."""
-    found = credentials_of(ring.security("feed"))
-    (ring.trusted / ".#desk").symlink_to("somebody@host:1234")
-    found._trusted.refresh(0.0)
+    found = ring.security("feed")
+    (ring.trusted / ".#desk").symlink_to("user@host:1234")
+    ring.make("late")
+    ring.trust("late")
+    until(lambda: ring.public("late") in found.trusted)
     ring.distrust("desk")
-    found._trusted.refresh(0.0)
-    assert found._trusted.value == {ring.public("feed"): "feed"}
+    ring.distrust("late")
+    until(lambda: dict(found.trusted) == {ring.public("feed"): "feed"})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
@@ -137,35 +118,6 @@ def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog)
     for path, mode in ((ring.trusted, 0o755), (ring.permissions, 0o644)):
         path.chmod(mode)
     until(lambda: ring.public("late") in found.trusted and not found.permissions.users)
-
-
-def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
-    """The first half of a file of permissions may allow everything."""
-    for pause in ("_CHECK_INTERVAL", "_SHORT_INTERVAL"):
-        monkeypatch.setattr(credentials, pause, 0.0)
-    path = tmp_path / "permissions.toml"
-    path.write_text("first")
-    file = Reloaded(path, lambda path: path.read_text())
-    path.write_text("sec")
-    assert file.value == "first"
-    path.write_text("second")
-    assert file.value == "first"
-    assert file.value == "second"
-
-
-def test_whatever_is_wrong_with_a_file_what_it_said_before_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "_CHECK_INTERVAL", 0.0)
-
-    def read(path):
-        if path.read_text() == "wrong":
-            raise OSError("the disk fails")
-        return path.read_text()
-
-    path = tmp_path / "a"
-    path.write_text("right")
-    file = Reloaded(path, read, lambda path, before: before)
-    path.write_text("wrong")
-    assert file.value == "right"
 
 
 def test_a_list_that_allows_nothing_is_refused_where_the_default_allows_everything(ring):

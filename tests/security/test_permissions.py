@@ -1,18 +1,11 @@
 """Permissions grant a pattern if one allow rule covers it and no deny rule overlaps it."""
 
-import random
 from dataclasses import replace
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import oz
 from oz.security.permissions import Permissions, Responses, Rule, User
 from oz.subjects import relations
-from oz.subjects.relations import matches_subject
 from support.cases import each
-from support.sizes import size
 
 WORDS = ["a", "b", "secret"]
 
@@ -148,59 +141,3 @@ def test_a_user_is_found_by_any_key():
     found = Permissions("deny", {"desk": User("desk", ("k" * 40, "l" * 40))})
     assert found.user_of("l" * 40) is found.users["desk"]
     assert found.user_of("m" * 40) is None
-
-
-TOKEN = st.sampled_from([*WORDS, "*"])
-NATS = st.builds(lambda tokens, rest: ".".join([*tokens, *rest]), st.lists(TOKEN, min_size=1, max_size=3),
-                 st.sampled_from([[], [">"]]))  # fmt: skip
-GLOB = st.lists(st.sampled_from(["a", "b", ".", "*", "?", "[ab]", "secret"]), min_size=1, max_size=5).map(
-    lambda parts: "redis:" + "".join(parts)
-)
-MQTT = st.builds(lambda tokens, rest: "mqtt:" + "/".join([*tokens, *rest]),
-                 st.lists(st.sampled_from([*WORDS, "+"]), min_size=1, max_size=3),
-                 st.sampled_from([[], ["#"]]))  # fmt: skip
-AMQP = st.lists(st.sampled_from([*WORDS, "*", "#"]), min_size=1, max_size=3).map(
-    lambda parts: "amqp:" + ".".join(parts)
-)
-RV = st.lists(TOKEN, min_size=1, max_size=3).map(lambda parts: "rv:" + ".".join(parts))
-REGEX = st.lists(
-    st.sampled_from(["a", "b", "[.]", "secret", "(?:a|b)", "a*", ".", ".*"]), min_size=1, max_size=4
-).map(lambda parts: "regex:" + "".join(parts))
-PREFIX = st.text("ab.", max_size=3).map("zmq:".__add__)
-PATTERN = st.one_of(NATS, GLOB, MQTT, AMQP, RV, REGEX, PREFIX)
-PIECES = [*WORDS, ".", "/", "ab"]
-
-
-def subjects(seed, count):
-    draw = random.Random(seed)
-    return {"".join(draw.choices(PIECES, k=draw.randint(1, 6))) for _ in range(count)}
-
-
-@pytest.mark.sized
-@settings(max_examples=size(60, 10_000), deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(["allow", "deny"]), PATTERN), min_size=1, max_size=4),
-    PATTERN,
-    st.integers(0, 2**32),
-    st.sampled_from(["allow", "deny"]),
-)
-def test_no_granted_subscription_matches_what_is_denied(rules, asked, seed, default):
-    try:
-        found = permissions(*(rule(effect, text) for effect, text in rules), default=default)
-        pattern = oz.compile(asked)
-    except oz.PatternError:
-        return
-    verdict = decide(found, asked)
-    denied = [one.pattern for one in found.users["desk"].rules if one.effect == "deny"]
-    allowed = [one.pattern for one in found.users["desk"].rules if one.effect == "allow"]
-    for subject in subjects(seed, size(20, 150)):
-        if not pattern.matches(subject):
-            continue
-        if verdict.granted:
-            assert not any(one.matches(subject) for one in denied)
-            assert any(one.matches(subject) for one in allowed) or (not allowed and default == "allow")
-    if verdict.subject is not None and not verdict.granted:
-        # The witness is one: it is asked for, and must not be had.
-        witness = verdict.subject.encode(errors="surrogateescape")
-        assert matches_subject(pattern, witness)
-        assert matches_subject(verdict.rule.pattern, witness) is (verdict.rule.effect == "deny")

@@ -1,6 +1,5 @@
 """`oz forwarder --frontend … --backend …`: publishers and subscribers that know its endpoints."""
 
-import signal
 from contextlib import ExitStack
 
 import pytest
@@ -54,15 +53,6 @@ def test_only_messages_with_a_prefix_of_the_pattern_reach_the_forwarder(stage, p
     until(lambda: proxy.stats.messages)
     # 200 unwanted payloads are two megabytes.
     assert proxy.stats.size < 100_000
-
-
-def test_subscriptions_of_a_publisher_end_with_those_of_its_subscribers(stage, proxy):
-    pub, sub = publisher(stage, proxy), subscriber(stage, proxy)
-    wanted = sub.subscribe(">")
-    sub.wait_ready(timeout=DEADLINE)
-    until(lambda: pub.has_subscribers("a.b"))
-    wanted.unsubscribe()
-    until(lambda: not pub.has_subscribers("a.b"))
 
 
 def test_a_group_behind_it_is_never_ready_and_the_error_says_why(stage, proxy):
@@ -127,26 +117,6 @@ def test_a_side_without_endpoints_is_refused():
         Proxy(frontend="tcp://127.0.0.1:*")
     with pytest.raises(ValueError, match="frontend=… or connect=…"):
         Proxy(backend="tcp://127.0.0.1:*")
-
-
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_the_command_says_where_it_is_and_ends_in_order(stage, ending):
-    places = ("--frontend", "tcp://127.0.0.1:*", "--backend", "tcp://127.0.0.1:*")
-    with started("-c", COMMAND, "forwarder", *places) as process:
-        ready = process.stderr.readline()
-        assert ready.startswith("oz forwarder: ready, publishers at tcp://127.0.0.1:"), ready
-        front, back = (one.split(" at ")[1].strip() for one in ready.split(", ")[1:])
-        pub, sub = stage.enter_context(oz.Publisher(connect=front)), stage.enter_context(oz.Subscriber(back))
-        sub.subscribe("a.*")
-        sub.wait_ready(timeout=DEADLINE)
-        pub.wait_for_subscribers("a.b", timeout=DEADLINE)
-        pub.publish("a.b", b"one")
-        assert sub.receive(timeout=DEADLINE).payload == b"one"
-        process.send_signal(ending)
-        out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0, err
-    assert not out
-    assert "messages and batches of" in err
 
 
 def test_the_command_refuses_half_a_forwarder():

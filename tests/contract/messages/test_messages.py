@@ -91,12 +91,10 @@ def test_foreign_publisher_may_send_several_frames(sockets):
 
 
 @promise("reply to a message that is no request raises an error.")
-def test_reply_needs_a_request(sockets):
-    publisher = sockets.publisher()
-    subscriber = sockets.subscriber(publisher)
-    got = sockets.subscribe(publisher, subscriber, "a.*")
-    publisher.publish("a.b", b"x")
-    with pytest.raises(errors.OzError):
+def test_reply_needs_a_request(pair):
+    got = pair.subscribe("a.*")
+    pair.publisher.publish("a.b", b"x")
+    with pytest.raises(errors.OzError, match="is no request"):
         got.receive().reply(b"")
 
 

@@ -48,9 +48,10 @@ def desk(api, keys, feed):
 
 
 @promise("A subscriber receives the subjects that its key may have, and no others cross the wire.")
-def test_allowed_subjects_arrive_and_denied_ones_do_not(feed, desk):
+def test_allowed_subjects_arrive_and_denied_ones_do_not(api, keys, feed, filtering):
+    desk = api.subscriber(feed.endpoint, filtering=filtering, security=security(keys.root, "desk"))
     got = desk.subscribe("md.eu.*")
-    desk.wait_ready()
+    feed.wait_for_subscribers("md.eu.x")
     feed.publish("md.secret.x", b"secret")
     feed.publish("md.eu.x", b"1")
     assert got.receive().payload == b"1"

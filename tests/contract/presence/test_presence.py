@@ -56,11 +56,13 @@ def test_killed_node_is_reported_lost(nodes, program, directory):
 
 @promise("Two nodes may have one name: both are peers.")
 def test_two_nodes_may_have_one_name(nodes):
-    observer = nodes.node("observer")
+    events = []
+    observer = nodes.node("observer", on_event=events.append)
     twins = [nodes.node("twin"), nodes.node("twin")]
     observer.wait_ready(count=2)
     assert [peer.name for peer in observer.peers] == ["twin", "twin"]
     assert len({peer.id for peer in observer.peers}) == len(twins)
+    until(lambda: "name_conflict" in [one.kind for one in events])
 
 
 @promise("Nodes that know one name server find each other, and go on when it is gone.")

@@ -131,50 +131,6 @@ def test_only_what_is_wanted_crosses(on, join):
     assert forwarder.stats.interests == 0
 
 
-def test_messages_cross_in_order_in_both_directions(on, join):
-    near, far = on("near", "lan"), on("far", "wan")
-    join("lan", "wan")
-    boxes = far.subscribe("to.far"), near.subscribe("to.near")
-    for node, subject in ((near, "to.far"), (far, "to.near")):
-        reach(node, subject)
-        for number in range(2_000):
-            node.publish(subject, number)
-    for got in boxes:
-        assert [got.receive(timeout=DEADLINE).payload for _ in range(2_000)] == list(range(2_000))
-
-
-def test_plain_subscriptions_and_groups_receive_each_message_once(on, join):
-    near, far = on("near", "lan"), [on(f"far{number}", "wan") for number in range(3)]
-    join("lan", "wan")
-    plain, group = Collected(), Collected()
-    far[0].subscribe("job.>", plain)
-    for node in far:
-        node.subscribe("job.>", group, group="workers")
-    reach(near, "job.1")
-    # The forwarder subscribes once for the plain subscription, and once for the group.
-    until(lambda: (route := route_of(near, "job.1")).plain and route.groups)
-    for number in range(600):
-        near.publish("job.1", number)
-    assert plain.wait(600) == list(range(600))
-    assert sorted(group.wait(600)) == list(range(600))
-
-
-def test_a_group_with_members_on_both_buses_handles_each_message_once(on, join):
-    near, far, worker = on("near", "lan"), on("far", "wan"), on("worker", "lan")
-    join("lan", "wan")
-    here, there = Collected(), Collected()
-    worker.subscribe("job", here, group="workers")
-    far.subscribe("job", there, group="workers")
-    near.wait_ready("worker", timeout=DEADLINE)
-    until(lambda: near._node.publisher._sessions.interest.groups["workers"].members[1:])
-    for number in range(400):
-        near.publish("job", number)
-    until(lambda: len(here.payloads) + len(there.payloads) >= 400)
-    assert sorted(here.payloads + there.payloads) == list(range(400))
-    assert here.payloads
-    assert there.payloads
-
-
 def test_handled_messages_are_acknowledged_when_the_worker_has_handled_them(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     forwarder = join("lan", "wan")
@@ -279,24 +235,6 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     until(lambda: not near.has_subscribers("a.1"))
 
 
-def test_two_forwarders_pass_each_request_once(on, join):
-    near, far = on("near", "lan"), on("far", "wan")
-    pair = join("lan", "wan"), join("lan", "wan")
-    asked = Collected()
-    far.subscribe("who", asked)
-    far.subscribe("who", lambda message: "me")
-    until(lambda: near._node.publisher.count_subscribers("who") == 2)
-    until(lambda: sorted(one.states[0] for one in pair) == ["passing", "standing by for groups"])
-    for _ in range(20):
-        assert [one.payload for one in near.request_many("who", limit=1, timeout=DEADLINE)] == ["me"]
-    for _ in range(20):
-        assert near.request("who", timeout=DEADLINE).payload == "me"
-    until(lambda: len(asked.payloads) >= 40)
-    # Both have passed each request, and the responder dropped the repeats.
-    until(lambda: [one.stats.requests for one in pair] == [40, 40] and far.stats.repeated == 40)
-    assert len(asked.payloads) == 40
-
-
 def test_a_group_and_a_subscription_beside_it_receive_a_request_once(on, join):
     near, workers = on("near", "lan"), [on(f"worker{number}", "wan") for number in range(3)]
     join("lan", "wan"), join("lan", "wan")
@@ -343,20 +281,6 @@ def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, jo
     assert sorted(done.wait(600)) == list(range(-300, 300))
     assert sum(one.stats.passed for one in pair) == 300
     assert all(one.stats.passed for one in pair)
-
-
-def test_a_killed_forwarder_costs_no_message_of_another(on, processes):
-    near, far = on("near", "lan"), on("far", "wan")
-    got = Collected()
-    far.subscribe("a", got)
-    found = processes(2, "lan", "wan")
-    until(lambda: near._node.publisher.count_subscribers("a") == 2, timeout=2 * DEADLINE)
-    for number in range(2_000):
-        near.publish("a", number)
-        if number == 1_000:
-            found[0][1].kill()
-    assert got.wait(2_000) == list(range(2_000))
-    assert far.stats.lost == 0
 
 
 def test_a_lost_forwarder_is_reported(on, processes):
@@ -418,23 +342,6 @@ def test_a_ring_delivers_each_message_once(on, join):
     for got in boxes:
         assert got.receive(timeout=DEADLINE).payload == "end"
     assert sum(one.stats.passed for one in rings) <= 4 * 101
-
-
-def test_close_passes_on_what_was_published_before(on, directory):
-    near, far = on("near", "lan"), on("far", "wan")
-    forwarder = Forwarder([{"bus": one, "directory": f"{directory}/shared"} for one in ("lan", "wan")])
-    thread = threading.Thread(target=forwarder.run)
-    thread.start()
-    got = Collected()
-    far.subscribe("a", got)
-    reach(near, "a")
-    for number in range(2_000):
-        near.publish("a", number)
-    near.flush()
-    forwarder.close()
-    thread.join()
-    assert got.wait(2_000) == list(range(2_000))
-    assert far.stats.lost == 0
 
 
 @pytest.mark.parametrize(

@@ -153,10 +153,3 @@ def test_a_name_server_of_one_bus_refuses_others(make, serve):
 def test_it_needs_an_endpoint():
     with pytest.raises(ConfigurationError, match="endpoint"):
         NameServer([])
-
-
-def test_close_ends_run(serve):
-    server = serve(NameServer("tcp://127.0.0.1:*"))
-    server.stop()
-    server.close()
-    server.close()

@@ -162,15 +162,3 @@ def test_a_worker_handles_each_subject_in_order(pair, policy):
             owners.setdefault(subject, set()).add(number)
     most = {"round_robin": 3, "sticky": 1, "failover": 1}[policy]
     assert {len(one) for one in owners.values()} == {most}
-
-
-def test_a_leader_that_ends_in_order_costs_no_job(pair):
-    jobs = pair()
-    for _ in range(5):
-        jobs.publish()
-        jobs.end(signal.SIGTERM, is_leader=True)
-    jobs.wait_for_all()
-    times, _ = jobs.jobs()
-    assert times == dict.fromkeys(range(jobs.published), 1)
-    # The group had a member at each time.
-    assert jobs.near.stats.unmatched == 0
