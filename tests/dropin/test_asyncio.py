@@ -232,10 +232,11 @@ def test_shadows_share_subscriptions(make):
 
 def test_closing_cancels_receives_and_refuses_calls():
     async def main(sub, send):
-        receiving = sub.recv_multipart()
+        receiving = [sub.recv_multipart(), sub.recv_json()]
         sub.close()
-        with pytest.raises(asyncio.CancelledError):
-            await receiving
+        for one in receiving:
+            with pytest.raises(asyncio.CancelledError):
+                await one
         for call in (
             lambda: sub.subscribe("a"),
             lambda: sub.unsubscribe("a"),

@@ -56,6 +56,15 @@ def test_each_receive_skips_messages_that_do_not_match(make_sub, publisher, way)
     assert [RECEIVES[way](sub) for _ in range(2)] == [b"a.x.c", b"a.b.c"]
 
 
+def test_events_have_pollin_for_a_message_that_matches(make_sub, publisher):
+    sub = make_sub("a.*", "end")
+    publisher.send("a.b.c")
+    publisher.send("end")
+    until(lambda: sub.get(zmq.EVENTS) & zmq.POLLIN)
+    assert sub.recv(zmq.NOBLOCK) == b"end"
+    assert not sub.get(zmq.EVENTS) & zmq.POLLIN
+
+
 def test_the_rest_of_a_message_is_received_as_multipart_and_without_copy(make_sub, publisher):
     sub = make_sub("a.*")
     for _ in range(3):

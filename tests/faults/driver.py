@@ -170,12 +170,13 @@ class Run:
     def proxy(self, upstream=None):
         return self._stack.enter_context(FaultProxy(upstream or self.links))
 
-    def role(self, name, *, has_handler=False, options=None, **subscription):
+    def role(self, name, *, has_handler=False, delivery=None, options=None, **subscription):
         """Describe a subscriber behind a proxy of its own.
 
         Args:
             name: of the subscriber, and of its log.
             has_handler: whether its subscription has a handler.
+            delivery: arguments of `Delivery`.
             options: arguments of `Options`.
             subscription: arguments of `subscribe`.
         """
@@ -187,6 +188,7 @@ class Run:
             "filtering": "publisher",
             "log": str(reader.path),
             "has_handler": has_handler,
+            "delivery": delivery or {},
             "options": options or {},
             "subscription": subscription,
         }

@@ -23,7 +23,7 @@ import oz.subscriber.aio
 import oz.subscriber.sync
 from faults.publishing import HEAD, read_commands, reply, resident_bytes
 from oz.errors import ClosedError, Timeout
-from oz.options import Options
+from oz.options import Delivery, Options
 
 DRAIN_SECONDS = 60.0
 READY_SECONDS = 150.0
@@ -70,7 +70,8 @@ def subscriber_of(role, kind, log):
         options=Options(**role["options"]),
     )
     handler = log.message if role["has_handler"] else None
-    subscription = subscriber.subscribe("t.*", handler, **role["subscription"])
+    delivery = Delivery(**role["delivery"])
+    subscription = subscriber.subscribe("t.*", handler, delivery=delivery, **role["subscription"])
     return subscriber, subscription
 
 

@@ -72,6 +72,18 @@ def test_other_objects_are_no_security(make):
         make(security=5)
 
 
+def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ring, subscriber, caplog):
+    stranger = ring.make("stranger").public
+    feed = ring.security("feed")
+    pub = make(security=feed)
+    with caplog.at_level(logging.WARNING, "oz.security"), pytest.raises(oz.PermissionDenied) as raised:
+        subscriber(pub.endpoint, "stranger")
+    assert stranger in str(raised.value)
+    assert ring.public("feed") in str(raised.value)
+    assert any(stranger in one.getMessage() for one in caplog.records)
+    assert feed.refused
+
+
 @pytest.mark.parametrize(("kind", "is_link"), [("sync", False), ("asyncio", True)])
 def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
     feed = ring.security("feed")

@@ -28,7 +28,6 @@ def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     assert gaps == []
 
 
-@pytest.mark.parametrize("make", ["asyncio"], indirect=True)
 def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
     gaps, numbers, feed = [], [], open_feed(options=OPTIONS)
 

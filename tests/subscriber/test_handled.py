@@ -54,6 +54,19 @@ def test_ack_handles_a_message_at_once(make, feed):
     settle(sub, feed, 2)
 
 
+def test_a_handler_that_raises_has_handled(make, feed):
+    seen = []
+
+    def fail(message):
+        seen.append(message)
+        raise ValueError
+
+    sub, _ = subscribed(make, feed, fail)
+    publish(feed, 3)
+    until(lambda: sub.run(timeout=0.03) is not None and len(seen) == 3)
+    settle(sub, feed, 0)
+
+
 def test_messages_of_an_ended_subscription_are_not_kept(make, feed):
     sub, one = subscribed(make, feed)
     publish(feed, 3)
