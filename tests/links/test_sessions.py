@@ -864,6 +864,28 @@ def test_redelivered_messages_go_before_new_messages():
     assert sum(one[2] for one in found if one[4]) == 4
 
 
+def test_messages_of_members_that_leave_go_first_and_are_not_dropped_for_new_ones():
+    options = StreamOptions("g", overflow="drop_oldest", max_pending=8, redeliver=True)
+    publisher, first, second = two_members(options)
+    third = publisher.hello(b"route three", b"third session of", member=b"third member of ")
+    publisher.declare(route=b"route three", options=options)
+    publisher.pull(third)
+    first.window = second.window = third.window = 1
+    publisher.publish(*[f"a.{number}" for number in range(9)])
+    for session, route in ((first, ROUTE), (second, OTHER_ROUTE)):
+        publisher.pull(session)
+        publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})), route)
+    publisher.publish("a.9", "a.10")
+    found = publisher.pull(third)
+    while third.batches:
+        publisher.ack(third.sent, route=b"route three")
+        found += publisher.pull(third)
+    flags = [one[4] for one in found for _ in one[5]]
+    assert flags == [0] + [links.REDELIVERED] * 6 + [0] * 2
+    assert [one[5] for one in found][-1][-1] == "a.10"
+    assert sum(third.streams[1].drops) == 2
+
+
 def test_without_another_member_messages_stay_until_the_end():
     publisher, session = up(HANDLED)
     publisher.publish("a.1")
