@@ -329,6 +329,20 @@ def test_ack_from_another_route_is_discarded(make):
     assert session.acked == 0
 
 
+def test_frames_of_an_earlier_route_are_discarded_after_the_session_has_resumed():
+    publisher, session = up()
+    publisher.publish("a.1")
+    publisher.pull(session)
+    publisher.hello(OTHER_ROUTE, epoch=session.epoch, attempt=2)
+    publisher.pull(session)
+    publisher.ack(1)
+    publisher.declare("b.*", revision=2, base=1, sid=2)
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
+    assert (session.acked, session.applied, session.state) == (0, 1, "up")
+    publisher.ack(1, route=OTHER_ROUTE)
+    assert session.acked == 1
+
+
 def test_marks_release_held_messages():
     publisher, session = up(StreamOptions("g", handled=True, redeliver=True))
     publisher.publish("a.1", "a.2")
