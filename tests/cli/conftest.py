@@ -54,9 +54,6 @@ class Running:
     def ready_line(self):
         return self.line_with(self.process.stderr, b"ready")
 
-    def stdout_line(self):
-        return self.line_with(self.process.stdout, b"")
-
     def line_with(self, stream, word):
         deadline = time.monotonic() + DEADLINE
         line = b""

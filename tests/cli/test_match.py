@@ -1,17 +1,6 @@
 import pytest
 
 
-def test_prints_each_subject_that_matches(oz):
-    result = oz("match", "time.*.east", "time.new.east", "time.new.west", "time.old.east")
-    assert result.exit_code == 0
-    assert result.stdout == "time.new.east\ntime.old.east\n"
-
-
-def test_exits_1_when_nothing_matches(oz):
-    result = oz("match", "time.*.east", "time.new.west")
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
-
-
 @pytest.mark.parametrize("subjects", [(), ("-",)])
 def test_reads_subjects_from_stdin(oz, subjects):
     result = oz("match", "rv:a.*", *subjects, stdin="a.b\nb.a\na.c")

@@ -43,10 +43,3 @@ def test_nodes_meet_after_the_ready_line_and_sigterm_ends_it_cleanly(oz_start, j
     ended = running.end()
     assert (ended.code, ended.stdout) == (0, b"")
     assert re.search(r"oz nameserver: \d nodes joined, 1 left and \d were lost; \d are up\n$", ended.stderr)
-
-
-def test_it_ends_with_ctrl_c_too(oz_start):
-    running = oz_start("nameserver", "--bind", ANY)
-    running.ready_line()
-    running.interrupt()
-    assert running.end().code == 0

@@ -5,7 +5,6 @@ import os
 import queue
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 
@@ -54,29 +53,6 @@ def test_commands_meet_without_an_endpoint(oz_start, oz_run, directory):
     ended = oz_run("pub", "a.b", "x y", "--count", "1000", "--wait", "60", "--bus", "default")
     assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
     assert subscriber.end().lines == ["a.b x y"] * 1000
-
-
-def test_last_values_are_sent_first(node, oz_start, oz_run, directory):
-    first = node.subscribe("a.*")
-    options = on_bus(directory, "-", "--last-value", "--wait", "60")
-    feeder = oz_start("pub", *options, stdin=subprocess.PIPE)
-    feeder.process.stdin.write(b"a.x 1\na.x 2\na.y 3\n")
-    assert [first.receive(timeout=DEADLINE).payload for _ in range(3)] == ["1", "2", "3"]
-    late = oz_run("sub", *on_bus(directory, "a.*", "--last-value", "--count", "2", "--timeout", "60"))
-    assert late.lines == ["a.x 2", "a.y 3"]
-    feeder.process.stdin.close()
-    assert feeder.process.wait(60) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--headers",), 'a {"user": "änn"} b c'),
-        (("--headers", "--json"), '{"subject": "a", "payload": "b c", "headers": {"user": "änn"}}'),
-    ],
-)
-def test_output_is_the_same_as_of_sockets(sub, options, line):
-    assert sub(*options, values=["b c"], headers={"user": "änn"}) == [line]
 
 
 VALUES = ["text", "a\nb", b"\xff", {"bid": 1.5, "raw": b"x"}, [1, None], 7]

@@ -277,22 +277,6 @@ def test_pub_sends_headers(receive, pub):
     assert dict(received.outcome()[0].headers) == {"user": "änn", "trace": "7=f"}
 
 
-def test_group_shares_messages(oz_run, endpoint):
-    def share():
-        with library.Publisher(endpoint) as publisher, library.Subscriber(endpoint) as other:
-            other.subscribe("job.*", group="workers")
-            other.wait_ready(timeout=DEADLINE)
-            publisher.wait_for_subscribers("job.a", count=2, timeout=DEADLINE)
-            for number in range(10):
-                publisher.publish("job.a", b"%d" % number)
-            return [other.receive(timeout=DEADLINE).payload for _ in range(5)]
-
-    sharing = Thread(share)
-    ended = oz_run("sub", "job.*", "--group", "workers", "--connect", endpoint, "--count", "5")
-    lines = [*ended.lines, *(f"job.a {payload.decode()}" for payload in sharing.outcome())]
-    assert sorted(lines) == sorted(f"job.a {number}" for number in range(10))
-
-
 def test_key_sends_all_subjects_to_one_member(pub, endpoint):
     def receive():
         with library.Subscriber(endpoint) as one, library.Subscriber(endpoint) as other:

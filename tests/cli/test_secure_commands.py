@@ -8,7 +8,6 @@ import zmq
 
 import oz as library
 from support.keyring import Keyring
-from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -53,13 +52,6 @@ def test_environment_names_the_keys(ring, pub, oz_start, monkeypatch, kind):
     pub.wait_for_subscribers(timeout=DEADLINE)
     pub.publish("md.eu", b"1")
     assert subscriber.end().stdout == b"md.eu 1\n"
-
-
-def test_a_denied_pattern_ends_the_command_with_the_reason(ring, pub, oz_run):
-    options = ("--connect", pub.endpoint, "--filtering", "publisher", "--security", ring.file("desk"))
-    ended = oz_run("sub", "md.*", "md.secret.x", *options)
-    assert ended.code == 1
-    assert "deny subscribe 'md.secret.>'" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -120,22 +112,6 @@ def test_denied_publishing_exits_1_with_the_rule(ring, oz):
     assert "users.desk.publish.allow[0], line 8" in ended.stderr
     assert oz("pub", "other.x", "1", *options).exit_code == 3
     assert oz("pub", "md.eu", "1", "--bus", "default", "--security", ring.file("desk")).exit_code == 1
-
-
-def test_a_subscriber_may_be_started_first_though_several_keys_are_trusted(ring, oz_start, oz_run):
-    for name in ("one", "two", "three"):
-        ring.make(name)
-        ring.trust(name)
-    endpoint = lasting_endpoint()
-    subscriber = oz_start(
-        "sub", "md.eu", "--connect", endpoint, "--count", "1", "--security", ring.file("desk")
-    )
-    subscriber.ready_line()
-    published = oz_run(
-        "pub", "md.eu", "1", "--bind", endpoint, "--wait", "40", "--security", ring.file("feed")
-    )
-    assert published.code == 0
-    assert subscriber.end().stdout == b"md.eu 1\n"
 
 
 def test_a_line_that_a_key_may_not_publish_is_named(ring, oz_run):
@@ -199,16 +175,6 @@ def test_commands_join_a_bus_with_keys(ring, oz_start, oz_run, directory):
     assert subscriber.end().stdout == b"md.eu 1\n"
 
 
-def test_a_denied_pattern_ends_a_command_on_a_bus_with_the_reason(ring, oz_run, directory):
-    bus = {"bus": "default", "options": library.NodeOptions(directory=directory)}
-    security = ring.security("feed", permissions=True)
-    with library.Node(bind="tcp://127.0.0.1:*", security=security, **bus) as node:
-        options = ("--bus", "default", "--connect", node.endpoint, "--directory", directory)
-        ended = oz_run("sub", "md.*", "md.secret.x", *options, "--security", ring.file("desk"))
-    assert ended.code == 1
-    assert "deny subscribe 'md.secret.>'" in ended.stderr
-
-
 def test_a_forwarder_takes_keys_for_all_its_legs_or_for_one(ring, oz, oz_start, directory):
     legs = [f"--leg=bus={bus},directory={directory}" for bus in ("a", "b")]
     legs[1] += f",security={ring.file('desk')}"
@@ -228,25 +194,3 @@ def test_plain_forwarder_refuses_keys(ring, oz):
     )
     assert refused.exit_code == 2
     assert "takes no keys" in refused.stderr
-
-
-def test_recorder_drops_subjects_that_a_key_may_not_publish(ring, oz_start, tmp_path):
-    pytest.importorskip("pyarrow")
-    from oz.journal import Journal
-
-    ring.permit(
-        feed='publish = { allow = ["md.>"] }',
-        desk='subscribe = { allow = [">"] }\npublish = { allow = ["other.>"] }',
-    )
-    directory = str(tmp_path / "recorded")
-    options = ("--bind", "tcp://127.0.0.1:*", "--security", ring.file("desk"))
-    running = oz_start("record", "*.*", "--journal", directory, *options)
-    endpoint = running.ready_line().split("bound to ")[1].split(",")[0]
-    with library.Publisher(connect=endpoint, security=ring.security("feed")) as pub:
-        pub.wait_for_subscribers(timeout=DEADLINE)
-        for subject in ("orders.1", "md.1", "md.2"):
-            pub.publish(subject, b"")
-    until(lambda: Journal(directory).end_offset >= 2)
-    running.interrupt()
-    assert running.end().code == 0
-    assert [one.subject for one in Journal(directory).read()] == ["md.1", "md.2"]

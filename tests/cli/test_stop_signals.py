@@ -13,14 +13,6 @@ from support.waiting import until
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-def test_sigterm_ends_a_command_quietly_with_143(oz_start, tmp_path):
-    running = oz_start("sub", "a", "--connect", f"ipc://{tmp_path}/feed")
-    running.ready_line()
-    running.terminate()
-    ended = running.end()
-    assert (ended.code, ended.stderr) == (143, "")
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "summary"),
     [

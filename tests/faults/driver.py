@@ -170,10 +170,7 @@ class Run:
     def proxy(self, upstream=None):
         return self._stack.enter_context(FaultProxy(upstream or self.links))
 
-    def role(
-        self, name, *, has_handler=False, delivery=None, options=None, call=0.05, patterns=0, is_list=True,
-        has_proxy=True, **subscription,
-    ):  # fmt: skip
+    def role(self, name, *, has_handler=False, delivery=None, options=None, **subscription):
         """Describe a subscriber behind a proxy of its own.
 
         Args:
@@ -181,20 +178,13 @@ class Run:
             has_handler: whether its subscription has a handler.
             delivery: arguments of `Delivery`.
             options: arguments of `Options`.
-            call: seconds that one call waits for messages before the program looks for a command.
-            patterns: more patterns, which match nothing.
-            is_list: whether these are one subscription.
-            has_proxy: whether a proxy is between the subscriber and the publisher.
             subscription: arguments of `subscribe`.
         """
-        reader = Reader(name, self.proxy() if has_proxy else None, self.directory / f"{name}.log")
+        reader = Reader(name, self.proxy(), self.directory / f"{name}.log")
         reader.role = {
             "name": name,
             "endpoint": self._bind,
-            "links": reader.proxy.endpoint if has_proxy else self.links,
-            "call": call,
-            "patterns": patterns,
-            "is_list": is_list,
+            "links": reader.proxy.endpoint,
             "filtering": "publisher",
             "log": str(reader.path),
             "has_handler": has_handler,

@@ -48,41 +48,6 @@ def check_complete(events, published, run=1):
     assert len(found) == published
 
 
-def check_counted(events, published, run=1, *, in_place=True):
-    """Check that messages and gaps add up to the published messages.
-
-    Args:
-        events: of the log.
-        published: messages that match.
-        run: of the publisher.
-        in_place: whether each gap is where its messages are missing.
-    """
-    check_order(events)
-    lost = [count for count, _ in gaps(events)]
-    assert None not in lost, f"a loss of unknown size: {gaps(events)}"
-    delivered = len(messages(events))
-    assert delivered + sum(lost) == published, (
-        f"{delivered} delivered and {sum(lost)} reported lost of {published} published; {gaps(events)[:10]}"
-    )
-    if in_place:
-        following = counted = 0
-        for one in [*events, ("m", run, published)]:
-            if one[0] == "g":
-                counted += one[1]
-            else:
-                assert one[2] - following == counted, (
-                    f"{counted} reported lost between {following - 1} and {one[2]}"
-                )
-                following, counted = one[2] + 1, 0
-
-
-def check_newest(events, published, subjects):
-    """Check that the newest message of each subject came."""
-    found = {number for _, number in messages(events)}
-    newest = set(range(max(0, published - subjects), published))
-    assert newest <= found, f"the newest messages {sorted(newest - found)} are missing"
-
-
 def check_group(logs, published, run=1):
     """Check that the members of a group received each message, and that repeats are marked.
 

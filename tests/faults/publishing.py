@@ -7,7 +7,6 @@ After every fourth message comes one with a subject that no subscriber of the te
 import asyncio
 import json
 import os
-import resource
 import struct
 import sys
 import threading
@@ -30,14 +29,10 @@ class Source:
     Attributes:
         number: of the next message.
         refused: calls that raised WouldBlock.
-        longest: seconds of the longest call of `publish`.
-        most_work: processor seconds of the process during one call of `publish` at most. A stall by a lock
-            counts, other processes do not.
     """
 
     def __init__(self, run, size, subjects):
         self.number, self.refused = 0, 0
-        self.longest = self.most_work = 0.0
         self._run, self._padding = run, b"." * max(0, size - HEAD.size)
         self._subjects = [f"t.{one}" for one in range(subjects)]
 
@@ -49,16 +44,11 @@ class Source:
 
     def publish(self, publish, count):
         for _ in range(count):
-            subject, payload = self.next()
-            began, worked = time.perf_counter(), time.process_time()
             try:
-                publish(subject, payload)
+                publish(*self.next())
             except WouldBlock:
                 self.refuse()
                 continue
-            finally:
-                self.longest = max(self.longest, time.perf_counter() - began)
-                self.most_work = max(self.most_work, time.process_time() - worked)
             if not self.number % 4:
                 publish("unwanted.message", b"")
 
@@ -132,10 +122,7 @@ def describe(publisher, source):
         "given_up": stats.given_up,
         "redelivered": stats.redelivered,
         "rejected": stats.rejected,
-        "longest": source.longest,
-        "most_work": source.most_work,
         "rss": resident_bytes(),
-        "cpu": sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
     }
 
 
@@ -174,9 +161,6 @@ def run_sync(settings, source):
                 reply(published=source.number)
             case {"do": "info"}:
                 reply(**describe(publisher, source))
-            case {"do": "reset"}:
-                source.longest = source.most_work = 0.0
-                reply(done=True)
             case {"do": "close"} | None:
                 left = publisher.close(timeout=5.0 if command is None else command["timeout"])
                 reply(left=left, **describe(publisher, source))

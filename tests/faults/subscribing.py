@@ -27,6 +27,8 @@ from oz.options import Delivery, Options
 
 DRAIN_SECONDS = 60.0
 READY_SECONDS = 150.0
+CALL_SECONDS = 0.05
+"""Seconds that one call waits for messages before the program looks for a command."""
 
 
 class Log:
@@ -70,12 +72,6 @@ def subscriber_of(role, kind, log):
     handler = log.message if role["has_handler"] else None
     delivery = Delivery(**role["delivery"])
     subscription = subscriber.subscribe("t.*", handler, delivery=delivery, **role["subscription"])
-    patterns = [f"{role['name']}.{at}.*" for at in range(role["patterns"])]
-    if role["is_list"] and patterns:
-        subscriber.subscribe(patterns)
-    else:
-        for one in patterns:
-            subscriber.subscribe(one)
     return subscriber, subscription
 
 
@@ -94,16 +90,15 @@ def result(role, subscriber, subscription):
 
 def run_thread(role, commands):
     log = Log(role["log"], is_unbuffered=role["has_handler"])
-    began, worked = time.monotonic(), time.process_time()
     subscriber, subscription = subscriber_of(role, oz.subscriber.sync.Subscriber, log)
     subscriber.wait_ready(timeout=READY_SECONDS)
-    reply(role=role["name"], ready=True, seconds=time.monotonic() - began, work=time.process_time() - worked)
+    reply(role=role["name"], ready=True)
     while True:
         try:
             command = commands.get_nowait()
         except Empty:
             try:
-                log.message(subscriber.receive(timeout=role["call"]))
+                log.message(subscriber.receive(timeout=CALL_SECONDS))
             except Timeout:
                 log.flush()
             continue
@@ -128,16 +123,15 @@ def run_thread(role, commands):
 
 async def run_task(role, commands):
     log = Log(role["log"], is_unbuffered=role["has_handler"])
-    began, worked = time.monotonic(), time.process_time()
     subscriber, subscription = subscriber_of(role, oz.subscriber.aio.Subscriber, log)
     await subscriber.wait_ready(timeout=READY_SECONDS)
-    reply(role=role["name"], ready=True, seconds=time.monotonic() - began, work=time.process_time() - worked)
+    reply(role=role["name"], ready=True)
     while True:
         try:
             command = commands.get_nowait()
         except asyncio.QueueEmpty:
             try:
-                log.message(await subscriber.receive(timeout=role["call"]))
+                log.message(await subscriber.receive(timeout=CALL_SECONDS))
             except Timeout:
                 log.flush()
             continue

@@ -5,7 +5,6 @@ link and a plain connection. A plain publisher promises nothing about a change o
 """
 
 import socket
-import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -13,13 +12,11 @@ import zmq
 
 from faults import oracle
 from faults.collecting import Collector
-from faults.driver import Run, go_on, stop
 from faults.publishing import HEAD
 from oz.publisher.sync import Publisher
 from oz.transport.routers import link_endpoint
 from support.fault_proxy import FaultProxy
 from support.ports import lasting_endpoint
-from support.sizes import first_in_suite
 from support.waiting import until
 
 
@@ -102,32 +99,6 @@ def test_an_oz_publisher_that_starts_later(kind):
             feed.until(lambda: collector.modes == ["link"])
             feed.until_received(collector)
     check(collector, 1)
-    assert oracle.gaps(collector.events) == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_oz_publisher_that_starts_later_counts_a_subscriber_once_its_link_is_there(kind):
-    endpoint = lasting_endpoint()
-    with Collector(kind, endpoint) as collector:
-        until(lambda: collector.has_plain)
-        with oz_feed(endpoint, 1) as feed:
-            feed.publisher.wait_for_subscribers("t.0", timeout=40)
-            for _ in range(MANY):
-                feed.next()
-            until(lambda: collector.has(1, MANY - 1))
-    oracle.check_complete(collector.events, MANY)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_oz_publisher_is_replaced_by_another(kind):
-    endpoint = lasting_endpoint()
-    with Collector(kind, endpoint, patterns=MANY) as collector:
-        for run in (1, 2, 3):
-            with oz_feed(endpoint, run) as feed:
-                feed.until(lambda: collector.modes == ["link"])
-                feed.until_received(collector)
-    check(collector, 1, 2, 3)
-    # Each publisher closed in order.
     assert oracle.gaps(collector.events) == []
 
 
@@ -215,36 +186,3 @@ def test_two_publishers_of_which_one_is_plain(kind):
         oracle.check_holes(events)
         assert oracle.messages(events)
     assert oracle.gaps(collector.events) == []
-
-
-@pytest.mark.parametrize(("is_late", "kind"), first_in_suite((True, False), ("asyncio", "sync")))
-def test_no_job_of_a_group_runs_twice_after_a_stall_of_the_publisher(kind, is_late, tmp_path):
-    with Run(tmp_path, "sync") as run:
-        if is_late:
-            stop(run.publisher)
-        with (
-            Collector(kind, run.endpoint, group="workers") as one,
-            Collector(kind, run.endpoint, group="workers") as other,
-        ):
-            members = one, other
-            if is_late:
-                # The TCP connections stand: the plain connections open after 2 seconds.
-                until(lambda: all(each.has_plain for each in members))
-                go_on(run.publisher)
-            until(lambda: all(each.modes == ["link"] for each in members))
-            run.publisher.ask(do="wait", count=2, timeout=60)
-            run.publisher.ask(do="start", rate=500)
-            run.until_published(200)
-            if not is_late:
-                stop(run.publisher)
-                time.sleep(3.5)  # The fault itself: longer than the silence after which a link is replaced.
-                go_on(run.publisher)
-                run.until_published(200)
-            published = run.publisher.ask(do="stop")["published"]
-            until(lambda: len(one.jobs) + len(other.jobs) >= published)
-            until(lambda: all(each.has(1, published - 1) for each in members))
-        assert sorted(one.jobs + other.jobs) == [(1, number) for number in range(published)]
-        for each in members:
-            check(each, 1)
-            if not is_late:
-                oracle.check_complete(each.events, published)

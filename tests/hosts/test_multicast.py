@@ -1,7 +1,6 @@
 """Multicast between distant hosts: each message is delivered or reported lost."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -37,19 +36,6 @@ def play(network, during=bool, *, count=2000, **options):
     return sent["sent"], got
 
 
-def test_20_ms_apart_nothing_is_lost(network, hosts):
-    sent, got = play(network, stale_after=30.0)
-    assert [one["delivered"] for one in got] == [sent, sent]
-
-
-def test_with_1_percent_loss_nearly_all_is_repaired(network, hosts):
-    for host in hosts:
-        host.lose(1)
-    sent, got = play(network, stale_after=30.0)
-    assert all(one["delivered"] > 0.99 * sent for one in got)
-    assert all(host.packets()["lost_data"] for host in hosts[1:])
-
-
 def test_over_a_small_mtu_all_arrives_in_packets_that_fit(network, hosts):
     for host in hosts:
         network.narrow(host, 576)
@@ -77,17 +63,3 @@ def test_messages_and_repairs_pass_the_firewall_of_the_page(network, hosts):
     sent, got = play(network, stale_after=30.0)
     assert all(one["delivered"] > 0.99 * sent for one in got)
     assert all(host.packets()["lost_data"] and host.packets()["repairs"] for host in hosts[1:])
-
-
-def test_a_partition_of_a_minute_is_reported_and_ends_by_itself(network, hosts):
-    def part():
-        time.sleep(2)
-        network.cut(hosts[2])
-        time.sleep(60)
-        network.mend(hosts[2])
-
-    sent, (stays, parts) = play(network, part, count=20_000)
-    assert stays["delivered"] > 0.9 * sent
-    assert parts["lost"] > 1_000
-    # It came back by itself, before the last 20 s or so.
-    assert parts["delivered"] > 2_000

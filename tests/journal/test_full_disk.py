@@ -8,58 +8,8 @@ from pathlib import Path
 import pytest
 
 from oz.journal import Journal, JournalError, JournalFull, Writer
-from support import scripts
-from support.journals import content, rows_of
+from support.journals import rows_of
 from support.waiting import until
-
-LIMITED = """
-import json, resource, signal, sys
-from oz.journal import Journal, JournalFull, Writer
-from support.journals import content
-
-directory, limit = sys.argv[1], int(sys.argv[2])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-writer = Writer(directory, sync="none", segment_bytes=1 << 30)
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-acknowledged = refused = 0
-for group in range(2000):
-    if group == 1900:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    try:
-        end = writer.append([content(group, at) for at in range(5)])
-    except JournalFull as error:
-        refused += 1
-        assert writer.end_offset == acknowledged
-        assert sys.argv[1] in str(error)
-    else:
-        acknowledged += 5
-        assert end == acknowledged
-        print(acknowledged - 5, group, flush=True)
-assert refused
-print("end", refused, flush=True)
-writer.close()
-"""
-
-
-def check(directory, lines):
-    """Compare a journal with the groups that its writer acknowledged."""
-    expected = {}
-    for line in lines:
-        first, group = map(int, line.split())
-        expected |= {first + at: content(group, at) for at in range(5)}
-    assert rows_of(directory) == (expected, set())
-    assert Journal(directory).verify().ok
-    return expected
-
-
-@pytest.mark.parametrize("limit", [100_000, 100_001, 250_077])
-def test_a_refused_append_leaves_nothing_and_the_writer_continues_when_there_is_room(tmp_path, limit):
-    *lines, last = scripts.run("-c", LIMITED, tmp_path / "journal", limit).splitlines()
-    assert last.split()[0] == "end"
-    groups = [int(line.split()[1]) for line in lines]
-    assert groups[-1] == 1999
-    assert len(groups) < 1990
-    check(tmp_path / "journal", lines)
 
 
 def _free(directory):

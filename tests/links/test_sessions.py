@@ -329,6 +329,20 @@ def test_ack_from_another_route_is_discarded(make):
     assert session.acked == 0
 
 
+def test_frames_of_an_earlier_route_are_discarded_after_the_session_has_resumed():
+    publisher, session = up()
+    publisher.publish("a.1")
+    publisher.pull(session)
+    publisher.hello(OTHER_ROUTE, epoch=session.epoch, attempt=2)
+    publisher.pull(session)
+    publisher.ack(1)
+    publisher.declare("b.*", revision=2, base=1, sid=2)
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
+    assert (session.acked, session.applied, session.state) == (0, 1, "up")
+    publisher.ack(1, route=OTHER_ROUTE)
+    assert session.acked == 1
+
+
 def test_marks_release_held_messages():
     publisher, session = up(StreamOptions("g", handled=True, redeliver=True))
     publisher.publish("a.1", "a.2")
@@ -862,6 +876,28 @@ def test_redelivered_messages_go_before_new_messages():
     flags = [one[4] for one in found]
     assert flags == sorted(flags, reverse=True)
     assert sum(one[2] for one in found if one[4]) == 4
+
+
+def test_messages_of_members_that_leave_go_first_and_are_not_dropped_for_new_ones():
+    options = StreamOptions("g", overflow="drop_oldest", max_pending=8, redeliver=True)
+    publisher, first, second = two_members(options)
+    third = publisher.hello(b"route three", b"third session of", member=b"third member of ")
+    publisher.declare(route=b"route three", options=options)
+    publisher.pull(third)
+    first.window = second.window = third.window = 1
+    publisher.publish(*[f"a.{number}" for number in range(9)])
+    for session, route in ((first, ROUTE), (second, OTHER_ROUTE)):
+        publisher.pull(session)
+        publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})), route)
+    publisher.publish("a.9", "a.10")
+    found = publisher.pull(third)
+    while third.batches:
+        publisher.ack(third.sent, route=b"route three")
+        found += publisher.pull(third)
+    flags = [one[4] for one in found for _ in one[5]]
+    assert flags == [0] + [links.REDELIVERED] * 6 + [0] * 2
+    assert [one[5] for one in found][-1][-1] == "a.10"
+    assert sum(third.streams[1].drops) == 2
 
 
 def test_without_another_member_messages_stay_until_the_end():

@@ -68,23 +68,3 @@ def test_replay_does_not_wait_for_multicast_subscribers(endpoint, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "published 2 messages" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("sub", "a.b", "--connect", "epgm://nope0;239.192.7.3:5555"), "names interface nope0"),
-        (("sub", "a.b", "--connect", "epgm://0.0.0.0;239.192.7.3:5555"), "names interface 0.0.0.0"),
-        (("sub", "a.b", "--group", "g", "--connect", "epgm://lo;239.192.7.3:5555"), "has no links"),
-        (("pub", "a.b", "x", "--bind", "epgm://lo;10.0.0.1:5555"), "names group 10.0.0.1"),
-        (
-            ("pub", "a.b", "x", "--last-value", "--bind", "epgm://lo;239.192.7.3:5555"),
-            "last values need links",
-        ),
-    ],
-)
-def test_options_without_multicast_support_are_an_error_of_one_line(arguments, reason):
-    done = subprocess.run(oz(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=LONGEST)
-    assert done.returncode in (1, 2), done.stderr
-    assert reason in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr

@@ -66,33 +66,6 @@ def delivers(endpoint, multicast, payload):
         return (first.payload, first.gap) == (payload, 0)
 
 
-def test_a_payload_that_the_codec_refuses_is_a_gap(endpoint):
-    gaps = []
-    with (
-        subscriber_at(endpoint, codec="json", on_gap=gaps.append) as subscriber,
-        publisher_at(endpoint) as publisher,
-    ):
-        subscriber.subscribe("md.>")
-        joined(subscriber)
-        publisher.publish("md.x", b"{")
-        publisher.publish("md.x", b"{}")
-        assert payloads(subscriber, 1) == [{}]
-        assert [(gap.count, gap.reason) for gap in gaps] == [(1, "malformed")]
-        assert subscriber.stats.malformed == 1
-        publisher.close(timeout=0)
-
-
-def test_a_repeated_id_is_dropped_on_request(endpoint):
-    with subscriber_at(endpoint, dedupe=True) as subscriber, publisher_at(endpoint) as publisher:
-        subscriber.subscribe("md.>")
-        joined(subscriber)
-        for message_id in (b"1", b"2", b"1", b"3"):
-            publisher.publish("md.x", message_id, id=message_id)
-        assert payloads(subscriber, 3) == [b"1", b"2", b"3"]
-        assert subscriber.stats.repeated == 1
-        publisher.close(timeout=0)
-
-
 def test_a_subscriber_shows_the_publishers_of_an_endpoint(endpoint):
     with subscriber_at(endpoint) as subscriber:
         subscriber.subscribe("md.>")

@@ -77,47 +77,6 @@ def test_a_flood_leaves_half_of_the_loop(run):
     run(main())
 
 
-def test_a_busy_loop_of_publish_gives_turns(run):
-    async def main():
-        async with Publisher("tcp://127.0.0.1:*") as publisher:
-            peer = await joined(publisher, "a")
-            turns = 0
-
-            async def watch():
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            watching = asyncio.ensure_future(watch())
-            # Processor time does not pass while another process runs.
-            began = time.thread_time()
-            while time.thread_time() - began < 0.2:
-                await publisher.publish("a", b"x")
-                await publisher.publish("b", b"x")
-            watching.cancel()
-            await turned(peer, lambda: not publisher.subscribers[0].pending)
-            peer.close()
-            return turns
-
-    # 200 turns of a millisecond, and two for each of them; without turns there is none.
-    assert run(main()) > 50
-
-
-def test_publish_without_await(run):
-    async def main():
-        publisher = Publisher("tcp://127.0.0.1:*")
-        peer = await joined(publisher, "a")
-        for number in range(1_300):
-            publisher.publish("a", b"%d" % number)
-        await turned(peer, lambda: len(peer.messages) >= 1_300)
-        assert peer.payloads == [b"%d" % number for number in range(1_300)]
-        peer.close()
-        await publisher.close(timeout=0)
-
-    run(main())
-
-
 def test_a_publisher_has_no_thread(run):
     async def main():
         before = threading.active_count()

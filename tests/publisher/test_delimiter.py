@@ -1,6 +1,5 @@
 """Messages of one frame, as the weather example of the ZeroMQ guide sends them."""
 
-import asyncio
 import contextlib
 
 import pytest
@@ -63,18 +62,6 @@ def test_a_message_is_split_at_the_first_delimiter(delimiter):
         assert first.frames == [b"time.us.east" + delimiter + b"noon" + delimiter + b"sharp"]
         assert sub.receive(timeout=DEADLINE).payload == b""
         assert (sub.stats.received, sub.stats.filtered) == (3, 1)
-
-
-def test_the_weather_example_of_the_zeromq_guide():
-    with raw(zmq.XPUB) as server:
-        server.bind(LOOPBACK)
-        with subscriber(server.getsockopt_string(zmq.LAST_ENDPOINT), b" ", dialect="redis") as sub:
-            sub.subscribe("1000?")
-            assert server.recv() == b"\x011000"
-            server.send_string("10010 -3 40")
-            server.send_string("10001 21 55")
-            message = sub.receive(timeout=DEADLINE)
-            assert (message.subject, message.payload) == ("10001", b"21 55")
 
 
 def test_a_literal_is_exact_on_the_wire(delimiter):
@@ -147,20 +134,3 @@ def test_a_delimiter_is_bytes_and_not_empty(wrong):
 def test_a_subscriber_with_links_only_needs_no_delimiter():
     with pytest.raises(ConfigurationError, match="links need none"):
         oz.subscriber.sync.Subscriber(filtering="publisher", options=Options(delimiter=b" "))
-
-
-def test_asyncio(delimiter):
-    options = Options(delimiter=delimiter)
-
-    async def talk():
-        async with (
-            oz.publisher.aio.Publisher(LOOPBACK, links=False, options=options) as pub,
-            oz.subscriber.aio.Subscriber(pub.endpoint, filtering="prefix", options=options) as sub,
-        ):
-            sub.subscribe("a.>")
-            await pub.wait_for_subscribers(timeout=DEADLINE)
-            await pub.publish("a.b", b"x")
-            message = await sub.receive(timeout=DEADLINE)
-            return message.subject, message.payload, message.frames
-
-    assert asyncio.run(talk()) == ("a.b", b"x", [b"a.b" + delimiter + b"x"])

@@ -38,12 +38,6 @@ def test_any_port_has_its_link_port(make, join):
     assert publisher.endpoints == (publisher.endpoint,)
 
 
-def test_many_publishers_find_pairs_of_ports(make):
-    made = [make() for _ in range(40)]
-    assert len({one.link_endpoints for one in made}) == 40
-    assert all(one.link_endpoints for one in made)
-
-
 def test_a_port_whose_link_port_is_taken_is_not_picked(make, join, monkeypatch):
     tried = []
     bind = LinkListener.bind

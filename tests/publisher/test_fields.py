@@ -109,18 +109,6 @@ def test_plain_subscribers_receive_subject_and_payload_only(pub):
 DEDUPE = oz.Options(dedupe=True)
 
 
-def test_a_repeat_of_another_publisher_is_dropped(pub):
-    with connected(pub, "a", options=DEDUPE) as sub, oz.Publisher("tcp://127.0.0.1:*") as again:
-        pub.publish("a", b"x", id=(b"s", 0))
-        assert sub.receive(timeout=DEADLINE).payload == b"x"
-        sub.connect(again.endpoint)
-        sub.wait_ready(timeout=DEADLINE)
-        for number in range(2):
-            again.publish("a", b"y", id=(b"s", number))
-        assert sub.receive(timeout=DEADLINE).id == (b"s", 1)
-        assert sub.stats.repeated == 1
-
-
 def test_a_subscription_gets_last_values_that_another_one_has_received():
     with (
         oz.Publisher("tcp://127.0.0.1:*", last_value=True) as pub,

@@ -67,16 +67,6 @@ def test_a_frame_above_the_limit_of_control_frames_ends_its_connection(make, for
     assert attacker.recv() == b""
 
 
-def test_sessions_are_bounded(make, join):
-    publisher = make(peers=2)
-    first, second = join(publisher, "a"), join(publisher, "a")
-    third = join(publisher, "a", ready=False)
-    third.until(lambda: links.BYE in third.frames)
-    assert len(publisher.subscribers) == 2
-    publisher.publish("a", b"x")
-    assert first.receive(1) == second.receive(1) == [b"x"]
-
-
 @pytest.mark.parametrize("size", [links.MAX_CARD + 1, (1 << 20) - 100])
 def test_cards_that_are_too_large_are_rejected(make, join, foreign, size):
     publisher = make()

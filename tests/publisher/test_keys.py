@@ -12,7 +12,6 @@ import oz
 from oz.security.identity import make_uuid_of
 from oz.subscriber.sync import Subscriber
 from oz.wire import links
-from oz.wire.links import Bye, Hello
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
@@ -122,14 +121,6 @@ def test_inproc_needs_no_keys(make, ring):
 # permissions ----------------------------------------------------------------------------------------------------
 
 
-def test_a_denial_without_a_rule_is_a_denial(pub, subscriber):
-    sub = subscriber(pub.endpoint)
-    sub.subscribe("orders.>", group="workers")
-    with pytest.raises(oz.PermissionDenied, match="join a group") as raised:
-        sub.wait_ready(timeout=DEADLINE)
-    assert raised.value.rule is None
-
-
 def test_a_denied_member_has_no_say_in_the_policy_of_a_group(make, ring, peer):
     ring.permit(desk=DESK, other='group = { allow = ["orders.>"] }')
     pub = make(security=ring.security("feed", permissions=True))
@@ -140,22 +131,6 @@ def test_a_denied_member_has_no_say_in_the_policy_of_a_group(make, ring, peer):
         pub.publish("orders.1", b"%d" % number)
         pub.flush()
     assert [len(one.receive(5)) for one in members] == [5, 5]
-
-
-def test_rights_that_end_take_only_their_patterns(ring, pub, peer):
-    one = peer(pub, "md.eu", "md.us")
-    ring.permit(desk='subscribe = { allow = ["md.us"] }')
-    one.until(lambda: one.refused)
-    pub.publish("md.eu", b"denied")
-    pub.publish("md.us", b"1")
-    assert one.receive(1) == [b"1"]
-    assert one.lost == []
-    # A denied subscription stays denied when the rules change.
-    ring.permit(desk=DESK)
-    again = until(lambda: (found := peer(pub, "md.eu")).refused == [] and found)
-    pub.publish("md.eu", b"2")
-    assert again.receive(1) == [b"2"]
-    assert one.payloads == [b"1"]
 
 
 def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
@@ -180,71 +155,13 @@ def test_a_key_that_is_removed_loses_its_session_and_its_connection(ring, pub, p
     assert len(pub.subscribers) == 1
 
 
-def test_a_connection_whose_key_is_removed_is_cut_though_its_peer_does_nothing(ring, pub):
-    with zmq.Context() as context, ring.equip(context.socket(zmq.DEALER), "desk", "feed") as raw:
-        raw.linger = 0
-        ended = raw.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        raw.connect(pub.link_endpoints[0])
-        raw.send(
-            links.encode_hello(
-                Hello(
-                    make_uuid_of(ring.public("desk"), os.urandom), bytes(16), bytes(16), 1, 0, 0, 64 << 20, 9
-                )
-            )
-        )
-        until(lambda: pub.subscribers)
-        ring.distrust("desk")
-        assert ended.poll(1000 * DEADLINE)
-        raw.disable_monitor()
-        ended.close(0)
-
-
 # sessions and keys ----------------------------------------------------------------------------------------------
-
-
-def hello_of(one, session, attempt=9):
-    return links.encode_hello(Hello(session, one.member, one.link.epoch, attempt, 0, 0, 64 << 20, 1_024))
-
-
-@pytest.mark.parametrize("exists", [True, False])
-def test_a_foreign_key_that_repeats_a_session_id_is_refused_and_learns_nothing(ring, pub, peer, exists):
-    victim = peer(pub, "md.eu")
-    session = victim.link.session if exists else make_uuid_of(ring.public("desk"), os.urandom)
-    thief = peer(pub, "md.us", name="other")
-    byes = []
-    thief.router.send_multipart([thief._handle, hello_of(victim, session)])
-
-    def read():
-        while thief.router.poll(20):
-            _, frame = thief.router.recv_multipart()
-            if frame and frame[0] == links.BYE:
-                byes.append(links.decode_control(frame))
-        return byes
-
-    until(read)
-    assert byes == [Bye(links.KEY_REFUSED, links.PUBLISHER, 0, {})]
-    pub.publish("md.eu", b"1")
-    assert victim.receive(1) == [b"1"]
-    assert len(pub.subscribers) == 2
 
 
 def test_an_own_session_id_that_is_not_made_of_the_key_is_refused(pub, peer):
     one = peer(pub, "md.eu", new_id=lambda: os.urandom(16), ready=False)
     one.until(lambda: links.BYE in one.frames)
     assert pub.subscribers == []
-
-
-def test_sessions_of_one_key_are_bounded(make, ring, peer):
-    pub = make(security=ring.security("feed"))
-    context = zmq.Context()
-    made = [peer(pub, "md.eu", context=context) for _ in range(64)]
-    late = peer(pub, "md.eu", context=context, ready=False)
-    late.until(lambda: links.BYE in late.frames)
-    other = peer(pub, "md.eu", name="other")
-    assert len(pub.subscribers) == 65
-    for one in (*made, late, other):
-        one.close()
-    context.term()
 
 
 # hostile subscribers --------------------------------------------------------------------------------------------
@@ -299,30 +216,6 @@ def test_garbage_of_a_caller_without_keys_costs_nothing(pub, subscriber):
                 one = stack.enter_context(socket.create_connection(address))
                 one.sendall(spoken[number % len(spoken)])
         receives(pub, sub)
-
-
-def test_a_hello_that_is_repeated_from_another_connection_changes_nothing(hostile, join, ring):
-    """The attempt of a session counts its connections, and a HELLO of an earlier one is ignored."""
-    pub, _, equip = hostile
-    key = ring.public("other")
-    one = join(pub, "md.eu", equip=equip, new_id=lambda: make_uuid_of(key, os.urandom))
-    before = one.link.attempt
-    hellos = [hello_of(one, one.link.session, attempt) for attempt in range(before + 1)]
-    with zmq.Context() as context, equip(context.socket(zmq.DEALER)) as raw:
-        raw.linger = 0
-        raw.connect(pub.link_endpoints[0])
-        for hello in hellos:
-            raw.send(hello)
-            raw.send(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
-            raw.send(links.encode_ack(0, {}))
-        # A session of the attacker's own shows that the publisher has read the frames before.
-        other = make_uuid_of(key, os.urandom)
-        raw.send(hello_of(one, other))
-        until(lambda: len(pub.subscribers) == 2)
-        pub.publish("md.eu", b"1")
-        assert one.receive(1) == [b"1"]
-        assert one.lost == []
-        assert one.link.attempt == before
 
 
 @pytest.mark.parametrize("kind", ["sync"])

@@ -15,27 +15,6 @@ from oz.transport.endpoints import EndpointError
 from oz.wire import links
 from support.waiting import Thread, until
 
-
-def test_close_counts_each_message_once(make, join):
-    publisher = make(resume_bytes=100, high_water_mark=100)
-    join(publisher, "a").is_acking = False
-    for _ in range(50):
-        publisher.publish("a", b"x" * 100)
-        publisher.flush()
-    assert publisher.close(timeout=0) == 50
-    stats = publisher.stats
-    assert stats.dropped["full"] > 0
-    assert stats.given_up + sum(stats.dropped.values()) == 50
-
-
-def test_close_does_not_wait_for_a_session_that_is_silent(make, join):
-    publisher = make()
-    join(publisher, "a")
-    publisher.publish("a", b"x")
-    # The subscriber is not turned: its session counts as silent after a second.
-    assert Thread(lambda: publisher.close(timeout=None)).outcome() == 1
-
-
 CALLS = {
     "publish": lambda publisher: publisher.publish("a", b"x"),
     "publish_many": lambda publisher: publisher.publish_many([("a", b"x")]),

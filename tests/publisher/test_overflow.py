@@ -13,24 +13,6 @@ def publish(publisher, count, subjects=1):
         publisher.flush()
 
 
-def numbers(peer):
-    return [int(payload[:4]) for payload in peer.payloads]
-
-
-def catch_up(peer, count):
-    """Acknowledge again, and receive until each message has arrived or was reported."""
-    peer.is_acking = True
-    peer.until(lambda: len(peer.messages) + sum(gap.count for gap in peer.gaps) >= count)
-
-
-def test_a_subscription_with_a_policy_never_blocks(make, join):
-    publisher = make(on_full="block", **SMALL)
-    peer = join(publisher, "a.*", overflow="drop_newest")
-    peer.is_acking = False
-    publish(publisher, 1_000)
-    catch_up(peer, 1_000)
-
-
 def test_a_blocked_publisher_may_be_closed(make, join):
     publisher = make(on_full="block", **SMALL)
     peer = join(publisher, "a.*")

@@ -1,15 +1,13 @@
 """Plain ZeroMQ subscribers of a publisher: SUB and XSUB, beside links, behind proxies, and without links."""
 
-import threading
 import time
-from contextlib import suppress
 
 import pytest
 import zmq
 
 from oz.errors import WouldBlock
 from oz.publisher.sync import Publisher
-from support.waiting import Thread, until
+from support.waiting import until
 
 
 class Sockets(zmq.Context):
@@ -43,23 +41,6 @@ def plain(context, endpoint, *prefixes, kind=zmq.SUB):
         else:
             socket.send(b"\x01" + prefix)
     return socket
-
-
-@pytest.mark.parametrize("kind_of_socket", [zmq.SUB, zmq.XSUB])
-def test_plain_subscribers_beside_links(make, join, context, kind_of_socket):
-    publisher = make()
-    socket = plain(context, publisher.endpoint, b"a.", kind=kind_of_socket)
-    peer = join(publisher, "a.*", "b.*")
-    publisher.wait_for_subscribers("a.1", count=2)
-    for number in range(100):
-        for one in "abc":
-            publisher.publish(f"{one}.{number}", b"%d" % number)
-    assert [socket.recv_multipart() for _ in range(100)] == [
-        [b"a.%d" % number, b"%d" % number] for number in range(100)
-    ]
-    peer.receive(200)
-    stats = publisher.stats
-    assert (stats.published, stats.sent, stats.unmatched) == (300, 200, 100)
 
 
 def test_a_subscriber_to_everything_sees_only_messages_of_the_program(make, join, context):
@@ -101,49 +82,6 @@ def _count_is(publisher, subject, count):
     except TimeoutError as error:
         return str(error).startswith(f"{count} of")
     return False
-
-
-def test_a_publisher_that_connects_serves_plain_subscribers(make, context):
-    socket = socket_of(context, zmq.SUB)
-    socket.set(zmq.RCVTIMEO, 20_000)
-    socket.bind("tcp://127.0.0.1:*")
-    socket.subscribe(b"a")
-    endpoint = socket.get(zmq.LAST_ENDPOINT).decode()
-    publisher = make(None, connect=endpoint)
-    assert (publisher.endpoint, publisher.link_endpoints) == (endpoint, ())
-
-    def publish():
-        publisher.wait_for_subscribers("a")
-        publisher.publish("a", b"x")
-
-    thread = Thread(publish)
-    # A SUB that is bound sends its subscriptions when its owner calls it.
-    assert socket.recv_multipart() == [b"a", b"x"]
-    thread.outcome()
-    publisher.disconnect(endpoint)
-    assert publisher.endpoints == ()
-
-
-def test_behind_a_proxy(make, context):
-    publisher = make()
-    inner = zmq.Context()
-    front, back = inner.socket(zmq.XSUB), inner.socket(zmq.XPUB)
-    front.connect(publisher.endpoint)
-    back.bind("tcp://127.0.0.1:*")
-    where = back.get(zmq.LAST_ENDPOINT).decode()
-
-    def forward():
-        with suppress(zmq.ContextTerminated):
-            zmq.proxy(front, back)
-        front.close(0)
-        back.close(0)
-
-    threading.Thread(target=forward, daemon=True).start()
-    socket = plain(context, where, b"a.")
-    publisher.wait_for_subscribers("a.b")
-    publisher.publish("a.b", b"x")
-    assert socket.recv_multipart() == [b"a.b", b"x"]
-    inner.term()
 
 
 @pytest.mark.parametrize("on_full", ["block", "raise"])

@@ -5,7 +5,6 @@ import pytest
 import oz
 from oz.errors import ConfigurationError, SubjectError, Timeout
 from oz.options import Options
-from support.waiting import Thread
 
 
 @pytest.mark.parametrize("payload", ["text", 1, None, [b"a"]])
@@ -76,58 +75,6 @@ def test_a_batch_keeps_messages_until_its_end(make, join):
     peer.receive(10)
     assert before == 0
     assert peer.link.expected == 10
-
-
-def test_subscribers_shows_each_link(make, join):
-    publisher = make()
-    peer = join(publisher, "a.*", "b.>")
-    peer.is_acking = False
-    for subject, payload in (("a.1", b"x" * 100), ("b", b""), ("a.2", b"x")):
-        publisher.publish(subject, payload)
-    publisher.flush()
-    (info,) = publisher.subscribers
-    assert (info.member, info.state, set(info.patterns)) == (peer.member.hex(), "up", {"a.*", "b.>"})
-    assert info.pending == 2
-    assert info.pending_bytes > 100
-    assert info.oldest >= 0
-    assert peer.link.session.hex() not in repr(info)
-    peer.is_acking = True
-    peer.until(lambda: publisher.subscribers[0].pending == 0)
-    assert publisher.subscribers[0].oldest is None
-
-
-def test_waiting_for_subscribers(make, join):
-    publisher = make()
-    assert not publisher.has_subscribers("a")
-    with pytest.raises(Timeout, match="0 of 1") as caught:
-        publisher.wait_for_subscribers(timeout=0)
-    assert publisher.link_endpoints[0] in str(caught.value)
-    waiting = Thread(lambda: publisher.wait_for_subscribers("a.1", count=2))
-    join(publisher, "a.*")
-    with pytest.raises(Timeout, match=r"1 of 2.*a\.1"):
-        publisher.wait_for_subscribers("a.1", count=2, timeout=0.01)
-    join(publisher, "a.*", group="g")
-    waiting.outcome()
-    assert publisher.has_subscribers("a.1")
-    assert not publisher.has_subscribers("b")
-
-
-def test_a_pattern_that_is_not_valid_is_refused(make, join):
-    publisher = make(patterns=2)
-    peer = join(publisher, "a", "b", "c")
-    assert [refusal.reason for refusal in peer.refused] == [
-        "the session has 2 subscriptions, which is the limit"
-    ]
-
-
-def test_a_pattern_that_takes_too_long_is_suspended(make, join):
-    publisher = make()
-    slow, other = join(publisher, "regex:^(a|aa)+$"), join(publisher, "regex:^a+!$")
-    for number in range(3):
-        publisher.publish("a" * (40 + number) + "!", b"")
-    slow.until(lambda: slow.refused)
-    assert "suspended" in slow.refused[0].reason
-    other.receive(3)
 
 
 # wrong arguments

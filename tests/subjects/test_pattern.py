@@ -123,13 +123,6 @@ def test_a_compiled_regex_of_bytes_is_refused(engine):
         oz.compile(engine.compile(b"a"))
 
 
-def test_a_dollar_is_the_very_end():
-    assert oz.compile("foo$", "regex").matches("foo")
-    assert not oz.compile("foo$", "regex").matches("foo\n")
-    assert not oz.compile(re.compile("foo$")).matches("foo\n")
-    assert oz.compile("foo$", "regex").is_literal
-
-
 # --- dialects -----------------------------------------------------------------------------------------------
 
 

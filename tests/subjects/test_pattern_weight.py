@@ -20,7 +20,6 @@ from oz.subjects.pattern import estimate_memory
 from oz.subjects.spelling import FLAGGED, MAX_ELEMENTS, MAX_REGEX, restore, spell
 from support.cases import each
 
-NAME = b"n" * 16
 ROOT = Path(__file__).parents[2]
 
 

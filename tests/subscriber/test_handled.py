@@ -1,12 +1,11 @@
 """`ack="handled"`: which messages count as handled, with handlers one by one and at once."""
 
-import asyncio
 import threading
 
 import pytest
 
 from oz.errors import Timeout
-from oz.subscriber import aio, sync
+from oz.subscriber import sync
 from oz.wire import links
 from support.waiting import Thread, until
 
@@ -53,16 +52,6 @@ def test_ack_handles_a_message_at_once(make, feed):
     message.ack()
     message.ack()
     settle(sub, feed, 2)
-
-
-def test_ack_of_messages_that_are_handled_has_no_effect(make, feed):
-    sub, one = subscribed(make, feed)
-    publish(feed, 3)
-    first, second, third = (one.receive(timeout=10) for _ in range(3))
-    settle(sub, feed, 1)
-    for message in (second, third, first):
-        message.ack()
-    settle(sub, feed, 0)
 
 
 def test_a_handler_that_raises_has_handled(make, feed):
@@ -113,29 +102,3 @@ def test_handlers_of_several_threads(feed):
         for one in threads:
             one.outcome()
     assert sorted(begun) == list(range(10, 60))
-
-
-def test_handlers_of_several_subscriptions_run_at_once_in_a_loop(feed):
-    async def main():
-        go, seen = asyncio.Event(), []
-
-        async def wait(message):
-            await go.wait()
-
-        async def note(message):
-            seen.append(int(message.payload))
-
-        async with aio.Subscriber(feed.endpoint) as sub:
-            sub.subscribe("a", wait, **HANDLED)
-            sub.subscribe("a", note, **HANDLED)
-            await sub.wait_ready()
-            publish(feed, 5)
-            while len(seen) < 5:
-                await asyncio.sleep(0.01)
-            # Each message belongs to both handlers.
-            assert unhandled(feed) == 5
-            go.set()
-            while unhandled(feed):
-                await asyncio.sleep(0.01)
-
-    asyncio.run(main())

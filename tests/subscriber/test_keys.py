@@ -105,14 +105,6 @@ def test_wait_ready_raises_a_denial_as_long_as_it_stands_and_receive_does_not_re
     sub.wait_ready(timeout=DEADLINE)
 
 
-def test_a_subscription_raises_only_its_own_denials(pub, sub):
-    granted, denied = sub.subscribe("md.eu"), sub.subscribe("orders.>")
-    with pytest.raises(oz.PermissionDenied):
-        denied.receive(timeout=DEADLINE)
-    pub.publish("md.eu", b"1")
-    assert granted.receive(timeout=DEADLINE).payload == b"1"
-
-
 def test_patterns_of_one_subscription_are_granted_one_by_one(pub, sub):
     sub.subscribe(["md.secret.x", "md.eu"])
     with pytest.raises(oz.PermissionDenied):
@@ -133,30 +125,7 @@ def test_handlers_go_on_beside_a_denied_subscription(pub, sub):
     assert got == [b"1"]
 
 
-@pytest.mark.parametrize("group", [None, "workers"])
-def test_one_denied_of_many_takes_nothing_from_the_others(pub, sub, group):
-    for number in range(60):
-        sub.subscribe(f"md.{number}")
-    sub.subscribe("md.secret.x", group=group)
-    for number in range(60, 100):
-        sub.subscribe(f"md.{number}")
-    with pytest.raises(oz.PermissionDenied):
-        sub.wait_ready(timeout=DEADLINE)
-    for number in range(100):
-        pub.publish(f"md.{number}", b"%d" % number)
-    pub.publish("md.secret.x", b"denied")
-    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
-
-
 # connections ----------------------------------------------------------------------------------------------------
-
-
-def test_a_key_that_the_publisher_does_not_trust_is_refused_at_once(make, ring, pub):
-    ring.make("stranger")
-    with pytest.raises(oz.PermissionDenied, match="does not trust the key of this side") as raised:
-        make(pub.endpoint, security=ring.security("stranger"))
-    assert ring.public("stranger") in str(raised.value)
-    assert ring.public("feed") in str(raised.value)
 
 
 def test_a_publisher_whose_key_is_not_trusted_is_refused_at_once(make, ring, pub):

@@ -82,20 +82,6 @@ def test_threads_share_the_messages(sub, feed):
     assert sorted(got) == list(range(5_000))
 
 
-def test_each_subscription_in_its_own_thread(sub, feed):
-    subscriptions = {name: sub.subscribe(f"{name}.*") for name in "abc"}
-    sub.wait_ready()
-    threads = {
-        name: Thread(lambda one=one: [int(one.receive(timeout=40).payload) for _ in range(300)])
-        for name, one in subscriptions.items()
-    }
-    for number in range(300):
-        for name in subscriptions:
-            feed.publish(f"{name}.x", payload=b"%d" % number)
-    for thread in threads.values():
-        assert thread.outcome() == list(range(300))
-
-
 def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
     full = sub.subscribe("a", delivery=Delivery(max_pending=10))
     other = sub.subscribe("b")
@@ -112,21 +98,6 @@ def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
     # Reading continues as the program takes messages of the full queue.
     assert [full.receive(timeout=10).subject for _ in range(200)] == ["a"] * 200
     assert thread.outcome().subject == "b"
-
-
-def test_an_overflow_policy_keeps_other_subscriptions_served(sub, feed):
-    lossy = sub.subscribe("a", overflow="drop_oldest", delivery=Delivery(max_pending=10))
-    other = sub.subscribe("b")
-    sub.wait_ready()
-    feed.publish("a", "b")
-    assert lossy.receive(timeout=10).subject == "a"
-    for number in range(50):
-        feed.publish("a", payload=b"%d" % number)
-        feed.publish("b")
-        assert other.receive(timeout=10).subject == "b"
-    until(lambda: sub.run(timeout=0.02) is not None and lossy.dropped == 40)
-    assert lossy.pending == 10
-    assert int(lossy.receive(timeout=10).payload) >= 40
 
 
 # handlers
@@ -203,25 +174,6 @@ def test_close_ends_waits_and_cancels_handlers_in_a_loop(feed):
     asyncio.run(main())
 
 
-def test_uvloop(feed):
-    uvloop = pytest.importorskip("uvloop")
-
-    async def main():
-        seen = []
-        async with aio.Subscriber(feed.endpoint) as sub:
-            sub.subscribe("a", seen.append)
-            sub.subscribe("b")
-            await sub.wait_ready()
-            await asyncio.to_thread(feed.publish, "a", "b")
-            assert (await sub.receive(timeout=40)).subject == "b"
-            await sub.run(timeout=0.05)
-        assert [one.subject for one in seen] == ["a"]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        uvloop.run(main())
-
-
 def test_subscribing_before_the_loop_runs(feed):
     seen = []
     sub = aio.Subscriber(feed.endpoint)
@@ -254,25 +206,6 @@ def test_many_subscribers_leave_no_descriptors(feed):
     for _ in range(10):
         once()
     until(lambda: count() <= before)
-
-
-@pytest.mark.parametrize("wait", ["receive", "run", "iterate"])
-def test_the_end_of_its_context_closes_a_subscriber(feed, wait):
-    context = zmq.Context()
-    with sync.Subscriber(feed.endpoint, context=context) as sub:
-        ready(sub, "a")
-        waiting = Thread({"receive": sub.receive, "run": sub.run, "iterate": lambda: list(sub)}[wait])
-        waiting.wait_until_stuck()
-        ending = Thread(context.term)
-        if wait == "receive":
-            with pytest.raises(ClosedError):
-                waiting.outcome()
-        else:
-            assert waiting.outcome() in (0, [])
-        ending.outcome()
-        for call in (sub.receive, lambda: sub.subscribe("b")):
-            with pytest.raises(ClosedError):
-                call()
 
 
 CALLS = {

@@ -1,6 +1,5 @@
 """Patterns and handlers that `subscribe` takes, warns of or refuses; deliveries beside a naive filter."""
 
-import asyncio
 import contextlib
 import random
 import re
@@ -165,25 +164,3 @@ def test_random_subscriptions_get_what_a_naive_filter_gives_them(filtering, seed
                     assert [message.subject for message in calls] == expected
                     calls.clear()
         assert sub.stats.lost == 0
-
-
-def test_asyncio_takes_functions_and_coroutine_functions():
-    async def scenario():
-        async with (
-            oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub,
-            oz.asyncio.Subscriber(pub.endpoint) as sub,
-        ):
-            seen = []
-
-            async def handle(message):
-                seen.append(message.payload)
-
-            sub.subscribe("a", handle)
-            sub.subscribe("a", lambda message: seen.append(message.payload))
-            await sub.wait_ready(timeout=DEADLINE)
-            await pub.publish("a", b"x")
-            while len(seen) < 2:
-                await sub.run(timeout=0.01)
-            assert seen == [b"x", b"x"]
-
-    asyncio.run(scenario())

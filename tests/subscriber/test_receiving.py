@@ -24,15 +24,6 @@ def subjects(sub, count):
     return [sub.receive(timeout=10).subject for _ in range(count)]
 
 
-def test_subscriptions_are_sent_without_a_call_of_the_program(make, feed):
-    sub = make(feed.endpoint)
-    sub.subscribe("a.*")
-    sub.subscribe(["b.*", "c.*"])
-    feed.wait_for_patterns(3)
-    feed.publish("a.1", "b.1", "c.1", "d.1")
-    assert subjects(sub, 3) == ["a.1", "b.1", "c.1"]
-
-
 def test_a_subscription_with_its_own_receive_owns_its_messages(make, feed):
     sub = make(feed.endpoint)
     first, second = sub.subscribe("a.*"), sub.subscribe("b.*")
@@ -125,16 +116,6 @@ def test_dedupe_counts_ids_for_each_stream(make, feed):
     feed.publish("a", payload=b"x", id=b"one")
     assert plain.receive(timeout=10).payload == grouped.receive(timeout=10).payload == b"x"
     assert sub.stats.repeated == 0
-
-
-def test_last_values_go_to_the_subscription_that_asked(make, open_feed):
-    feed = open_feed(last_value=True)
-    feed.publish("a.1", payload=b"old")
-    sub = make(feed.endpoint)
-    plain, wanted = sub.subscribe("a.*"), sub.subscribe("a.*", last_value=True)
-    message = wanted.receive(timeout=10)
-    assert (message.subject, message.payload) == ("a.1", b"old")
-    assert plain.pending == 0
 
 
 def test_a_refusal_without_a_rule_is_a_protocol_error(make, open_feed):
@@ -235,25 +216,6 @@ def test_needs_of_links_are_refused_with_prefix(make):
             sub.subscribe("a", **needs)
     with pytest.raises(ConfigurationError, match="binds"):
         make(bind="tcp://127.0.0.1:*", filtering="publisher")
-
-
-def test_wait_ready_names_endpoint_link_endpoint_and_remedy(make):
-    sub = make("tcp://127.0.0.1:9", filtering="publisher")
-    sub.subscribe("a")
-    with pytest.raises(Timeout) as caught:
-        sub.wait_ready(timeout=0.1)
-    text = str(caught.value)
-    assert "tcp://127.0.0.1:9 " in text
-    assert "tcp://127.0.0.1:10009" in text
-    assert "start the publisher" in text
-
-
-def test_a_small_limit_of_messages_accepts_every_batch(make, feed):
-    sub = make(feed.endpoint, filtering="publisher", options=Options(limits=Limits(message_bytes=1_000)))
-    sub.subscribe("a")
-    sub.wait_ready()
-    feed.publish_numbers("a", range(2_000), batch=500)
-    assert [int(sub.receive(timeout=30).payload) for _ in range(2_000)] == list(range(2_000))
 
 
 def test_an_error_of_on_gap_ends_nothing(make, feed, caplog):
