@@ -226,14 +226,6 @@ class NodeSubscriber(SubscriberEngine):
             for queue in queues:
                 self._hand_over(queue)
 
-    def has_calls(self) -> bool:
-        """Return whether `attend` has handlers or gaps to report."""
-        return bool(self._arrived or self.dispatcher.inline or self.dispatcher.reports)
-
-    def call_back(self) -> None:
-        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
-        self._call_back()
-
     def _hand_over(self, queue: Queue) -> None:
         items = list(queue.items)
         queue.items.clear()
