@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from oz import suggestions
-from oz.errors import ClosedError
+from oz.errors import ClosedError, ConfigurationError
 from oz.node.engine import Engine
 from oz.node.events import Event, Peer
 from oz.node.handlers import Pool, Runner
@@ -239,6 +239,8 @@ class NodeBase(PublishingBase):
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, "publisher")
         checks.check_subscription(handler, max_messages, class_name=self._class_name)
         check_count("concurrency", concurrency, 1, _MAX_COUNT)
+        if concurrency > 1 and handler is None:
+            raise ConfigurationError("concurrency", concurrency, "argument", "it needs handler=")
         patterns = checks.compile_all(pattern, dialect, self._dialect)
         engine = self._node
         inbox = engine.subscribe(

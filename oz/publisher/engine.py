@@ -179,7 +179,7 @@ class Engine:
             TypeError: an argument is of another class.
         """
         options = Options() if options is None else options
-        _check(on_full, links, context, options)
+        _check(on_full, last_value, links, context, options)
         wire.check_card(card)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
@@ -1310,9 +1310,11 @@ def _too_large(size: int, most: int) -> ValueError:
     )
 
 
-def _check(on_full: str, links: Any, context: Any, options: Options) -> None:
+def _check(on_full: str, last_value: Any, links: Any, context: Any, options: Options) -> None:
     if on_full not in ON_FULL:
         raise ConfigurationError("on_full", on_full, "argument", f"it is one of {', '.join(ON_FULL)}")
+    if not isinstance(last_value, bool):
+        raise ConfigurationError("last_value", last_value, "argument", "it is True or False")
     if not (links is None or links is False or isinstance(links, str)):
         raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
     if not isinstance(options, Options):

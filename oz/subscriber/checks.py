@@ -79,6 +79,8 @@ def stream_options(
         raise _wrong("group", group, f"a queue group has a name of 1 to {MAX_GROUP} bytes of UTF-8")
     if overflow not in (None, *OVERFLOWS):
         raise _wrong("overflow", overflow, f"it is None or one of {', '.join(OVERFLOWS)}")
+    if not isinstance(last_value, bool):
+        raise _wrong("last_value", last_value, "it is True or False")
     if ack not in ("received", "handled"):
         raise _wrong("ack", ack, 'it is "received" or "handled"')
     if group is None and delivery.policy != "round_robin":

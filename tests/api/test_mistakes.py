@@ -47,6 +47,17 @@ def node(options):
         (lambda node: node.unsubscribe("a"), AttributeError, "use unsubscribe of a subscription"),
         (lambda node: node.connect("tcp://h:1"), AttributeError, "use connect= of the constructor"),
         (lambda node: node.subscribe("a", handler=asyncio.sleep), TypeError, r"use oz\.asyncio\.Node, which"),
+        (lambda node: node.subscribe("a", concurrency=2), oz.ConfigurationError, "2: it needs handler="),
+        (
+            lambda node: node.subscribe("a", last_value="yes"),
+            oz.ConfigurationError,
+            "'yes': it is True or False",
+        ),
+        (
+            lambda _: oz.Publisher("tcp://127.0.0.1:*", last_value="yes"),
+            oz.ConfigurationError,
+            "'yes': it is True or False",
+        ),
         (lambda node: node.subscribe("_INBOX.>"), oz.PatternError, r"request\(\) receives the replies"),
         (lambda node: node.wait_ready(subscriber="x", timeout=0), oz.Timeout, "peers that are up: none"),
     ],

@@ -134,7 +134,7 @@ class Killed(BaseException):
 def run(spark, path):
     for first, end in [(0, 20), (20, 40), (40, 60)]:
         append(spark, path, first, end)
-    with archiving._opened(spark, path) as store:
+    with archiving._open_archive(spark, path) as store:
         archiving._compact(store, archiving.Layout(), 1_000)
     append(spark, path, 60, 70)
 

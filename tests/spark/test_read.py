@@ -139,7 +139,7 @@ def test_missing_records_are_an_error_unless_allowed(spark, tmp_path):
     [
         ({"start": 301}, "ends at offset 300"),
         ({"end": -1}, "at least 0"),
-        ({"start": "yesterday"}, "no time"),
+        ({"start": "yesterday"}, "is not a time"),
     ],
 )
 def test_wrong_bounds_are_refused(spark, recorded, bounds, message):
