@@ -12,7 +12,6 @@ from oz.errors import OwnershipError, ReplyError
 from oz.message import Message
 from oz.node.engine import Engine
 from oz.node.requests import Request
-from oz.node.wakes import Waiter
 from oz.numbers import check_count, check_wait
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell, wait_in_thread
@@ -179,30 +178,28 @@ class ThreadRequesting:
                 "an inline handler cannot wait for a reply, which its own thread would read: leave inline=True out"
             )
         message = node.publisher.prepare(subject, payload, headers, key)
-        waiter, wakes = Waiter(), exchange.wakes
-        request = exchange.begin(message, partial(wakes.add, waiter), timeout=timeout, retries=retries)
+        waiter = threading.Lock()
+        waiter.acquire()
+        request = exchange.begin(message, waiter.release, timeout=timeout, retries=retries)
         try:
             pool = cast("ThreadPool", node.pool)
             if pool.is_worker():
                 with pool.lend():
-                    self._wait(request, waiter.lock)
+                    self._wait(request, waiter)
             else:
-                self._wait(request, waiter.lock)
+                self._wait(request, waiter)
         finally:
-            wakes.leave(waiter)
             if not request.has_ended:
                 exchange.cancel(request)
         return result_of(request)
 
-    def _wait(self, request: Request, lock: threading.Lock) -> None:
+    def _wait(self, request: Request, waiter: threading.Lock) -> None:
         exchange = self._node.exchange
-        if exchange.is_lone:
-            self._node.reader.read_for(request)
         while not request.has_ended:
             seconds = exchange.seconds_left(request)
             if seconds is None:
-                lock.acquire()
-            elif not lock.acquire(timeout=seconds):
+                waiter.acquire()
+            elif not waiter.acquire(timeout=seconds):
                 exchange.expire()
 
     def request_many(

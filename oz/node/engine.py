@@ -54,7 +54,6 @@ from oz.node.exchange import Exchange
 from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeSubscriber, runners_of
 from oz.node.readiness import Readiness
-from oz.node.reading import READING, ReplyReader
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -194,7 +193,6 @@ class Engine:
         # Names of peers that the roster has forgotten, for losses that are reported later.
         self._past_names: dict[bytes, str] = {}
         self._direct = 0
-        self._has_more = False
         self._denials: deque[tuple[str, str]] = deque()
         # Notices of peers, and the denials of publications that `ready` has not raised yet.
         self._notices: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_NOTICES)
@@ -259,8 +257,6 @@ class Engine:
                 has_keys=credentials is not None,
             )
             self.publisher.send_reply = self.exchange.send_reply
-            self.reader = ReplyReader(self.subscriber, self.exchange, self._has_work, lambda: self._wake())
-            self.exchange.on_end = self.reader.ring
             self._start(config)
         except BaseException:
             self._abandon()
@@ -493,25 +489,12 @@ class Engine:
         """
         # Messages and replies first: threads wait for them.
         with self.subscriber.reading:
-            if self.reader.is_reading():
-                self.subscriber.call_back()
-                more = False
-                if self._has_more:
-                    # A frame may wait that the descriptor does not signal.
-                    self._has_more = False
-                    self.reader.ring_any()
-            else:
-                more = self._has_more = self.subscriber.attend()
+            more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
             is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
             more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
-
-    def _has_work(self) -> bool:
-        """Return whether replies, handlers, gaps or events wait for the attending side."""
-        has_events = bool(self._events or self._losses or self._denials or self._notices or self._dropped)
-        return has_events or self.exchange.has_replies or self.subscriber.has_calls()
 
     def flush_due(self) -> None:
         """Send the waiting messages; see the publisher."""
@@ -568,7 +551,7 @@ class Engine:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
-        seconds = READING if self.reader.is_reading() else self.subscriber.wait_seconds(None)
+        seconds = self.subscriber.wait_seconds(None)
         if seconds is not None:
             deadline = min(deadline, self.clock() + seconds)
         deadline = min(deadline, self.exchange.next_deadline(self.clock()))

@@ -27,7 +27,6 @@ from oz.node.handlers import Pool, Runner
 from oz.node.replies import ERROR, Reply, WaitingReplies, decode_error, encode_error
 from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_node
 from oz.node.responders import StreamResponders
-from oz.node.wakes import WakeQueue
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
 from oz.publisher.session import Session
@@ -58,8 +57,6 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
-        wakes: threads whose requests have ended.
-        on_end: called with each request that has ended or has a reply.
         is_urgent: whether requests wait for the attending side to send them.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
@@ -115,14 +112,12 @@ class Exchange:
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
-        self.wakes = WakeQueue()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
         # Requests that ended in the last turn. The same number may begin in this turn.
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
-        self.on_end: Callable[[Request], object] = bool
         self.attending = 0
         self.is_urgent = False
         self.failed = self.overflowed = self.lost_replies = 0
@@ -188,16 +183,11 @@ class Exchange:
 
     def _act(self, effects: Iterable[Effect]) -> None:
         """Send requests, and notify callers."""
-        has_news = False
         for effect in effects:
             if type(effect) is Request:
                 effect.notify()
-                self.on_end(effect)
-                has_news = True
             elif type(effect) is Send:
                 self._send(effect)
-        if has_news:
-            self.wakes.wake_next()
 
     def _send(self, send: Send) -> None:
         request, stream = send.request, send.stream
@@ -224,11 +214,6 @@ class Exchange:
         with self.lock:
             effects = self._requests.fail(request, error)
         self._act(effects)
-
-    @property
-    def is_lone(self) -> bool:
-        """Whether no more than one request has not ended."""
-        return len(self._requests) < 2
 
     def cancel(self, request: Request) -> None:
         """Forget a request, because its caller does not wait any more."""
@@ -417,31 +402,15 @@ class Exchange:
             self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
-            # An exception of a signal handler may have stopped a thread that was to wake the next one.
-            self.wakes.wake_next()
         # At the end, because threads that wake up need the interpreter.
         self._act(answered)
-
-    @property
-    def has_replies(self) -> bool:
-        """Whether replies wait for `turn` or `pass_replies`."""
-        return bool(self._arrived)
-
-    def pass_replies(self) -> None:
-        """Pass the replies that have arrived to their requests; called by a waiting thread too."""
-        if self._arrived:
-            self._act(self._read_replies())
 
     def _read_replies(self) -> list[Effect]:
         """Read the replies that have arrived; return the requests with news."""
         effects: list[Effect] = []
         on_reply = self._requests.on_reply
         while self._arrived:
-            try:
-                link, messages = self._arrived.popleft()
-            except IndexError:
-                # Another thread has read the last ones.
-                break
+            link, messages = self._arrived.popleft()
             node = link.origin or b""
             replies = [
                 (subject, self._read_reply(node, subject, payload, extras))

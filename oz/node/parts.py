@@ -129,21 +129,13 @@ class NodeSubscriber(SubscriberEngine):
         """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
         return self.describe_silence(inbox) if timeout else ""
 
-    def _allowed(self, place: Place, link: Link, effect: Messages) -> Iterable[Messages]:
-        kept = tuple(super()._allowed(place, link, effect))
-        if sum(len(one.positions) for one in kept) < len(effect.positions):
-            self._report_dropped(place, link, effect, kept)
-        return kept
-
-    def _report_dropped(self, place: Place, link: Link, effect: Messages, kept: Iterable[Messages]) -> None:
-        left = set(range(effect.sequence, effect.sequence + len(effect.positions)))
-        for one in kept:
-            left.difference_update(range(one.sequence, one.sequence + len(one.positions)))
+    def _drop_denied(self, place: Place, link: Link, effect: Messages, sequences: Iterable[int]) -> None:
+        super()._drop_denied(place, link, effect, sequences)
         origin, key = link.origin, None if self.keys is None else self.keys.key_of(place.endpoint)
         if origin is None or key is None:
             return
         flat = effect.flat
-        for sequence in sorted(left):
+        for sequence in sorted(sequences):
             at = 3 * (sequence - effect.sequence)
             extras = flat[at + 2]
             self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
@@ -225,14 +217,6 @@ class NodeSubscriber(SubscriberEngine):
             self._arrived.clear()
             for queue in queues:
                 self._hand_over(queue)
-
-    def has_calls(self) -> bool:
-        """Return whether `attend` has handlers or gaps to report."""
-        return bool(self._arrived or self.dispatcher.inline or self.dispatcher.reports)
-
-    def call_back(self) -> None:
-        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
-        self._call_back()
 
     def _hand_over(self, queue: Queue) -> None:
         items = list(queue.items)

@@ -64,31 +64,34 @@ class StreamResponders:
             WouldBlock: each matching stream is full, or the member of each matching group.
         """
         with self._lock:
-            return self._all(content, excluded, now)
+            route = self._find(content.subject, content.raw)
+            if route is None:
+                return ()
+            found: list[Stream] = [one for one in route.plain if one.session.member not in excluded]
+            key = content.raw if content.key is None else content.key
+            for group, members in route.groups:
+                member = _pick_member(group, members, key, excluded, now)
+                if member is not None:
+                    found.append(member)
+            found = [one for one in found if not one.session.has_ended]
+            accepting = [one for one in found if one.pending < one.limit]
+            if len(accepting) < len(found):
+                _check_space(content, found, accepting)
+            for one in accepting:
+                if one.group is not None:
+                    # A member counts the request at once, as `Group.pick` does.
+                    one.load += 1
+            return accepting
 
-    def _all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:
-        route = self._find(content.subject, content.raw)
-        if route is None:
-            return ()
-        found: list[Stream] = [one for one in route.plain if one.session.member not in excluded]
-        key = content.raw if content.key is None else content.key
-        for group, members in route.groups:
-            member = _pick_member(group, members, key, excluded, now)
-            if member is not None:
-                found.append(member)
-        found = [one for one in found if not one.session.has_ended]
-        accepting = [one for one in found if one.pending < one.limit]
-        # Plain subscriptions beside a group only observe.
-        wanted = [one for one in found if one.group is not None] or found
-        if wanted and not any(one in accepting for one in wanted):
-            raise WouldBlock(
-                f"the request to {content.subject!r} was not sent: each node that has a subscription for it is full"
-            )
-        for one in accepting:
-            if one.group is not None:
-                # A member counts the request at once, as `Group.pick` does.
-                one.load += 1
-        return accepting
+
+def _check_space(content: Content, found: list[Stream], accepting: list[Stream]) -> None:
+    """Raise WouldBlock if the member of each group is full; without groups, if each stream is full."""
+    # Plain subscriptions beside a group only observe.
+    wanted = [one for one in found if one.group is not None] or found
+    if not any(one in accepting for one in wanted):
+        raise WouldBlock(
+            f"the request to {content.subject!r} was not sent: each node that has a subscription for it is full"
+        )
 
 
 def _pick_member(

@@ -122,9 +122,9 @@ class Attendance:
             # `poll` waits whole milliseconds.
             time.sleep(left)
             left = 0.0
-        ready = self._poll.poll(None if left is None else left * 1000)
-        if any(descriptor == self._wake_up.fileno() for descriptor, _ in ready):
-            self._wake_up.clear()
+        self._poll.poll(None if left is None else left * 1000)
+        # Calls of `wake` until here are answered by the next `attend`.
+        self._wake_up.clear()
 
 
 class PublisherThread:

@@ -480,9 +480,15 @@ class Connections(ABC):
             sequences = set(range(effect.sequence, effect.sequence + len(effect.positions)))
             for one in kept:
                 sequences.difference_update(range(one.sequence, one.sequence + len(one.positions)))
-            for sequence in sequences:
-                link.handled(link.epoch, effect.stream, sequence)
+            self._drop_denied(place, link, effect, sequences)
         return kept
+
+    def _drop_denied(
+        self, place: Place, link: Link, effect: machine.Messages, sequences: Iterable[int]
+    ) -> None:
+        """Count messages as handled that the key of their publisher may not publish."""
+        for sequence in sequences:
+            link.handled(link.epoch, effect.stream, sequence)
 
     def _open_plain(self, place: Place, *, binds: bool = False, multicast: Multicast | None = None) -> None:
         plain = PlainSocket(
@@ -991,7 +997,7 @@ class Connections(ABC):
 
     def _read_link_events(self, now: float) -> None:
         dialler = self._dialler
-        if dialler is None or dialler.monitor is None:
+        if dialler is None or dialler.monitor is None or not dialler.monitor.has_events():
             return
         for event in list(dialler.monitor.read()):
             place_found = self._place_at(event.endpoint)

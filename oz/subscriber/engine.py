@@ -279,19 +279,6 @@ class Engine(Connections):
         Returns:
             Whether more can be read at once.
         """
-        has_more = self.read(may_read=may_read)
-        self._call_back()
-        return has_more
-
-    def read(self, *, may_read: bool = True) -> bool:
-        """Do what `attend` does, without the calls of handlers and of `on_gap`.
-
-        Args:
-            may_read: whether to read messages; the queues are full otherwise.
-
-        Returns:
-            Whether more can be read at once.
-        """
         with self.lock:
             lone, self.lone = self.lone, None
             if self.state in (CLOSED, FOREIGN):
@@ -314,6 +301,7 @@ class Engine(Connections):
                 has_more = not self.dispatcher.is_full
             if self._has_descriptor and (has_more or self.dispatcher.shared.items):
                 self.poll.ring()
+        self._call_back()
         return has_more
 
     def _attend(self, may_read: bool) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
 import selectors
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,7 +27,6 @@ class Poll:
         for one in (self._selector, self._alone):
             one.register(self._wake_up.fileno(), selectors.EVENT_READ)
         self.is_polling = self.is_full = False
-        self._masking: Any = None
         self._pair: tuple[int, SystemPoll] | None = None
 
     def wait_alone(self, descriptor: int, seconds: float) -> None:
@@ -61,25 +58,6 @@ class Poll:
         for one in descriptors:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(one)
-
-    @property
-    def can_mask(self) -> bool:
-        """Whether the system has what `mask` needs."""
-        return hasattr(select, "epoll")
-
-    def mask(self, descriptor: int, *, is_masked: bool) -> None:
-        """Ignore a descriptor, or poll it again, also in a wait that has begun. Any thread may call it.
-
-        It is one call of the system, because an exception of a signal handler may interrupt a thread between two.
-
-        Args:
-            descriptor: one of those of `add`.
-            is_masked: whether to ignore it.
-        """
-        if self._masking is None:
-            # The object closes its descriptor.
-            self._masking = select.epoll.fromfd(os.dup(self.fileno()))
-        self._masking.modify(descriptor, 0 if is_masked else select.EPOLLIN)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable if one of the descriptors is."""
@@ -119,8 +97,6 @@ class Poll:
 
     def close(self) -> None:
         """Close the descriptors."""
-        if self._masking is not None:
-            self._masking.close()
         self._selector.close()
         self._alone.close()
         self._wake_up.close()
