@@ -74,31 +74,11 @@ class TaskPool:
         """Return whether the current task is one of the pool."""
         return asyncio.current_task() in self._tasks
 
-    async def close(self, timeout: float | None) -> bool:
-        """Accept no more work, wait for the handlers that run, and cancel the late handlers.
-
-        Args:
-            timeout: in seconds; None waits for ever.
-
-        Returns:
-            Whether all handlers have ended in time.
-        """
-        self._is_closed = True
-        tasks = self._tasks.keys() - {asyncio.current_task()}
-        if not tasks:
-            return True
-        _, left = await asyncio.wait(tasks, timeout=timeout)
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=1.0)
-        return not left
-
     def finish(self, timeout: float | None) -> None:
         """Accept no more work, and cancel the handlers that run, but not the calling one.
 
         Args:
-            timeout: has no effect, because a loop cannot wait here; see `close`.
+            timeout: has no effect, because a loop cannot wait here.
         """
         self._is_closed = True
         current = asyncio.current_task() if asyncio._get_running_loop() is not None else None
