@@ -107,7 +107,7 @@ class Monitor:
             raise
 
     def has_events(self) -> bool:
-        """Return whether `read` yields events. The compiled part does it in 0.2 µs, and a node asks at each turn."""
+        """Return whether `read` yields events. A node calls it at each turn: 0.6 µs with the compiled part."""
         return bool(self._events(self.pair) & _POLLIN)
 
     def read(self) -> Iterator[Event]:
