@@ -683,6 +683,7 @@ class Session:
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
         self._sent_batches = 0
+        self._known_epoch = hello.epoch
         self._control: dict[object, bytes] = {}
         self._bye: bytes | None = None
         self._is_ping_due = self._is_ping_next = False
@@ -834,7 +835,8 @@ class Session:
             return False
         if hello.epoch == self.epoch:
             return self.acked <= hello.expected <= self.following
-        return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
+        # The link has not received the WELCOME. After a restart of the publisher it knows the epoch of an ended session.
+        return hello.epoch == self._known_epoch and self.acked == 0
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
         """Continue on a new connection: every batch from the expected sequence on is unsent again."""
