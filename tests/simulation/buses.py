@@ -538,6 +538,6 @@ class BusWorld:
 
 
 class TwinWorld(BusWorld):
-    """Runs in which two endpoints reach each node. They are not among the seeds of the suite."""
+    """Runs in which two endpoints reach each node."""
 
     has_two_endpoints = True
