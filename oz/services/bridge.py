@@ -211,7 +211,7 @@ class Leg:
         side: state for the rules.
         asked: subscriptions on behalf of the other buses, by their delivery options.
         changed: sessions with a new interest.
-        losses: losses that other forwarders report.
+        losses: losses that no queue has, and those that other forwarders report with the ids of the forwarders.
         held: messages that are passed on to this bus and not acknowledged, by stream.
         is_standby: whether publishers on this bus prefer another forwarder for groups.
     """
@@ -260,6 +260,8 @@ class Leg:
         self._on_session = publisher.on_session
         publisher.on_session = self._on_session_event
         self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
+        # A loss that concerns several queues is in none of them.
+        self.engine.subscriber.gap_listeners.append(lambda gap: self.losses.append((gap, b"")))
         self.bus = self.engine.bus
 
     def _on_session_event(self, session: Session, what: str) -> None:
