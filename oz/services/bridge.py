@@ -27,6 +27,7 @@ from oz.publisher.engine import Outgoing
 from oz.publisher.groups import STANDBY
 from oz.publisher.routing import Route
 from oz.publisher.session import Session, Stream
+from oz.publisher.sessions import Sessions
 from oz.services import bridge_rules as rules
 from oz.services.attended import Service
 from oz.services.bridge_rules import Interest, Side, Source
@@ -104,6 +105,12 @@ class LegPublisher(NodePublisher):
 
     known: dict[Session, bytes | None]
     asked: tuple[str | None, Collection[bytes]] | None = None
+
+    def _new_sessions(self) -> Sessions:
+        sessions = super()._new_sessions()
+        # A parallel forwarder drops a message that comes back. The forwarder itself finds another member.
+        sessions.is_heir = lambda session: self.known.get(session) is None
+        return sessions
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams of nodes that receive a request."""

@@ -533,7 +533,9 @@ class BusWorld:
             dropped[origin] -= not handled
             check(dropped[origin] >= 0 or origin in over, "job {} is lost", number)
             again = [is_again for _, is_again in handled[1:]]
-            is_marked = all(again)
+            # A forwarder that ends may have passed it on, while its publisher gives it to another member.
+            is_late = any(self.trouble[one] for one in FORWARDERS) and again.count(False) == 1
+            is_marked = all(again) or (is_late and handled[0][1])
             check(is_marked, "job {} was handled again without a mark", number)
 
 
