@@ -8,7 +8,7 @@ from links.simulation import run_seed
 SEEDS = range(300)
 FOUND_AT = {
     "epoch": 1,
-    "attempt": 2,
+    "attempt": 20,
     "route": 98,
     "ACK on PING": 1_692,
     "withdrawn flag": 9,
