@@ -214,12 +214,14 @@ class Stream:
         load: messages of a group that are not acknowledged, or not handled.
         held: numbered batches of a group that are not acknowledged, or not handled.
         mark: sequence below which all messages are handled.
+        lost_from: after the end of the session, lowest sequence of a redelivering stream that is neither handled nor
+            moved to another member; None if there is none.
     """
 
     __slots__ = (
         "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds",
-        "joined", "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow",
-        "patterns", "pending", "prefetch", "redelivers", "session", "unknown",
+        "joined", "limit", "load", "lost_from", "mark", "matched", "member", "number", "numbered", "options",
+        "overflow", "patterns", "pending", "prefetch", "redelivers", "session", "unknown",
     )  # fmt: skip
 
     def __init__(self, session: Session, number: int, options: StreamOptions, group: Group | None) -> None:
@@ -233,6 +235,7 @@ class Stream:
         self.prefetch = min(options.prefetch or default, self.limit)
         self.patterns = self.joined = 0
         self.matched = self.numbered = self.pending = self.load = self.mark = 0
+        self.lost_from: int | None = None
         self.drops = [0, 0, 0, 0]
         self.unknown = 0
         self.backlog: deque[Body | _Waiting] = deque()
@@ -683,6 +686,7 @@ class Session:
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
         self._sent_batches = 0
+        self._known_epoch = hello.epoch
         self._control: dict[object, bytes] = {}
         self._bye: bytes | None = None
         self._is_ping_due = self._is_ping_next = False
@@ -834,7 +838,8 @@ class Session:
             return False
         if hello.epoch == self.epoch:
             return self.acked <= hello.expected <= self.following
-        return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
+        # The link has not received the WELCOME. It may know the epoch of another process of the publisher.
+        return hello.epoch == self._known_epoch and self.acked == 0
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
         """Continue on a new connection: every batch from the expected sequence on is unsent again."""
@@ -917,6 +922,8 @@ class Session:
         self.given_up += sum(stream.pending for stream in self.streams.values())
         self.given_up += sum(batch.count for batch in self.batches if batch.body is not None)
         for stream in self.streams.values():
+            if stream.redelivers and (stream.held or stream.backlog):
+                stream.lost_from = stream.held[0].sequence if stream.held else self.following
             stream.backlog.clear()
             stream.held.clear()
         self.batches.clear()

@@ -106,6 +106,7 @@ class Sessions:
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
         on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
+        is_heir: whether messages that another member has not handled may move to a session.
         by_node: sessions whose HELLO had a card, by member, in the order in which they began.
     """
 
@@ -157,6 +158,7 @@ class Sessions:
         self.card = b""
         self.admit: Callable[[Hello, str | None], int | None] = lambda hello, user: None
         self.on_session: Callable[[Session, str], object] = lambda session, event: None
+        self.is_heir: Callable[[Session], bool] = lambda session: True
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
@@ -798,7 +800,11 @@ class Sessions:
         members: Sequence[Stream] = ()
         if route is not None:
             members = next((found for one, found in route.groups if one is group), ())
-        alive = [one for one in members if one is not stream and (one.session.is_up or is_final)]
+        alive = [
+            one
+            for one in members
+            if one is not stream and (one.session.is_up or is_final) and self.is_heir(one.session)
+        ]
         if not alive and is_final and stream in members:
             alive = [stream]
         return group.pick(alive, subject, self.now) if alive else None

@@ -27,6 +27,7 @@ from oz.publisher.engine import Outgoing
 from oz.publisher.groups import STANDBY
 from oz.publisher.routing import Route
 from oz.publisher.session import Session, Stream
+from oz.publisher.sessions import Sessions
 from oz.services import bridge_rules as rules
 from oz.services.attended import Service
 from oz.services.bridge_rules import Interest, Side, Source
@@ -104,6 +105,12 @@ class LegPublisher(NodePublisher):
 
     known: dict[Session, bytes | None]
     asked: tuple[str | None, Collection[bytes]] | None = None
+
+    def _new_sessions(self) -> Sessions:
+        sessions = super()._new_sessions()
+        # A parallel forwarder drops a message that comes back. The forwarder itself finds another member.
+        sessions.is_heir = lambda session: self.known.get(session) is None
+        return sessions
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams of nodes that receive a request."""
@@ -189,15 +196,16 @@ class _Held:
     """Message of a group that is passed on and not acknowledged.
 
     Attributes:
+        source: leg at which the message arrived.
         message: of the group.
         matched: messages of the stream up to this one.
         sequence: behind the message; None while it has none.
     """
 
-    __slots__ = ("matched", "message", "sequence")
+    __slots__ = ("matched", "message", "sequence", "source")
 
-    def __init__(self, message: Message, matched: int) -> None:
-        self.message, self.matched = message, matched
+    def __init__(self, source: Leg, message: Message, matched: int) -> None:
+        self.source, self.message, self.matched = source, message, matched
         self.sequence: int | None = None
 
 
@@ -210,7 +218,7 @@ class Leg:
         side: state for the rules.
         asked: subscriptions on behalf of the other buses, by their delivery options.
         changed: sessions with a new interest.
-        losses: losses that other forwarders report.
+        losses: losses that no queue has, and those that other forwarders report with the ids of the forwarders.
         held: messages that are passed on to this bus and not acknowledged, by stream.
         is_standby: whether publishers on this bus prefer another forwarder for groups.
     """
@@ -259,6 +267,8 @@ class Leg:
         self._on_session = publisher.on_session
         publisher.on_session = self._on_session_event
         self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
+        # A loss that concerns several queues is in none of them.
+        self.engine.subscriber.gap_listeners.append(lambda gap: self.losses.append((gap, b"")))
         self.bus = self.engine.bus
 
     def _on_session_event(self, session: Session, what: str) -> None:
@@ -333,23 +343,45 @@ class Leg:
                 asked.entries.update(zip(added, made, strict=True))
         return count - self.is_standby
 
+    def is_asked(self, group: str, subject: bytes) -> bool:
+        """Return whether a subscription of a group matches a subject."""
+        patterns = [
+            pattern
+            for asked in self.asked.values()
+            if asked.stream.group == group
+            for pattern in asked.entries
+        ]
+        return rules.matches_any(patterns, subject)
+
+    def abandon(self, message: Message) -> None:
+        """Record that a message of a group is not handled, because its subscription has ended."""
+        link, sequence = message.arrival.link, message.sequence
+        if link is not None and sequence is not None:
+            with self.engine.subscriber.lock:
+                link.abandon(message.arrival.epoch, message.arrival.stream, sequence)
+
     def has_peer(self, node: bytes) -> bool:
         """Return whether a node is a peer on this bus."""
         peer = self.engine.roster.by_id.get(node)
         return peer is not None and peer.state != roster.KNOWN
 
-    def send(self, stream: Stream, message: Message, extras: dict[str, Any]) -> bool:
-        """Publish a message of a group to one member; return whether it had space."""
+    def send(self, source: Leg, stream: Stream, message: Message, extras: dict[str, Any]) -> bool:
+        """Publish a message of a group, which arrived at another leg, to one member; return whether it had space."""
         if stream.session.has_ended or not stream.session.is_up:
             return False
         stream.load += 1
         if not self.publisher.send_in(stream, message.subject_bytes, message.payload, extras):
             return False
-        self.held.setdefault(stream, deque()).append(_Held(message, stream.matched))
+        self.held.setdefault(stream, deque()).append(_Held(source, message, stream.matched))
         return True
 
-    def acknowledge(self) -> None:
-        """Acknowledge the messages that their members have acknowledged, or handled."""
+    def acknowledge(self) -> list[tuple[Leg, str, Message]]:
+        """Acknowledge the messages that their members have acknowledged, or handled.
+
+        Returns:
+            Messages of members that have ended, if this bus had no other member, each with its leg and its group.
+        """
+        lost: list[tuple[Leg, str, Message]] = []
         for stream, waiting in [*self.held.items()]:
             session = stream.session
             with self.publisher.lock:
@@ -359,17 +391,23 @@ class Leg:
                         if one.matched > out:
                             break
                         one.sequence = session.following
-                if not stream.holds:
+                has_ended = session.has_ended
+                if has_ended:
+                    done = inf if stream.lost_from is None else stream.lost_from
+                elif not stream.holds:
                     done = session.acked
                 else:
                     done = stream.held[0].sequence if stream.held else session.following
-                has_ended = session.has_ended
             while waiting and (
-                has_ended or (waiting[0].sequence is not None and waiting[0].sequence <= done)
+                done == inf or (waiting[0].sequence is not None and waiting[0].sequence <= done)
             ):
                 waiting.popleft().message.ack()
+            if has_ended:
+                lost += [(one.source, stream.options.group or "", one.message) for one in waiting]
+                waiting.clear()
             if not waiting:
                 del self.held[stream]
+        return lost
 
     def tell_loss(self, gap: Gap, via: bytes, excluded: Collection[bytes]) -> None:
         """Report a loss to the subscribers on this bus."""
@@ -478,7 +516,8 @@ class BridgeEngine:
         self.stats = ForwarderStats()
         self.legs: list[Leg] = []
         self._is_dirty, self._read_at, self._retry_at = True, 0.0, inf
-        self._unplaced: dict[tuple[Leg, str, bytes], deque[Message]] = {}
+        # Messages of groups without a member with space, and whether a member may have handled them.
+        self._unplaced: dict[tuple[Leg, str, bytes], deque[tuple[Message, bool]]] = {}
         self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
         try:
@@ -537,7 +576,7 @@ class BridgeEngine:
             has_more |= leg.engine.attend(flushes=flushes)
         for leg in self.legs:
             has_more |= self._pass(leg)
-            leg.acknowledge()
+            self._take_back(leg.acknowledge())
         now = self.clock()
         if self._unplaced and now >= self._retry_at:
             self._place_again()
@@ -567,6 +606,7 @@ class BridgeEngine:
             leg.is_standby = self._is_leaving or rules.stands_by(self.id, sides, at)
             with suppress(ClosedError):
                 self.stats.interests += leg.ask(rules.wanted(sides, at))
+                self._drop_unwanted(leg)
 
     # messages
 
@@ -618,9 +658,9 @@ class BridgeEngine:
         else:
             waiting = self._unplaced.get((leg, group, raw))
             if waiting is not None:
-                waiting.append(message)
-            elif not self._place(leg, group, message):
-                self._unplaced[leg, group, raw] = deque([message])
+                waiting.append((message, message.redelivered))
+            elif not self._place(leg, group, message, message.redelivered):
+                self._unplaced[leg, group, raw] = deque([(message, message.redelivered)])
                 self._retry_at = min(self._retry_at, self.clock() + RETRY_INTERVAL)
 
     def _publish(self, leg: Leg, message: Message, source: Forwarded, targets: list[Leg]) -> None:
@@ -637,7 +677,7 @@ class BridgeEngine:
                 is_wanted = True
         self.stats.unwanted += not is_wanted
 
-    def _place(self, leg: Leg, group: str, message: Message) -> bool:
+    def _place(self, leg: Leg, group: str, message: Message, is_redelivered: bool) -> bool:
         """Pass a message of a group to one member; return whether there was one with space."""
         raw, source = message.subject_bytes, _source_of(message)
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
@@ -649,28 +689,45 @@ class BridgeEngine:
                 publisher = other.publisher
                 members = publisher.recipients(publisher.find_route(message.subject, raw), group, excluded)
                 found.update((one, other) for one in members)
-        extras = rules.extras_of(message.extras, source, self.id, is_redelivered=message.redelivered)
-        is_placed = any(found[one].send(one, message, extras) for one in rules.by_rank([*found], raw, source))
+        extras = rules.extras_of(message.extras, source, self.id, is_redelivered=is_redelivered)
+        is_placed = any(
+            found[one].send(leg, one, message, extras) for one in rules.by_rank([*found], raw, source)
+        )
         self.stats.passed += is_placed
         return is_placed
 
     def _place_again(self) -> None:
-        """Try to pass on the messages of groups that found no member with space, in the order of each subject.
-
-        A message whose subscription has ended goes to another member of its group on its bus.
-        """
+        """Try to pass on the messages of groups that found no member with space, in the order of each subject."""
         self._retry_at = inf
         for key, waiting in [*self._unplaced.items()]:
             leg, group, _ = key
-            if not any(one.stream.group == group and one.entries for one in leg.asked.values()):
-                self.stats.unwanted += len(waiting)
-                waiting.clear()
-            while waiting and self._place(leg, group, waiting[0]):
+            while waiting and self._place(leg, group, *waiting[0]):
                 waiting.popleft()
             if not waiting:
                 del self._unplaced[key]
         if self._unplaced:
             self._retry_at = self.clock() + RETRY_INTERVAL
+
+    def _take_back(self, lost: list[tuple[Leg, str, Message]]) -> None:
+        """Pass messages of members that have ended to other members, before later messages of their subjects."""
+        for leg, group, message in reversed(lost):
+            self._unplaced.setdefault((leg, group, message.subject_bytes), deque()).appendleft(
+                (message, True)
+            )
+            self._retry_at = self.clock()
+
+    def _drop_unwanted(self, leg: Leg) -> None:
+        """Drop the messages of subscriptions of a leg that have ended: another member on their bus receives them.
+
+        This comes at once, because a new member may make the forwarder subscribe again.
+        """
+        for key, waiting in [*self._unplaced.items()]:
+            source, group, raw = key
+            if source is leg and not leg.is_asked(group, raw):
+                self.stats.unwanted += len(waiting)
+                for message, _ in waiting:
+                    leg.abandon(message)
+                del self._unplaced[key]
 
     def _pass_request(
         self, leg: Leg, group: str | None, message: Message, source: Forwarded, targets: list[Leg]

@@ -16,7 +16,8 @@ group               all are members of the group. A forwarder *stands by* while 
                     up and does not: its publishers pick it only if no other member matches. So one forwarder passes
                     the messages in order. It acknowledges a message after the member on the other bus. After its
                     death another forwarder receives the message again, and picks the same member by rank, which
-                    drops a repeat
+                    drops a repeat. If the last member on the other bus ends, the subscription of the forwarder
+                    ends, and the publisher gives its messages to other members
 request             as a message. All copies of a request have the same position (`source_of`)
 =================== ==========================================================================================
 
@@ -31,11 +32,12 @@ message whose origin is a peer on the other bus: that bus has it already.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from oz.errors import Undecidable
+from oz.errors import OzError, Undecidable
 from oz.message import Extras, Forwarded
 from oz.node.requests import inbox_node
 from oz.publisher.groups import rank
@@ -175,6 +177,15 @@ def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...
         except Undecidable:
             found[pattern] = None
     return (pattern,) if pattern in found else tuple(found)
+
+
+def matches_any(patterns: Iterable[Pattern], subject: bytes) -> bool:
+    """Return whether a pattern matches a subject. A pattern that exceeds its time does not."""
+    for one in patterns:
+        with suppress(OzError):
+            if one.matches(subject):
+                return True
+    return False
 
 
 def forwarder_ids(via: bytes) -> set[bytes]:

@@ -44,6 +44,7 @@ class End:
     __slots__ = (
         "_arrivals",
         "_capacity",
+        "_identity",
         "_interval",
         "_is_closing",
         "_last_arrival",
@@ -82,6 +83,8 @@ class End:
         self.outgoing: deque[Message] = deque()
         self._arrivals: deque[float] = deque()
         self._capacity = 0
+        # libzmq copies the options of the socket in `connect`: each end keeps its own ROUTING_ID.
+        self._identity = b"" if target is None else socket.identity
         self._interval = socket.number(zmq.RECONNECT_IVL) / 1000
         self._last_arrival, self._sent_at = 0.0, -1.0
         self._was_full = self._is_closing = self.has_ended = False
@@ -125,7 +128,7 @@ class End:
     def _join(self, found: Port) -> None:
         network = self.network
         self._interval = self.socket.number(zmq.RECONNECT_IVL) / 1000
-        other = End(found.socket, found.endpoint, name=self.socket.identity)
+        other = End(found.socket, found.endpoint, name=self._identity)
         self.hosts = other.hosts = frozenset((self.socket.host, found.host))
         other.is_local = self.is_local
         for one, peer in ((self, other), (other, self)):

@@ -59,11 +59,15 @@ def test_hello_that_resumes_sends_everything_unacknowledged_again(state, route):
     resumed(*up(), state, route)
 
 
-def test_hello_with_an_unknown_epoch_resumes_while_nothing_is_acknowledged():
-    publisher, session = up()
+@pytest.mark.parametrize("epoch", [links.UNKNOWN_EPOCH, NEVER])
+def test_hello_resumes_with_the_epoch_of_the_first_hello_while_nothing_is_acknowledged(epoch):
+    # A link that reaches a new process of its publisher knows an epoch of the old process until WELCOME.
+    publisher = Publisher()
+    session = publisher.hello(epoch=epoch, expected=5)
+    publisher.declare()
     publisher.publish("a.1")
     publisher.pull(session)
-    publisher.hello(OTHER_ROUTE, attempt=2)
+    publisher.hello(OTHER_ROUTE, epoch=epoch, attempt=2, expected=5)
     assert publisher.sessions.by_id[SESSION] is session
     assert [type(one).__name__ for one in publisher.pull(session)] == ["Welcome", "tuple"]
 

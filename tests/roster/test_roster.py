@@ -1,5 +1,7 @@
 """Table tests of the roster: each event in each state of an endpoint and of a peer."""
 
+from itertools import pairwise
+
 import pytest
 
 from oz.node import roster as module
@@ -171,6 +173,19 @@ def test_endpoints_of_a_peer_are_dialled_in_turn(roster):
     assert roster("tick", now=DIAL_TURN) == [HangUp(at(A)), Dial(at(A, 2))]
     assert roster("tick", now=2 * DIAL_TURN) == [HangUp(at(A, 2)), Dial(at(A, 3))]
     assert roster("tick", now=3 * DIAL_TURN) == [HangUp(at(A, 3)), Dial(at(A))]
+
+
+def test_next_endpoint_is_dialled_after_a_link_at_a_seed(roster):
+    one = card(A, endpoints=[at(A), at(A, 2), at(A, 3)])
+    roster("seed", at(A, 9))
+    assert roster("on_hello", one) == [Dial(at(A))]
+    for turn, (dialled, following) in enumerate(pairwise([*one.endpoints, at(A)])):
+        now = 10.0 * turn
+        assert HangUp(dialled) in roster("on_live", at(A, 9), one, now=now)
+        roster("on_hello", one, now=now)
+        roster("on_silent", at(A, 9), now=now)
+        roster("tick", now=now + LOST_AFTER)
+        assert roster.of(Dial) == [Dial(following)]
 
 
 def test_single_endpoint_stays_dialled(roster):

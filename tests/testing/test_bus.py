@@ -51,6 +51,25 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     assert bus.run(main()) == "tcp://127.0.0.1:5555"
 
 
+def test_subscriber_that_reaches_a_publisher_at_two_endpoints_keeps_one_link(bus):
+    async def main():
+        publisher = bus.publisher(bind=["tcp://127.0.0.1:5555", "tcp://127.0.0.1:5566"])
+        subscriber = bus.subscriber(filtering="publisher")
+        subscriber.subscribe("a")
+        for endpoint in ("tcp://127.0.0.1:5555", "tcp://127.0.0.1:5566"):
+            subscriber.connect(endpoint)
+        await subscriber.wait_ready(timeout=5)
+        payloads = []
+        for number in range(50):
+            await publisher.publish("a", b"%d" % number)
+            message = await subscriber.receive(timeout=1)
+            payloads.append((int(message.payload), message.gap))
+            await asyncio.sleep(1.0)
+        return payloads
+
+    assert bus.run(main()) == [(number, 0) for number in range(50)]
+
+
 def test_subscriber_uses_prefixes_where_a_publisher_has_no_links(bus):
     async def main():
         publisher, subscriber = bus.publisher(links=False), bus.subscriber()
