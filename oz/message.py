@@ -61,11 +61,8 @@ class Gap:
         origin: id of the publisher's process, 16 bytes; None if unknown.
         count: messages; None if the number is unknown.
         recovered: messages that arrived later after all.
-        reason: one of the words below.
-
-    Reasons are "lost" (over the resume limits), "dropped" (by the publisher) and "full" (by the queue of the
-    subscription). The others are "malformed", "restarted" (another process of the publisher), "closed" (the
-    publisher ended the session) and "moved" (from a plain connection to a link).
+        reason: one of the words in docs/errors.md, such as "lost" (over the resume limits), "dropped" (by the
+            publisher) or "full" (by the queue of the subscription).
     """
 
     origin: bytes | None

@@ -133,7 +133,8 @@ class Options(_StrictOptions):
     Attributes:
         high_water_mark: messages that wait for one subscriber at most, without `max_pending`; 0 for no limit
             but `pending_bytes`.
-        pending_bytes: bytes that wait for one subscriber at the publisher at most.
+        pending_bytes: bytes that wait for one subscriber at the publisher at most. With `on_full="block"` or
+            "raise", a message larger than half of it may exceed it.
         resume_bytes: bytes that a publisher keeps for a subscriber to resume without loss.
         resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
         send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
