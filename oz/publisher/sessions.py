@@ -106,12 +106,13 @@ class Sessions:
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
         on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
-        is_heir: whether messages that another member has not handled may move to a session.
         by_node: sessions whose HELLO had a card, by member, in the order in which they began.
     """
 
     # Slots, because C reads and fills them.
     __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
+
+    stream_class = Stream
 
     def __init__(
         self,
@@ -158,7 +159,6 @@ class Sessions:
         self.card = b""
         self.admit: Callable[[Hello, str | None], int | None] = lambda hello, user: None
         self.on_session: Callable[[Session, str], object] = lambda session, event: None
-        self.is_heir: Callable[[Session], bool] = lambda session: True
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
@@ -568,7 +568,7 @@ class Sessions:
                     raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
                 options = declared[item.stream]
                 group = None if options.group is None else self.interest.group(options.group, options.policy)
-                stream = Stream(session, item.stream, options, group)
+                stream = self.stream_class(session, item.stream, options, group)
             pattern = self._compile(item)
             if item.last_value and self.last_values is not None:
                 subjects = yield from self.last_values.search(pattern, self.settings.pattern_time)
@@ -764,14 +764,7 @@ class Sessions:
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
-        for unit, body, start in stream.unhandled():
-            messages = list(body.messages())[start:]
-            sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
-            patterns = [one for one, since in kept if since <= sequence]
-            if patterns and all(
-                any(_matches(one, subject) for one in patterns) for _, subject, _, _ in messages
-            ):
-                continue
+        for unit, messages in self._unhandled(stream, kept):
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
             if None in chosen:
                 for heir in chosen:
@@ -792,6 +785,20 @@ class Sessions:
             self.redelivered += len(positions)
             self._offer_all(heir, flat, positions, links.REDELIVERED)
 
+    @staticmethod
+    def _unhandled(
+        stream: Stream, kept: Sequence[tuple[Pattern, int]]
+    ) -> Iterator[tuple[Any, list[tuple[int, bytes, bytes, Any]]]]:
+        """Return the batches and bodies that a member has not handled and loses, each with these messages."""
+        for unit, body, start in stream.unhandled():
+            messages = list(body.messages())[start:]
+            sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
+            patterns = [one for one, since in kept if since <= sequence]
+            if not patterns or not all(
+                any(_matches(one, subject) for one in patterns) for _, subject, _, _ in messages
+            ):
+                yield unit, messages
+
     def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
         """Pick a member for one message, the stream itself only without another member; None without any."""
         group = stream.group
@@ -800,11 +807,7 @@ class Sessions:
         members: Sequence[Stream] = ()
         if route is not None:
             members = next((found for one, found in route.groups if one is group), ())
-        alive = [
-            one
-            for one in members
-            if one is not stream and (one.session.is_up or is_final) and self.is_heir(one.session)
-        ]
+        alive = [one for one in members if one is not stream and (one.session.is_up or is_final)]
         if not alive and is_final and stream in members:
             alive = [stream]
         return group.pick(alive, subject, self.now) if alive else None
