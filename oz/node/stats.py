@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
+from oz.subscriber.queue import SubscriberStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
