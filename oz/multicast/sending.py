@@ -13,7 +13,7 @@ from oz.multicast.sender import Sender
 from oz.options import Multicast
 from oz.transport.endpoints import EndpointError, refused_by_libzmq
 
-LEAST_WAITING = 1_000
+MIN_WAITING = 1_000
 """Frames that may wait in the socket at least, without a `high_water_mark`. The rate of one second may be more."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -47,7 +47,7 @@ class Transmitter:
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None
         if high_water_mark is None:
-            high_water_mark = max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
+            high_water_mark = max(MIN_WAITING, options.rate_kbps * 125 // options.mtu)
         configure(socket, options, is_publisher=True)
         socket.setsockopt(zmq.XPUB_NODROP, int(refuses))
         socket.setsockopt(zmq.SNDHWM, high_water_mark)

@@ -158,7 +158,7 @@ class NodeBase(PublishingBase):
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
         """Keep a subscription while it is active, because the engine refers to it weakly."""
         if len(self._handles) >= self._handles_limit:
-            self._handles = [one for one in self._handles if one.active]
+            self._handles = [handle for handle in self._handles if handle.active]
             self._handles_limit = max(2 * len(self._handles), _HANDLES)
         self._handles.append(subscription)
 
@@ -210,7 +210,7 @@ class NodeBase(PublishingBase):
         """Active subscriptions."""
         subscriber = self._node.subscriber
         with subscriber.lock:
-            return tuple(one.handle for one in subscriber.dispatcher.inboxes if one.is_active)
+            return tuple(inbox.handle for inbox in subscriber.dispatcher.inboxes if inbox.is_active)
 
     @property
     def closed(self) -> bool:
@@ -256,9 +256,9 @@ class NodeBase(PublishingBase):
 
     @staticmethod
     def _check_ready(peers: Sequence[str], count: int | None) -> None:
-        for one in peers:
-            if not isinstance(one, str):
-                raise TypeError(f"peers are waited for by name, not by {one!r}; a number is count=")
+        for peer in peers:
+            if not isinstance(peer, str):
+                raise TypeError(f"peers are waited for by name, not by {peer!r}; a number is count=")
         if count is not None:
             check_count("count", count, 0, _MAX_COUNT)
 

@@ -302,8 +302,8 @@ class Engine:
 
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
-        tcp = [one for one in config.bind if one.startswith("tcp://")]
-        other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
+        tcp = [endpoint for endpoint in config.bind if endpoint.startswith("tcp://")]
+        other = [self.publisher.bind_links(endpoint) for endpoint in config.bind if endpoint not in tcp]
         try:
             if config.directory is not None:
                 has_key = self.subscriber.keys is not None
@@ -314,9 +314,9 @@ class Engine:
             if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+        if not tcp and any(endpoint.startswith("tcp://") for endpoint in config.connect):
             tcp = [f"tcp://{address_towards(config.connect)}:*"]
-        bound = [self.publisher.bind_links(one) for one in tcp]
+        bound = [self.publisher.bind_links(endpoint) for endpoint in tcp]
         if self.subscriber.keys is None:
             warn_of_strangers(bound)
         advertise = self.options.advertise
@@ -379,7 +379,7 @@ class Engine:
                 self.on_loss(payload)
             elif subject == NOTICE:
                 self._notices.append((link.origin or b"", payload))
-        self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+        self.exchange.on_direct(link, [message for message in messages if message[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
         """Return the direct messages that the key of their sender may send."""
@@ -395,10 +395,10 @@ class Engine:
             return messages
         now = self.clock()
         allowed = []
-        for one in messages:
-            request = self.exchange.find(one[0])
+        for message in messages:
+            request = self.exchange.find(message[0])
             if request is None or request.admits(key, permissions, now):
-                allowed.append(one)
+                allowed.append(message)
                 continue
             keys.denials.denied += 1
             if not request.has_denied:
@@ -581,7 +581,7 @@ class Engine:
                 self._report(effect)
 
     def _introduce(self, node: bytes, peers: Sequence[tuple[bytes, tuple[str, ...]]]) -> None:
-        payload = msgpack.packb([(one, list(where)) for one, where in peers])
+        payload = msgpack.packb([(peer, list(where)) for peer, where in peers])
         if len(payload) <= MAX_INTRODUCTION:
             self.publisher.direct(node, INTRODUCTION, payload, None)
         elif len(peers) > 1:
@@ -648,7 +648,7 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(one.kind != links.FORWARDER for one in self.cards(roster.UP)):
+        if all(item.kind != links.FORWARDER for item in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
@@ -671,9 +671,9 @@ class Engine:
     def cards(self, *states: str) -> list[Card]:
         """Return the cards of the peers in some states, without name servers. The caller has the lock."""
         return [
-            one.card
-            for one in self.roster.by_id.values()
-            if one.card is not None and one.state in states and one.card.kind != links.NAMESERVER
+            peer.card
+            for peer in self.roster.by_id.values()
+            if peer.card is not None and peer.state in states and peer.card.kind != links.NAMESERVER
         ]
 
     @property
@@ -683,7 +683,7 @@ class Engine:
             return []
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
-        return sorted(found, key=lambda one: (one.name, one.id))
+        return sorted(found, key=lambda item: (item.name, item.id))
 
     # subscriptions
 
@@ -803,7 +803,7 @@ class Engine:
 
     def _report_slow(self, runner: Runner, lag: float, dropped: int) -> None:
         with self.subscriber.lock:
-            inboxes = [one for one in self.subscriber.dispatcher.inboxes if one.handler is runner]
+            inboxes = [inbox for inbox in self.subscriber.dispatcher.inboxes if inbox.handler is runner]
         if inboxes:
             about = ", ".join(str(entry.pattern.text) for entry in inboxes[0].entries)
             text = f"the handler of {about!r} is slow: its oldest message has waited for {lag:.1f} s"
@@ -833,7 +833,7 @@ class Engine:
         except ClosedError:
             return
         try:
-            while not all(one.lanes.is_idle for one in runners_of(inboxes)):
+            while not all(runner.lanes.is_idle for runner in runners_of(inboxes)):
                 if end is not None and self.clock() >= end:
                     return
                 yield end
@@ -941,11 +941,11 @@ def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
     except Exception:
         return []
     peers = []
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, list) and len(one) == 2 and isinstance(one[0], bytes) and isinstance(one[1], list):
-            where = tuple(text for text in one[1] if isinstance(text, str))
-            if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
-                peers.append((one[0], where))
+    for row in found if isinstance(found, list) else ():
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], bytes) and isinstance(row[1], list):
+            where = tuple(text for text in row[1] if isinstance(text, str))
+            if len(row[0]) == len(links.UNKNOWN_EPOCH) and where:
+                peers.append((row[0], where))
     return peers
 
 

@@ -83,5 +83,5 @@ def _check(count: int, purpose: str) -> None:
             ) from None
         raise
     finally:
-        for one in held:
-            os.close(one)
+        for stream in held:
+            os.close(stream)
