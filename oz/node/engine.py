@@ -25,6 +25,7 @@ import os
 import socket
 import sys
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -258,10 +259,10 @@ class Engine:
             )
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
-        except BaseException:
-            self._abandon()
+            _engines.add(self)
+        except BaseException as error:
+            self._abandon(error)
             raise
-        _engines.add(self)
 
     # start
 
@@ -893,9 +894,15 @@ class Engine:
         """Whether `end_context` has something to do."""
         return self._owns_context
 
-    def _abandon(self) -> None:
-        """Close what the constructor has made."""
+    def _abandon(self, error: BaseException) -> None:
+        """Close what the constructor has made.
+
+        Args:
+            error: that ended the constructor, perhaps of a signal handler.
+        """
         self._leave_directory()
+        # A frame may have a socket that pyzmq has not registered yet. The end of the context would wait for it.
+        traceback.clear_frames(error.__traceback__)
         for close in (
             lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
