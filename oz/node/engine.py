@@ -280,10 +280,7 @@ class Engine:
         subscriber.tell = self._tell
         self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
         self.endpoints = self._bind(config)
-        self.card = Card(
-            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
-        )
-        publisher.card = subscriber.card = links.encode_card(self.card)
+        self._make_card()
         now = self.clock()
         prefix = None if self._directory is None else self._directory.prefix
         self.roster = Roster(
@@ -301,14 +298,22 @@ class Engine:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
+    def _make_card(self) -> None:
+        self.card = Card(
+            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
+        )
+        self.publisher.card = self.subscriber.card = links.encode_card(self.card)
+
+    def _make_directory(self, path: Path) -> Directory:
+        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None)
+
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
             if config.directory is not None:
-                has_key = self.subscriber.keys is not None
-                self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
+                self._directory = self._make_directory(config.directory)
                 other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
@@ -402,11 +407,13 @@ class Engine:
                 allowed.append(one)
                 continue
             keys.denials.denied += 1
+            subject = request.content.subject
+            text = f"key {key} may not reply to the request for {subject!r}"
             if not request.has_denied:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
-                subject = request.content.subject
-                self._on_denied(subject, f"key {key} may not reply to the request for {subject!r}")
+                self._on_denied(subject, text)
+            self.exchange.refuse(link, one, PermissionDenied(text, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
@@ -601,15 +608,25 @@ class Engine:
 
     def _scan(self, now: float) -> None:
         """Read the directory. Bind a new socket if the socket of this node was deleted."""
-        if self._directory is None:
+        directory = self._directory
+        if directory is None:
             return
-        if self._directory.is_missing:
+        if directory.is_missing:
             try:
-                self.publisher.bind_links(self._directory.endpoint)
-                _log.warning("the socket %s was deleted, and is bound again", self._directory.endpoint)
-            except (ClosedError, EndpointError, zmq.ZMQError) as error:
-                _log.warning("the socket %s was deleted: %s", self._directory.endpoint, error)
-        self._run(self._directory.read(self.roster, now), now)
+                self._directory = directory = self._rebind(directory)
+            except (ClosedError, ConfigurationError, EndpointError, zmq.ZMQError) as error:
+                _log.warning("the socket %s was deleted: %s", directory.endpoint, error)
+        self._run(directory.read(self.roster, now), now)
+
+    def _rebind(self, old: Directory) -> Directory:
+        """Bind a new socket. A directory that was deleted too is created again, and its sockets have new names."""
+        new = self._make_directory(self.configuration.directory)
+        self.publisher.bind_links(new.endpoint)
+        _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
+        self.endpoints = tuple(new.endpoint if one == old.endpoint else one for one in self.endpoints)
+        self._make_card()
+        self.roster.move(self.card, new.prefix)
+        return new
 
     # events for the program
 
