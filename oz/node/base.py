@@ -148,8 +148,15 @@ class NodeBase(PublishingBase):
             runs_handlers=self._runs_handlers,
             pool=self._make_pool(options),
         )
-        self._publish_with(self._node.publisher)
-        self._begin()
+        try:
+            self._publish_with(self._node.publisher)
+            self._begin()
+        except BaseException:
+            # A signal handler has raised.
+            self._node.abort()
+            self._node.wake()
+            self._node.end_context()
+            raise
 
     def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
         # `oz.testing` gives a context with model sockets.
@@ -278,11 +285,6 @@ class NodeBase(PublishingBase):
         """Close a node that the program has dropped, without a wait."""
         engine = self.__dict__.get("_node")
         if engine is None or engine.is_closed or engine.is_foreign:
-            return
-        if "_life" not in self.__dict__:
-            # The constructor was interrupted.
-            engine.abort()
-            engine.end_context()
             return
         warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
         self._drop()

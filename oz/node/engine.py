@@ -25,6 +25,7 @@ import os
 import socket
 import sys
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -259,10 +260,10 @@ class Engine:
             )
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
-        except BaseException:
-            self._abandon()
+            _engines.add(self)
+        except BaseException as error:
+            self._abandon(error)
             raise
-        _engines.add(self)
 
     # start
 
@@ -280,10 +281,7 @@ class Engine:
         subscriber.tell = self._tell
         self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
         self.endpoints = self._bind(config)
-        self.card = Card(
-            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
-        )
-        publisher.card = subscriber.card = links.encode_card(self.card)
+        self._make_card()
         now = self.clock()
         prefix = None if self._directory is None else self._directory.prefix
         self.roster = Roster(
@@ -301,14 +299,22 @@ class Engine:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
+    def _make_card(self) -> None:
+        self.card = Card(
+            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
+        )
+        self.publisher.card = self.subscriber.card = links.encode_card(self.card)
+
+    def _make_directory(self, path: Path) -> Directory:
+        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None)
+
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [endpoint for endpoint in config.bind if endpoint.startswith("tcp://")]
         other = [self.publisher.bind_links(endpoint) for endpoint in config.bind if endpoint not in tcp]
         try:
             if config.directory is not None:
-                has_key = self.subscriber.keys is not None
-                self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
+                self._directory = self._make_directory(config.directory)
                 other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
@@ -402,11 +408,13 @@ class Engine:
                 allowed.append(message)
                 continue
             keys.denials.denied += 1
+            subject = request.content.subject
+            text = f"key {key} may not reply to the request for {subject!r}"
             if not request.has_denied:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
-                subject = request.content.subject
-                self._on_denied(subject, f"key {key} may not reply to the request for {subject!r}")
+                self._on_denied(subject, text)
+            self.exchange.refuse(link, one, PermissionDenied(text, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
@@ -601,15 +609,25 @@ class Engine:
 
     def _scan(self, now: float) -> None:
         """Read the directory. Bind a new socket if the socket of this node was deleted."""
-        if self._directory is None:
+        directory = self._directory
+        if directory is None:
             return
-        if self._directory.is_missing:
+        if directory.is_missing:
             try:
-                self.publisher.bind_links(self._directory.endpoint)
-                _log.warning("the socket %s was deleted, and is bound again", self._directory.endpoint)
-            except (ClosedError, EndpointError, zmq.ZMQError) as error:
-                _log.warning("the socket %s was deleted: %s", self._directory.endpoint, error)
-        self._run(self._directory.read(self.roster, now), now)
+                self._directory = directory = self._rebind(directory)
+            except (ClosedError, ConfigurationError, EndpointError, zmq.ZMQError) as error:
+                _log.warning("the socket %s was deleted: %s", directory.endpoint, error)
+        self._run(directory.read(self.roster, now), now)
+
+    def _rebind(self, old: Directory) -> Directory:
+        """Bind a new socket. A directory that was deleted too is created again, and its sockets have new names."""
+        new = self._make_directory(self.configuration.directory)
+        self.publisher.bind_links(new.endpoint)
+        _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
+        self.endpoints = tuple(new.endpoint if one == old.endpoint else one for one in self.endpoints)
+        self._make_card()
+        self.roster.move(self.card, new.prefix)
+        return new
 
     # events for the program
 
@@ -894,9 +912,15 @@ class Engine:
         """Whether `end_context` has something to do."""
         return self._owns_context
 
-    def _abandon(self) -> None:
-        """Close what the constructor has made."""
+    def _abandon(self, error: BaseException) -> None:
+        """Close what the constructor has made.
+
+        Args:
+            error: that ended the constructor, perhaps of a signal handler.
+        """
         self._leave_directory()
+        # A frame may have a socket that pyzmq has not registered yet. The end of the context would wait for it.
+        traceback.clear_frames(error.__traceback__)
         for close in (
             lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
