@@ -317,6 +317,20 @@ def test_ping_makes_an_ack_due_at_once(following):
     assert subscriber.pull() == [Ack(5, {})]
 
 
+def test_one_of_twenty_pings_without_news_is_acknowledged():
+    one = live(5)
+    answers = []
+    for _ in range(2 * links.SLOW_PINGS):
+        one.read(ping(5))
+        answers.append(one.pull())
+    rest = [[]] * (links.SLOW_PINGS - 1)
+    assert answers == [[Ack(5, {})], *rest] * 2
+    one.read(batch(5))
+    one.pull()
+    one.read(ping(6))
+    assert one.pull() == [Ack(6, {})]
+
+
 def test_ping_reports_drops_if_nothing_is_pending():
     subscriber = live(5)
     assert subscriber.read(ping(5, streams={1: Drops(1, 4, 0, 0, 0)})) == []
@@ -530,6 +544,19 @@ def test_marks_are_the_lowest_sequence_that_is_not_handled():
         subscriber.link.before_wait(subscriber.now)
         assert [frame.marks for frame in subscriber.pull()] == ([{1: mark}] if mark else [])
     subscriber.link.handled(NEVER, 1, 2)
+
+
+def test_marks_are_sent_again_on_a_new_connection():
+    one = live(options=StreamOptions(handled=True))
+    one.read(batch(0, 3))
+    one.link.handled(EPOCH, 1, 0)
+    one.read(ping(3))
+    assert one.pull() == [Ack(3, {1: 1})]
+    one.read(b"")
+    one.read(welcome(one.link.attempt, first=3, applied=1))
+    one.pull()
+    one.link.before_wait(one.now + 1)
+    assert one.pull() == [Ack(3, {1: 1})]
 
 
 def test_abandoned_messages_hold_the_mark_until_the_answer():

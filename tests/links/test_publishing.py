@@ -131,6 +131,19 @@ def test_members_that_are_not_heard_get_no_new_messages():
     assert (silent.following, other.following) == (1, 11)
 
 
+def test_members_that_were_idle_get_new_messages():
+    publisher = Publisher()
+    members = [session_of(publisher, number, StreamOptions("g")) for number in range(2)]
+    publisher.now += 20
+    publisher.ack(0, route=b"route 1")
+    publisher.publish(*["a.1"] * 10)
+    assert [one.following for one in members] == [5, 5]
+    publisher.now += 5
+    publisher.ack(0, route=b"route 1")
+    publisher.publish(*["a.1"] * 10)
+    assert sorted(one.following for one in members) == [5, 15]
+
+
 def test_sticky_keys_keep_their_member_while_it_is_down():
     publisher = Publisher()
     members = [session_of(publisher, number, StreamOptions("g", "sticky")) for number in range(3)]

@@ -488,13 +488,35 @@ def test_ehostunreach_makes_a_session_down(make):
 # time
 
 
-def test_ping_every_second():
+def test_each_interval_has_one_ping():
     publisher, session = up()
     publisher.publish("a.1")
     publisher.pull(session)
-    publisher.tick(1.0)
-    assert publisher.pull(session) == [Ping(1, 1, {})]
-    assert publisher.pull(session) == []
+    for _ in range(10):
+        publisher.tick(links.PING_INTERVAL)
+        assert publisher.pull(session) == [Ping(1, 1, {})]
+        publisher.tick(0.0)
+        assert publisher.pull(session) == []
+
+
+def test_publishers_of_a_host_send_their_pings_together():
+    deadlines = set()
+    for began in (100.6, 101.0, 101.9):
+        publisher = Publisher()
+        publisher.now = began
+        publisher.hello()
+        deadlines.add(publisher.sessions.next_deadline())
+        publisher.hello(session=b"another session!", route=OTHER_ROUTE)
+        deadlines.add(publisher.sessions.next_deadline())
+    assert deadlines == {102.0}
+
+
+def test_a_new_session_does_not_delay_the_pings_of_others():
+    publisher, session = up()
+    publisher.now += 2 * links.PING_INTERVAL
+    publisher.hello(session=b"another session!", route=OTHER_ROUTE)
+    publisher.tick(0.0)
+    assert kinds(publisher.pull(session)) == ["Ping"]
 
 
 def test_ping_counts_what_the_socket_has_accepted():
@@ -511,7 +533,7 @@ def test_ping_to_a_session_that_was_not_heard_for_a_minute_is_slow():
     for _ in range(180):
         publisher.tick(1.0)
         pings += len(publisher.pull(session))
-    assert 60 <= pings <= 66
+    assert 60 / links.PING_INTERVAL + 3 <= pings <= 60 / links.PING_INTERVAL + 5
 
 
 def test_an_accepted_ping_stops_the_clock_of_a_session_that_is_down():
@@ -1010,7 +1032,7 @@ def test_slow_pings_end_when_the_subscriber_is_heard():
         publisher.pull(session)
     publisher.ack(0)
     publisher.pull(session)
-    publisher.tick(1.0)
+    publisher.tick(links.PING_INTERVAL)
     assert kinds(publisher.pull(session)) == ["Ping"]
 
 
