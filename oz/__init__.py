@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
     from oz.node.events import Event, Peer
+    from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
     from oz.node.stats import NodeStats
     from oz.node.sync import Node
     from oz.options import Delivery, Limits, Multicast, NodeOptions, Options
@@ -100,10 +101,12 @@ __all__ = [
     "EndpointError",
     "Event",
     "Gap",
+    "HandlerTimes",
     "JavaMissing",
     "JournalError",
     "JournalFull",
     "Limits",
+    "LinkStatus",
     "Message",
     "MissingDependency",
     "Multicast",
@@ -133,6 +136,7 @@ __all__ = [
     "Security",
     "Setting",
     "SinkError",
+    "Snapshot",
     "SubSocket",
     "SubjectError",
     "SubjectWarning",
@@ -140,6 +144,7 @@ __all__ = [
     "SubscriberInfo",
     "SubscriberStats",
     "Subscription",
+    "SubscriptionStatus",
     "Timeout",
     "TransportUnavailable",
     "Undecidable",
@@ -168,6 +173,10 @@ _MODULES = {
     "Event": "oz.node.events",
     "Node": "oz.node.sync",
     "NodeStats": "oz.node.stats",
+    "Snapshot": "oz.node.snapshot",
+    "LinkStatus": "oz.node.snapshot",
+    "SubscriptionStatus": "oz.node.snapshot",
+    "HandlerTimes": "oz.node.snapshot",
     "Peer": "oz.node.events",
     "Delivery": "oz.options",
     "Limits": "oz.options",
