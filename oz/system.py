@@ -111,7 +111,8 @@ def resident_bytes() -> int | None:
 def open_descriptors() -> int | None:
     """Return the number of open file descriptors of this process; None on systems without `/proc`."""
     try:
-        return len(os.listdir("/proc/self/fd"))
+        # The size is the number since Linux 6.2, and 0 before. The list of 1,000 descriptors takes 1 ms.
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
     except OSError:
         return None
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import fields
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,8 @@ class Sampling:
         node = self._node
         now = node.clock()
         self._times_until = now + TIMES_SECONDS
-        counters: dict[str, Any] = asdict(node.stats())
+        stats = node.stats()
+        counters = {one.name: getattr(stats, one.name) for one in fields(stats) if one.name != "dropped"}
         with node.lock:
             names = {one: peer.card.name for one, peer in node.roster.by_id.items() if peer.card is not None}
         names[node.id] = node.name
@@ -98,7 +99,7 @@ class Sampling:
             uptime=now - self._began,
             memory=resident_bytes(),
             descriptors=open_descriptors(),
-            dropped=counters.pop("dropped"),
+            dropped=dict(stats.dropped),
             counters=counters,
             lost=lost,
             unknown_losses=unknown,

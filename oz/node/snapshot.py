@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -24,8 +25,7 @@ MAX_TEXT = 200
 """Characters of a pattern at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkStatus:
+class LinkStatus(NamedTuple):
     """Link of one subscriber at its publisher.
 
     Attributes:
@@ -52,8 +52,7 @@ class LinkStatus:
     groups: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerTimes:
+class HandlerTimes(NamedTuple):
     """Times of one handler, measured while statistics are requested.
 
     Attributes:
@@ -69,8 +68,7 @@ class HandlerTimes:
     running: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionStatus:
+class SubscriptionStatus(NamedTuple):
     """Subscription of a node.
 
     Attributes:
@@ -151,9 +149,7 @@ def bounded(
     for one in all_subscriptions[:MAX_LINKS]:
         texts = tuple(text[:MAX_TEXT] for text in one.patterns[: max(left, 1)])
         left -= len(texts)
-        kept.append(
-            SubscriptionStatus(texts, one.group, one.ack, one.pending, one.oldest, one.dropped, one.handler)
-        )
+        kept.append(one._replace(patterns=texts))
     omitted = max(0, len(all_links) - MAX_LINKS) + len(all_subscriptions) - len(kept)
     return tuple(all_links[:MAX_LINKS]), tuple(kept), omitted
 
@@ -162,33 +158,26 @@ _FIELDS = (
     "name", "id", "bus", "host", "pid", "kind", "time", "uptime", "memory", "descriptors", "counters", "dropped",
     "lost", "unknown_losses",
 )  # fmt: skip
-_COUNTS = (NoneType, int)
-_SECONDS = (NoneType, int, float)
-_TYPES = (
-    (str,), (str,), (str,), (str,), (int,), (str,), (int, float), (int, float), _COUNTS, _COUNTS, (dict,), (dict,),
-    (dict,), (dict,),
-)  # fmt: skip
-_LINK_TYPES = ((str,), (str,), (str,), (int,), (int,), (int,), _SECONDS, (dict,), (dict,))
-_SUBSCRIPTION_TYPES = ((list,), (str, NoneType), (str,), (int,), _SECONDS, (int,), (list, NoneType))
-_TIMES_TYPES = ((int,), (int, float), (int, float), _SECONDS)
+
+
+def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
+    """Return the allowed types of the elements of an array, from the allowed types of each element."""
+    return frozenset(product(*(one if isinstance(one, tuple) else (one,) for one in types)))
+
+
+_COUNT, _SECONDS = (int, NoneType), (float, NoneType)
+_TYPES = _rows(str, str, str, str, int, str, float, float, _COUNT, _COUNT, dict, dict, dict, dict)
+_LINK_TYPES = _rows(str, str, str, int, int, int, _SECONDS, dict, dict)
+_SUBSCRIPTION_TYPES = _rows(list, (str, NoneType), str, int, _SECONDS, int, (list, NoneType))
+_TIMES_TYPES = _rows(int, float, float, _SECONDS)
 
 
 def encode(snapshot: Snapshot) -> bytes:
     """Return a snapshot as MessagePack."""
     fields = [getattr(snapshot, name) for name in _FIELDS]
-    links = [
-        (one.peer, one.member, one.state, one.patterns, one.pending, one.pending_bytes, one.oldest, one.dropped,
-         one.groups)
-        for one in snapshot.links
-    ]  # fmt: skip
-    subscriptions = [
-        (one.patterns, one.group, one.ack, one.pending, one.oldest, one.dropped,
-         None if one.handler is None
-         else (one.handler.calls, one.handler.seconds, one.handler.longest, one.handler.running))
-        for one in snapshot.subscriptions
-    ]  # fmt: skip
     packed: bytes = msgpack.packb(
-        [VERSION, fields, links, subscriptions, snapshot.omitted], unicode_errors="surrogateescape"
+        [VERSION, fields, snapshot.links, snapshot.subscriptions, snapshot.omitted],
+        unicode_errors="surrogateescape",
     )
     return packed
 
@@ -201,7 +190,7 @@ def decode(payload: Any) -> Snapshot | None:
         )[:5]
         if type(version) is not int or version < VERSION or type(omitted) is not int:
             return None
-        known = dict(zip(_FIELDS, _checked(fields, _TYPES), strict=True))
+        known = dict(zip(_FIELDS, _checked(fields, _TYPES, len(_FIELDS)), strict=True))
         for name in ("counters", "dropped", "lost", "unknown_losses"):
             _check_counts(known[name])
         return Snapshot(
@@ -216,30 +205,29 @@ def decode(payload: Any) -> Snapshot | None:
 
 
 def _decode_link(row: Any) -> LinkStatus:
-    known = _checked(row, _LINK_TYPES)
-    _check_counts(known[7])
-    _check_counts(known[8])
+    known = _checked(row, _LINK_TYPES, 9)
+    for counts in known[7:]:
+        if counts:
+            _check_counts(counts)
     return LinkStatus(*known)
 
 
 def _decode_subscription(row: Any) -> SubscriptionStatus:
-    patterns, group, ack, pending, oldest, dropped, times = _checked(row, _SUBSCRIPTION_TYPES)
+    patterns, group, ack, pending, oldest, dropped, times = _checked(row, _SUBSCRIPTION_TYPES, 7)
     if not all(type(one) is str for one in patterns):
         raise ValueError("a pattern is no text")
-    handler = None if times is None else HandlerTimes(*_checked(times, _TIMES_TYPES))
+    handler = None if times is None else HandlerTimes(*_checked(times, _TIMES_TYPES, 4))
     return SubscriptionStatus(tuple(patterns), group, ack, pending, oldest, dropped, handler)
 
 
-def _checked(row: Any, types: tuple[tuple[type, ...], ...]) -> list[Any]:
-    """Return the known elements of an array.
+def _checked(row: Any, types: frozenset[tuple[type, ...]], count: int) -> list[Any]:
+    """Return the first elements of an array.
 
     Raises:
         ValueError: one has a wrong type.
     """
-    known: list[Any] = row[: len(types)]
-    if len(known) < len(types) or not all(
-        type(one) in allowed for one, allowed in zip(known, types, strict=True)
-    ):
+    known: list[Any] = row[:count]
+    if tuple(map(type, known)) not in types:
         raise ValueError("an element has a wrong type")
     return known
 
