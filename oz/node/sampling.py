@@ -46,6 +46,7 @@ TIMES_SECONDS = 60.0
 """Seconds after a snapshot for which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
 _MAX_QUESTIONS = 1_000
 _MAX_ANSWER = 4 << 20  # bytes
+_NO_DROPS = [0] * len(REASONS)
 
 
 class _Question:
@@ -264,14 +265,14 @@ class Sampling:
 
 
 def _link_status(session: Session, names: dict[bytes, str], now: float) -> LinkStatus:
-    dropped = [0, 0, 0, 0]
+    pending, drops = session.following - session.acked, _NO_DROPS
     groups: dict[str, int] = {}
     for stream in session.streams.values():
-        if any(stream.drops):
-            dropped = [one + other for one, other in zip(dropped, stream.drops, strict=True)]
+        pending += stream.pending
+        if stream.drops != _NO_DROPS:
+            drops = [one + other for one, other in zip(drops, stream.drops, strict=True)]
         if stream.group is not None and stream.patterns:
             groups[stream.group.name] = groups.get(stream.group.name, 0) + stream.load
-    pending = session.pending
     oldest = session.oldest if pending else None
     return LinkStatus(
         names.get(session.member, ""),
@@ -281,7 +282,7 @@ def _link_status(session: Session, names: dict[bytes, str], now: float) -> LinkS
         pending,
         session.bytes,
         None if oldest is None else max(0.0, now - oldest),
-        {reason: count for reason, count in zip(REASONS, dropped, strict=True) if count},
+        {} if drops is _NO_DROPS else dict(zip(REASONS, drops, strict=True)),
         groups,
     )
 

@@ -63,7 +63,7 @@ _subject = attrgetter("subject")
 
 
 @dataclass(slots=True)
-class Stats:
+class SubscriberStats:
     """Counters of a subscriber.
 
     Attributes:
@@ -388,7 +388,7 @@ class Dispatcher:
         self.reports: deque[Gap] = deque()
         self.finished: list[Inbox] = []
         self.inboxes: dict[Inbox, None] = {}
-        self.stats = Stats()
+        self.stats = SubscriberStats()
         self.lost: dict[str, int] = {}
         self.unknown_losses: dict[str, int] = {}
         self._routes: dict[int, Routes] = {}
