@@ -14,6 +14,7 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.node.engine import Engine
 from oz.node.events import Event, Peer
 from oz.node.handlers import Pool, Runner
+from oz.node.metrics import exposition, families
 from oz.node.snapshot import Snapshot
 from oz.node.stats import NodeStats
 from oz.numbers import check_count
@@ -216,6 +217,14 @@ class NodeBase(PublishingBase):
         """
         self._node.check_usable()
         return self._node.sampling.snapshot()
+
+    def metrics(self) -> str:
+        """Return the statistics of this node in the text format of Prometheus; see `snapshot`.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        return exposition(families([self.snapshot()]))
 
     def is_healthy(self) -> bool:
         """Return whether the node is open, and its thread or loop has attended to the links in the last 5 s.
