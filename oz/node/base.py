@@ -14,6 +14,8 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.node.engine import Engine
 from oz.node.events import Event, Peer
 from oz.node.handlers import Pool, Runner
+from oz.node.metrics import exposition, families
+from oz.node.snapshot import Snapshot
 from oz.node.stats import NodeStats
 from oz.numbers import check_count
 from oz.options import Delivery, NodeOptions, OnFull
@@ -212,6 +214,32 @@ class NodeBase(PublishingBase):
         """Counters of the node."""
         return self._node.stats()
 
+    def snapshot(self) -> Snapshot:
+        """Return the statistics of this node: links, subscriptions, losses, times of handlers, and resources.
+
+        The times of handlers are measured from the first call on, as long as calls are less than 60 s apart.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._node.check_usable()
+        return self._node.sampling.snapshot()
+
+    def metrics(self) -> str:
+        """Return the statistics of this node in the text format of Prometheus; see `snapshot`.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        return exposition(families([self.snapshot()]))
+
+    def is_healthy(self) -> bool:
+        """Return whether the node is open, and its thread or loop has attended to the links in the last 5 s.
+
+        The result does not depend on peers. `wait_ready` waits for peers.
+        """
+        return self._node.is_healthy
+
     @property
     def subscriptions(self) -> tuple[Any, ...]:
         """Active subscriptions."""
@@ -260,6 +288,12 @@ class NodeBase(PublishingBase):
             limit=max_messages,
         )
         return subscription_class(self, inbox, delivery, overflow)
+
+    @staticmethod
+    def _check_names(peers: Sequence[str]) -> None:
+        for one in peers:
+            if not isinstance(one, str):
+                raise TypeError(f"peers are given by name, not by {one!r}")
 
     @staticmethod
     def _check_ready(peers: Sequence[str], count: int | None) -> None:

@@ -57,6 +57,7 @@ from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeSubscriber, runners_of
 from oz.node.readiness import Readiness
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
+from oz.node.sampling import STATISTICS, Sampling
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
     check_subscribed,
@@ -91,6 +92,8 @@ MAX_INTRODUCTION = 1 << 20
 """Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+HEALTHY_SECONDS = 5.0
+"""Seconds of one turn of the attending side after which the node is not healthy."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
@@ -121,6 +124,8 @@ class Engine:
         introduced: ids of the nodes that have introduced peers.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
+        sampling: statistics of this node and of its peers.
+        attended_at: time of the last turn of the attending side, in seconds.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -208,6 +213,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
+        self.attended_at = self.clock()
         random_bytes = self.runtime.random_bytes
         self.id = (
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
@@ -238,6 +244,7 @@ class Engine:
                 credentials=credentials,
             )
             self.readiness = Readiness(self)
+            self.sampling = Sampling(self)
             self.publisher.describe_peers = self.readiness.describe_peers
             self.subscriber.on_denied = self._on_denied
             self.subscriber.describe_silence = self.readiness.describe_silence
@@ -384,6 +391,8 @@ class Engine:
                 self._events.append(lambda now, peers=peers: self.roster.introduced(peers, now))  # type: ignore[misc]
             elif subject == LOSS:
                 self.on_loss(payload)
+            elif subject == STATISTICS:
+                self.sampling.on_direct(link, payload)
             elif subject == NOTICE:
                 self._notices.append((link.origin or b"", payload))
         self.exchange.on_direct(link, [message for message in messages if message[0].startswith(INBOX)])
@@ -478,6 +487,13 @@ class Engine:
         """Whether this is the child of a fork."""
         return self.publisher.is_foreign
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the node is open, and its attending side sleeps or had a turn in the last `HEALTHY_SECONDS`."""
+        if self.is_foreign or self.is_closing:
+            return False
+        return self.is_resting or self.clock() - self.attended_at < HEALTHY_SECONDS
+
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         found = self.publisher.descriptors()
@@ -512,7 +528,9 @@ class Engine:
     def _turn(self) -> None:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
+        self.attended_at = now
         self.exchange.turn(now)
+        self.sampling.turn(now)
         while self._notices:
             self._read_notice(*self._notices.popleft())
         for node, notice in self._dropped.notices() if self._dropped else ():

@@ -1011,7 +1011,8 @@ class Sessions:
         found = self._past_drops
         for session in self.by_id.values():
             for stream in session.streams.values():
-                found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
+                if any(stream.drops):
+                    found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
         return found
 
     def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:

@@ -24,8 +24,8 @@ ever.
 - `Subscriber`: subscribe, receive, receive_many, iteration, run, wait_ready, drain, connect, bind,
   disconnect, unbind, endpoint, stats, publishers, close; `receive_within` cancels a receive in the asyncio
   shell
-- `Node`: the calls of a publisher; subscribe, request, request_many, wait_ready, peers, name, endpoint,
-  stats, close
+- `Node`: the calls of a publisher; subscribe, request, request_many, request_snapshots, snapshot, is_healthy,
+  wait_ready, peers, name, endpoint, stats, close
 - `Subscription`: receive, iteration, receive_all, unsubscribe, drain, active, pending, dropped
 - `Message`, `Gap`, `Peer`, `Event`: the fields of the target API
 - `api.start(work)`: a call in the background, with `outcome()` and, in the asyncio shell, `cancel()`
@@ -669,6 +669,15 @@ class Node(_Endpoints):
 
     def wait_ready(self, *peers, count=None, subscriber=None, timeout=DEADLINE):
         self._call("wait_ready", *peers, count=count, subscriber=subscriber, timeout=timeout)
+
+    def snapshot(self):
+        return self._call("snapshot")
+
+    def request_snapshots(self, *peers, timeout=DEADLINE):
+        return self._call("request_snapshots", *peers, timeout=timeout)
+
+    def is_healthy(self):
+        return self._call("is_healthy")
 
     def close(self, *, timeout=5.0):
         return self._call("close", timeout=timeout)
