@@ -97,8 +97,8 @@ class BridgeEngine:
         self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
         try:
-            for one in legs:
-                self.legs.append(Leg(one, self.id, self._notify))
+            for settings in legs:
+                self.legs.append(Leg(settings, self.id, self._notify))
         except BaseException:
             self.finish(time.monotonic())
             self.end_context()
@@ -144,7 +144,7 @@ class BridgeEngine:
 
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
-        return tuple(one for leg in self.legs for one in leg.engine.descriptors())
+        return tuple(descriptor for leg in self.legs for descriptor in leg.engine.descriptors())
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Attend to the legs, and pass messages on; return whether there is more to do at once."""
@@ -166,14 +166,19 @@ class BridgeEngine:
         found = [leg.engine.next_deadline() for leg in self.legs]
         found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
         found.append(self._jobs.next_deadline())
-        deadline = min(one for one in (*found, inf) if one is not None)
+        deadline = min(due for due in (*found, inf) if due is not None)
         return None if deadline == inf else deadline
 
     def _ask(self) -> None:
         for leg in self.legs:
             leg.read()
         sides = [leg.side for leg in self.legs]
-        ids = {one.forwarder for side in sides for one in side.sources.values() if one.forwarder is not None}
+        ids = {
+            source.forwarder
+            for side in sides
+            for source in side.sources.values()
+            if source.forwarder is not None
+        }
         for leg in self.legs:
             leg.find_forwarders(ids)
         self.stats.interests = 0
@@ -187,7 +192,7 @@ class BridgeEngine:
 
     def _pass(self, leg: Leg) -> bool:
         """Pass on the messages and losses of a leg; return whether there were any."""
-        others = [one for one in self.legs if one is not leg and not one.engine.is_closing]
+        others = [other for other in self.legs if other is not leg and not other.engine.is_closing]
         found = False
         while leg.losses:
             self._lose(leg, *leg.losses.popleft())
@@ -219,9 +224,11 @@ class BridgeEngine:
             stats.looped += 1
             message.ack()
             return
-        targets = [one for one in others if one.side.may_enter(raw) and not one.has_peer(source.origin)]
+        targets = [
+            other for other in others if other.side.may_enter(raw) and not other.has_peer(source.origin)
+        ]
         if not targets:
-            is_looped = any(one.has_peer(source.origin) for one in others)
+            is_looped = any(other.has_peer(source.origin) for other in others)
             stats.looped += is_looped
             stats.unwanted += not is_looped
             message.ack()
@@ -331,16 +338,16 @@ class Forwarder(NodeService):
             EndpointError: an endpoint cannot be used.
         """
         given = [] if isinstance(legs, str) else list(legs)
-        if len(given) < 2 or not all(isinstance(one, Mapping) for one in given):
+        if len(given) < 2 or not all(isinstance(settings, Mapping) for settings in given):
             rule = 'give a list of two legs or more, such as [{"bus": "lan"}, {"bus": "wan"}]'
             raise ConfigurationError("legs", legs, "argument", rule)
         common = {"name": name or f"forwarder-{os.getpid()}", "security": security}
-        for number, one in enumerate(given, 1):
-            _check_leg(one, f"leg {number}")
-            if _network_of(one) in map(_network_of, given[: number - 1]):
+        for number, settings in enumerate(given, 1):
+            _check_leg(settings, f"leg {number}")
+            if _network_of(settings) in map(_network_of, given[: number - 1]):
                 rule = "another leg joins the same bus: give another bus, or another connect or directory"
-                raise ConfigurationError("bus", one["bus"], f"leg {number}", rule)
-        self._engine = BridgeEngine([{**common, **one} for one in given])
+                raise ConfigurationError("bus", settings["bus"], f"leg {number}", rule)
+        self._engine = BridgeEngine([{**common, **settings} for settings in given])
         super().__init__(self._engine)
 
     @property

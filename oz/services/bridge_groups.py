@@ -136,7 +136,7 @@ class Jobs:
             if leg.side.may_enter(raw) and not leg.has_peer(source.origin):
                 publisher = leg.publisher
                 route = publisher.find_route(message.subject, raw)
-                found.update((one, leg) for one in publisher.recipients(route, job.group, excluded))
+                found.update((member, leg) for member in publisher.recipients(route, job.group, excluded))
         return found
 
     def _place(self, job: Job) -> bool:
@@ -181,8 +181,8 @@ class Jobs:
     def _reclaim(self, leg: Leg, stream: Stream, positions: Sequence[int], is_final: bool) -> bool:
         """Let the jobs of a member wait for another one; return False if they stay with the member."""
         jobs = leg.held.get(stream, {})
-        found = [one for one in positions if one in jobs]
-        if not is_final and not all(self._has_other(jobs[one], stream) for one in found):
+        found = [position for position in positions if position in jobs]
+        if not is_final and not all(self._has_other(jobs[position], stream) for position in found):
             return False
         # The last job first, because each one goes to the front.
         for position in reversed(found):
@@ -193,4 +193,4 @@ class Jobs:
         return bool(found)
 
     def _has_other(self, job: Job, stream: Stream) -> bool:
-        return any(one is not stream and one.session.is_up for one in self._members(job))
+        return any(member is not stream and member.session.is_up for member in self._members(job))

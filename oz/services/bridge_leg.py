@@ -149,10 +149,12 @@ class LegPublisher(NodePublisher):
             return ()
         streams: Sequence[Stream] = route.plain
         if group is not None:
-            streams = [one for found, members in route.groups if found.name == group for one in members]
-        if all(rules.is_for(forwarder_of(one.session.card), excluded) for one in streams):
+            streams = [member for found, members in route.groups if found.name == group for member in members]
+        if all(rules.is_for(forwarder_of(stream.session.card), excluded) for stream in streams):
             return streams
-        return tuple(one for one in streams if rules.is_for(forwarder_of(one.session.card), excluded))
+        return tuple(
+            stream for stream in streams if rules.is_for(forwarder_of(stream.session.card), excluded)
+        )
 
 
 class LegSubscriptions(NodeSubscriptions):
@@ -227,10 +229,10 @@ class Leg:
             own: id of the forwarder.
             notify: called when the rules may decide otherwise.
         """
-        given = {one: value for one, value in settings.items() if value is not None}
+        given = {name: value for name, value in settings.items() if value is not None}
         allow = given.get("allow", ())
         allowed = [allow] if isinstance(allow, (str, bytes, Pattern)) else allow
-        self.side = Side([compile(one) for one in allowed])
+        self.side = Side([compile(pattern) for pattern in allowed])
         self._notify = notify
         self._changed: deque[Session] = deque()
         self.losses: deque[tuple[Gap, bytes]] = deque()
@@ -248,7 +250,7 @@ class Leg:
             on_full="drop",
             last_value=False,
             security=given.get("security"),
-            options=NodeOptions(echo=False, **{one: given[one] for one in _OPTIONS if one in given}),
+            options=NodeOptions(echo=False, **{name: given[name] for name in _OPTIONS if name in given}),
             runs_handlers=True,
             pool=ThreadPool(1),
             kind=links.FORWARDER,
@@ -298,14 +300,14 @@ class Leg:
             ids: of all forwarders that have a session at a leg.
         """
         with self.engine.lock:
-            peers = {one.node[-FORWARDER_ID:]: one for one in self.engine.roster.by_id.values()}
+            peers = {peer.node[-FORWARDER_ID:]: peer for peer in self.engine.roster.by_id.values()}
         self.side.forwarders = frozenset(ids & peers.keys())
         up = {
             source.forwarder: source.is_standby
             for session, source in self.side.sources.items()
             if source.forwarder in peers and session.is_up and peers[source.forwarder].state == roster.UP
         }
-        self.side.standby = frozenset(one for one, is_standby in up.items() if is_standby)
+        self.side.standby = frozenset(forwarder for forwarder, is_standby in up.items() if is_standby)
         self.side.active = frozenset(up.keys() - self.side.standby)
 
     def ask(self, wanted: Iterable[Interest]) -> int:
@@ -325,8 +327,8 @@ class Leg:
             asked = self.asked.get(stream)
             if asked is None:
                 asked = self.asked[stream] = _Asked(self.engine, stream)
-            added = [one for one in patterns if one not in asked.entries]
-            removed = [asked.entries.pop(one) for one in [*asked.entries] if one not in patterns]
+            added = [pattern for pattern in patterns if pattern not in asked.entries]
+            removed = [asked.entries.pop(pattern) for pattern in [*asked.entries] if pattern not in patterns]
             if added or removed:
                 made = self.engine.subscriber.change_patterns(asked.inbox, stream, added, removed)
                 asked.entries.update(zip(added, made, strict=True))

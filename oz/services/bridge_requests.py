@@ -91,7 +91,7 @@ class Crossing:
                     self._send(reply.payload, extras)
             if request.error is not None and not isinstance(request.error, (Timeout, ClosedError)):
                 self.failure = request.error
-        has_ended = all(one.has_ended for one in self.requests)
+        has_ended = all(request.has_ended for request in self.requests)
         if has_ended and self.failure is not None and not self._is_answered:
             self._fail(self.failure)
 

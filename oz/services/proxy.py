@@ -90,14 +90,14 @@ class Proxy(Service):
         """
         if not isinstance(limits, Limits):
             raise TypeError(f"limits is an oz.Limits, not {type(limits).__name__}")
-        ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
+        ins, outs, dialled = (endpoints.as_list(value) for value in (frontend, backend, connect))
         if not outs or not (ins or dialled):
             raise ValueError(
                 "a plain forwarder needs endpoints of publishers and of subscribers: give frontend=… or "
                 "connect=… for publishers, and backend=… for subscribers"
             )
-        for one in (*ins, *outs, *dialled):
-            endpoints.check(one, own_context=True)
+        for endpoint in (*ins, *outs, *dialled):
+            endpoints.check(endpoint, own_context=True)
         check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)
         self._counting = threading.Lock()
         self._is_running = False
@@ -116,9 +116,9 @@ class Proxy(Service):
             """Endpoints for publishers, with their ports."""
             self.backends = self._bind(self._back, outs)
             """Endpoints for subscribers, with their ports."""
-            for one in dialled:
-                self._front.set(zmq.IPV6, endpoints.needs_ipv6(one))
-                self._front.connect(one)
+            for endpoint in dialled:
+                self._front.set(zmq.IPV6, endpoints.needs_ipv6(endpoint))
+                self._front.connect(endpoint)
             self._control = self._context.socket(zmq.PAIR)
             self._control.setsockopt(zmq.LINGER, 0)
             self._control.bind("inproc://control")
@@ -137,8 +137,8 @@ class Proxy(Service):
         socket = self._context.socket(kind)
         for option, value in _KEEPALIVE:
             socket.set(option, value)
-        most = min(limits.message_bytes, _MAX_SUBSCRIPTION) if kind == zmq.XPUB else limits.message_bytes
-        socket.set(zmq.MAXMSGSIZE, most)
+        maximum = min(limits.message_bytes, _MAX_SUBSCRIPTION) if kind == zmq.XPUB else limits.message_bytes
+        socket.set(zmq.MAXMSGSIZE, maximum)
         socket.set(zmq.HANDSHAKE_IVL, max(int(limits.handshake * 1000), 1))
         socket.setsockopt(zmq.LINGER, _LINGER)
         socket.setsockopt(unbounded, 0)
@@ -147,10 +147,10 @@ class Proxy(Service):
 
     def _bind(self, socket: Any, places: list[str]) -> list[str]:
         bound = []
-        for one in places:
-            socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
-            with endpoints.refused_by_libzmq(one, _BIND_HINT):
-                self._files.bind(socket, one)
+        for place in places:
+            socket.set(zmq.IPV6, endpoints.needs_ipv6(place))
+            with endpoints.refused_by_libzmq(place, _BIND_HINT):
+                self._files.bind(socket, place)
             bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
         return bound
 
@@ -203,6 +203,6 @@ class Proxy(Service):
 
     def _release(self) -> None:
         self._files.remove_all()
-        for one in (self._front, self._back, self._control, self._commands):
-            one.close()
+        for socket in (self._front, self._back, self._control, self._commands):
+            socket.close()
         self._context.term()

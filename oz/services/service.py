@@ -87,7 +87,7 @@ class Service:
         with self._bell.rung_by_signals():
             while not self._is_stopping:
                 self._turn(again)
-                self._bell.hear()
+                self._bell.clear()
                 if on_poll is None:
                     again = inf
                 else:
@@ -168,7 +168,7 @@ class NodeService(Service):
         """
         check_number("seconds", seconds)
         self._attendance.turn(time.monotonic() + seconds)
-        self._bell.hear()
+        self._bell.clear()
 
     def _turn(self, until: float) -> None:
         try:
