@@ -18,17 +18,15 @@ from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
     PathName,
-    dialect_option,
     endpoint_options,
     parse_all,
     ready_line,
-    refused_to_option,
     security_option,
     socket_refused,
 )
 from oz.cli.output import log_in_lines, print_status, print_stderr, quiet_option
 from oz.cli.progress import progress_bar
-from oz.cli.ranges import RANGES, range_options, span_of
+from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
 from oz.cli.serving import serve
 from oz.cli.stop_signals import StopSignals
 from oz.configuration import resolve_limits
@@ -57,8 +55,8 @@ the extra ozmq[journal].
 \b
 Examples:
   oz replay recorded --speed 10
-  oz replay recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 --until 2026-03-01T09:30
-  oz replay recorded --from -1h --until -30m --speed 10
+  oz replay recorded --pattern 'md.xetra.>' --start 2026-03-01T09:00 --end 2026-03-01T09:30
+  oz replay recorded --start -1h --end -30m --speed 10
   oz replay recorded --bind tcp://192.0.2.7:5750 --speed max
   oz replay recorded --connect tcp://192.0.2.8:5751
   oz replay recorded --bus trading
@@ -84,12 +82,10 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.argument("recorded", metavar="DIRECTORY", type=PathName(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
 @bus_options
-@refused_to_option
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
               help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
-@click.option("--subject", metavar="PATTERN", help="Only messages whose subject this pattern matches.")
-@dialect_option("the pattern when it names none")
-@range_options()
+@pattern_option
+@range_options
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @security_option
@@ -102,7 +98,7 @@ def replay(
     bind: list[str],
     connect: list[str],
     speed: float | None,
-    subject: str | None,
+    pattern: str | None,
     dialect: str,
     start: int | datetime | None,
     end: int | datetime | None,
@@ -115,7 +111,7 @@ def replay(
     from oz.services.replayer import Replay
 
     journal = Journal(recorded)
-    pattern = parse_all([subject], dialect)[0] if subject is not None else None
+    compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     bounds: dict[str, Any] = {"start": start, "end": end}
     if is_on_bus(given):
         settings = given | {"bind": bind, "connect": connect, "security": security}
@@ -124,7 +120,7 @@ def replay(
             ctx, settings, node_options={"echo": False}, codec=None, dialect="zmq", on_full="raise"
         ) as node:
             print_ready(ctx, node)
-            made = Replay(journal, node, pattern, speed=speed, **bounds)
+            made = Replay(journal, node, compiled, speed=speed, **bounds)
             _wait_for_subscriber(ctx, node, wait)
             with _pausable(made), _progress(made, journal, start, end) as show:
                 signals = serve(ctx, made, _nothing, str, on_look=show)
@@ -145,7 +141,7 @@ def replay(
             security=security,
             options=oz.Options(limits=resolve_limits()),
         )
-    made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
+    made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
     with log_in_lines(ctx, "warning: "), _closed_when_sent(ctx, publisher, made):
         print_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
         if not any(map(is_multicast, (*bind, *connect))):
