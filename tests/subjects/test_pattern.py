@@ -158,6 +158,24 @@ def test_nats_publishes_to_a_token_that_only_holds_a_wildcard_and_kubemq_does_no
             oz.validate_subject(subject, "kubemq")
 
 
+@each("dialect", oz.DIALECTS)
+def test_pattern_without_wildcards_is_its_prefix(dialect):
+    pattern = oz.compile("trades", dialect)
+    assert (pattern.prefixes, pattern.is_literal) == ((b"trades",), dialect != "zmq")
+
+
+@each("dialect", ["nats", "rv", "kubemq", "raims.rv"])
+@each("text", ["md.us", "md.*", "md.>", "*.us", "*.*.>", ">", "md.us.*.bid"])
+def test_regex_of_a_hierarchical_pattern_has_its_prefixes(dialect, text):
+    pattern = oz.compile(text, dialect)
+    assert oz.compile(pattern.regex.pattern, "regex").prefixes == pattern.prefixes
+
+
+def test_a_question_mark_of_raims_is_no_byte_or_one():
+    pattern = oz.compile("foo?", "raims.glob")
+    assert [one for one in ("fo", "foo", "foox", "fooxy") if pattern.matches(one)] == ["foo", "foox"]
+
+
 @each("dialect", ["redis", "raims.sub", "raims.glob", "regex", "zmq"])
 @each("subject", ["", ".", "a..b", "*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000])
 def test_these_dialects_see_nothing_special_in_a_subject(subject, dialect):

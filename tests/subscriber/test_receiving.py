@@ -169,7 +169,7 @@ def test_wrong_arguments_name_the_remedy(make, feed):
         sub.subscribe("a", group="g", policy="sticky")
     with pytest.raises(AttributeError, match=r"'recv_multipart'; use oz\.Subscriber\.receive"):
         sub.recv_multipart()
-    raw = getattr(sub, "wrapped", sub)
+    raw = sub.raw
     with pytest.raises(AttributeError, match=r"'rcvtimeo'; use receive\(timeout=…\)"):
         raw.rcvtimeo = 1000
     for endpoint in ("tcp://*:5555", "tcp://127.0.0.1:*"):
