@@ -19,7 +19,6 @@ Every object of an `Api` is closed when the test ends. A closed object may be cl
 
 import asyncio
 import contextlib
-import os
 import select
 import time
 
@@ -73,10 +72,6 @@ class Work:
     def outcome(self, timeout=DEADLINE):
         """Return the result of the call, or raise its error."""
         return self._thread.outcome(timeout)
-
-    @property
-    def is_done(self):
-        return not self._thread.is_alive()
 
     def wait_until_blocked(self):
         """Wait until the call waits: for a lock, for a frame, or for its coroutine."""
@@ -327,11 +322,6 @@ class NameServer:
         self._raw.stop()
         self._thread.outcome()
         self._raw.close()
-
-
-def environment(compiled):
-    """Return the environment of a process that runs the compiled part, or pure Python."""
-    return {**os.environ, "OZ_COMPILED": "require" if compiled else "0"}
 
 
 # drop-in sockets ----------------------------------------------------------------------------------
