@@ -48,6 +48,7 @@ WAITS = {
     "receive_many",
     "request",
     "request_many",
+    "request_snapshots",
     "run",
     "wait_for_subscribers",
     "wait_ready",

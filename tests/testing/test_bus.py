@@ -39,8 +39,8 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     async def main():
         publisher = bus.publisher(bind="tcp://127.0.0.1:5555")
         subscriber, stranger = bus.subscriber(connect="tcp://127.0.0.1:5555"), bus.subscriber()
-        for one in (subscriber, stranger):
-            one.subscribe("a")
+        for item in (subscriber, stranger):
+            item.subscribe("a")
         await publisher.wait_for_subscribers(timeout=5)
         await publisher.publish("a", b"b")
         assert (await subscriber.receive(timeout=5)).payload == b"b"

@@ -49,8 +49,8 @@ def test_calls_after_close_raise_closed_error(pair):
         lambda: got.receive(timeout=0.1),
         lambda: pair.subscriber.wait_ready(timeout=0.1),
     ]
-    for one in (pair.publisher, pair.subscriber, pair.publisher, pair.subscriber):
-        one.close()
+    for item in (pair.publisher, pair.subscriber, pair.publisher, pair.subscriber):
+        item.close()
     for call in calls:
         with pytest.raises(errors.ClosedError):
             call()

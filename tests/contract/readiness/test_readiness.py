@@ -1,16 +1,10 @@
 """Readiness: waiting for the other end."""
 
-import socket
-import time
-from contextlib import suppress
-from itertools import count, takewhile
-
 import pytest
 
 from contract.adapter import errors
 from contract.promises import promise
-from support.ports import free_endpoint, lasting_port
-from support.waiting import until
+from support.ports import lasting_port
 
 COUNT = 50
 
@@ -82,39 +76,3 @@ def test_auto_serves_any_publisher(api):
     publisher.wait_for_subscribers("a.b")
     publisher.publish("a.b", b"1")
     assert subscriber.receive().payload == b"1"
-
-
-@promise(
-    "When the link of a publisher answers late, a subscriber moves to it: no message comes twice.", small=1
-)
-def test_auto_moves_to_a_link_that_answers_late(api):
-    endpoint, gaps, numbers, is_over = free_endpoint(), [], [], []
-    with socket.socket() as held:
-        # The publisher serves plain subscribers until the link port is free.
-        held.bind(("127.0.0.1", int(endpoint.rpartition(":")[2]) + 10_000))
-        publisher = api.publisher(endpoint)
-        subscriber = api.subscriber(endpoint, on_gap=gaps.append)
-        subscriber.subscribe("a.*")
-
-        def publish():
-            for number in takewhile(lambda _: not is_over, count()):
-                publisher.publish("a.b", b"%d" % number)
-                time.sleep(
-                    0.0002
-                )  # the pace of the messages, so that some of them meet the move and none is dropped
-
-        publishing = api.start(publish)
-
-        def receives(mode):
-            with suppress(errors.Timeout):
-                numbers.extend(int(one.payload) for one in subscriber.receive_many(timeout=0.02))
-            return numbers and [one.mode for one in subscriber.publishers] == [mode]
-
-        until(lambda: receives("prefix"))
-    until(lambda: receives("link"))
-    before = numbers[-1]
-    until(lambda: receives("link") and numbers[-1] > before)
-    is_over.append(True)
-    publishing.outcome()
-    assert numbers == sorted(set(numbers))
-    assert [(gap.count, gap.reason) for gap in gaps] == [(None, "moved")]
