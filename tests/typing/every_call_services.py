@@ -34,7 +34,7 @@ def functions() -> None:
 
 def forwarders(forwarder: oz.services.Forwarder) -> None:
     forwarder.close()
-    forwarder.run(look=look)
+    forwarder.run(on_poll=look)
     forwarder.stop()
     forwarder.turn(seconds=1.0)
     with oz.services.Forwarder([{"bus": "lan"}, {"bus": "wan"}], name="desk") as made:
@@ -43,7 +43,7 @@ def forwarders(forwarder: oz.services.Forwarder) -> None:
 
 def name_servers(name_server: oz.services.NameServer) -> None:
     name_server.close()
-    name_server.run(look=look)
+    name_server.run(on_poll=look)
     name_server.stop()
     name_server.turn(seconds=1.0)
     with oz.services.NameServer(
@@ -54,7 +54,7 @@ def name_servers(name_server: oz.services.NameServer) -> None:
 
 def proxys(proxy: oz.services.Proxy) -> None:
     proxy.close()
-    proxy.run(look=look)
+    proxy.run(on_poll=look)
     proxy.stop()
     with oz.services.Proxy(
         frontend=["tcp://127.0.0.1:*"],
@@ -67,7 +67,7 @@ def proxys(proxy: oz.services.Proxy) -> None:
 
 def gateways(gateway: oz.services.Gateway) -> None:
     gateway.close()
-    gateway.run(look=look)
+    gateway.run(on_poll=look)
     gateway.stop()
     gateway.turn(seconds=1.0)
     gateway.wake()
