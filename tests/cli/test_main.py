@@ -7,6 +7,7 @@ import pytest
 
 from oz.cli import main
 from oz.journal import Writer
+from support import scripts
 from support.cases import each
 
 COMMANDS = main.list_commands(click.Context(main))
@@ -46,10 +47,7 @@ def test_help_needs_no_rich():
         "import atexit; atexit.register(lambda: print('rich' in sys.modules))\n"
         "import runpy; runpy.run_module('oz', run_name='__main__')"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert ran.stdout.splitlines()[-1] == "False"
+    assert scripts.run("-c", script).splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize(
@@ -116,5 +114,4 @@ from oz.journal import Writer
 main(["match", "a", "a"], standalone_mode=False)
 print("oz.cli.match" in sys.modules, "oz.cli.bench" in sys.modules)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert ran.stdout.splitlines() == ["a", "True False"], ran.stderr
+    assert scripts.run("-c", program).splitlines() == ["a", "True False"]

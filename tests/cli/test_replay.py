@@ -6,13 +6,13 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 import oz
 from oz.journal import GAP, Writer
 from support import waiting
-from support.routed import here
 from support.waiting import DEADLINE, Thread
 
 SECOND = 10**9
@@ -99,6 +99,15 @@ def test_without_a_subscriber_it_exits_3(oz_run, journal, endpoint):
     ended = oz_run("replay", journal, "--bind", endpoint, "--wait", "0.05")
     assert ended.code == 3
     assert "no subscriber within 0.05 s" in ended.stderr
+
+
+def here(sub, timeout):
+    """Receive messages until none arrives within a timeout."""
+    taken = []
+    with suppress(oz.Timeout):
+        while True:
+            taken.append(sub.receive(timeout=timeout))
+    return taken
 
 
 def test_sigusr1_pauses_and_resumes_with_a_bar_on_a_terminal(long_journal, endpoint):

@@ -203,28 +203,6 @@ def test_messages_dropped_on_a_full_disk_are_a_gap_at_their_place(recording, pub
     assert {gap.pattern for gap in records if is_gap(gap)} == {"nats:a.>"}
 
 
-def test_a_disk_that_stays_full_is_reported_once_and_ends_in_an_error(
-    recording, publisher, met, caplog, monkeypatch
-):
-    pub = publisher()
-    one = recording("a.>", source=pub.endpoint)
-    met(pub)
-
-    def full(_):
-        raise oz.JournalFull(str(one.directory), 0, "No space left on device")
-
-    monkeypatch.setattr(one.recorder.writer, "append", full)
-    pub.publish("a.1", b"x")
-    waiting.until(lambda: one.stats.is_full)
-    pub.publish("a.1", b"y")
-    waiting.until(lambda: one.recorder.pending == 2)
-    with pytest.raises(oz.JournalFull):
-        one.end()
-    assert one.recorder.pending == 2
-    [line] = [line for line in caplog.messages if "No space left" in line]
-    assert "free space" in line
-
-
 def test_a_disk_that_fails_ends_run_with_the_error(recording, publisher, monkeypatch, met):
     pub = publisher()
     one = recording("a.>", source=pub.endpoint)
