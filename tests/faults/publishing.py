@@ -31,7 +31,7 @@ class Source:
     def __init__(self, run, size, subjects):
         self.number = 0
         self._run, self._padding = run, b"." * max(0, size - HEAD.size)
-        self._subjects = [f"t.{one}" for one in range(subjects)]
+        self._subjects = [f"t.{item}" for item in range(subjects)]
 
     def messages(self, count):
         """Yield subject and payload of the next messages."""
@@ -43,13 +43,13 @@ class Source:
 
 
 def publish_sync(publisher, messages):
-    for one in messages:
-        publisher.publish(*one)
+    for message in messages:
+        publisher.publish(*message)
 
 
 async def publish_asyncio(publisher, messages):
-    for one in messages:
-        await publisher.publish(*one)
+    for message in messages:
+        await publisher.publish(*message)
 
 
 class Pace:
@@ -92,7 +92,7 @@ def describe(publisher, source):
     stats = publisher.stats
     return {
         "published": source.number,
-        "sessions": [{"state": one.state, "pending": one.pending} for one in publisher.subscribers],
+        "sessions": [{"state": item.state, "pending": item.pending} for item in publisher.subscribers],
         "dropped": sum(stats.dropped.values()),
         "given_up": stats.given_up,
     }

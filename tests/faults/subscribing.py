@@ -123,17 +123,17 @@ def run(roles, loop):
 
     def pass_on(command):
         if command is None:
-            for one in queues.values():
-                one.put({"do": "close"})
+            for queue in queues.values():
+                queue.put({"do": "close"})
         else:
             queues[command["role"]].put(command)
 
     read_commands(pass_on)
     threads = [threading.Thread(target=run_role, args=(role, queues[role["name"]], loop)) for role in roles]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def main():

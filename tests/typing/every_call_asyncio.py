@@ -57,14 +57,14 @@ async def publishers(publisher: oz.asyncio.Publisher) -> None:
 
 async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:
     assert_type(await subscriber.subscribe("a"), oz.asyncio.Subscription)
-    async for one in subscriber:
-        assert_type(one, oz.Message)
+    async for message in subscriber:
+        assert_type(message, oz.Message)
     await subscriber.close()
     async with oz.asyncio.Subscriber(connect="tcp://127.0.0.1:1", on_gap=print_gap) as made:
         assert_type(made, oz.asyncio.Subscriber)
 
 
 async def subscriptions(subscription: oz.asyncio.Subscription) -> None:
-    async for one in subscription:
-        assert_type(one, oz.Message)
+    async for message in subscription:
+        assert_type(message, oz.Message)
     await subscription.unsubscribe()
