@@ -94,9 +94,9 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    maximum = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     with suppress(OSError, ValueError):  # macOS has another bound.
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, hard))
 
 
 def resident_bytes() -> int | None:

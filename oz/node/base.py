@@ -150,8 +150,15 @@ class NodeBase(PublishingBase):
             runs_handlers=self._runs_handlers,
             pool=self._make_pool(options),
         )
-        self._publish_with(self._node.publisher)
-        self._begin()
+        try:
+            self._publish_with(self._node.publisher)
+            self._begin()
+        except BaseException:
+            # A signal handler has raised.
+            self._node.abort()
+            self._node.wake()
+            self._node.end_context()
+            raise
 
     def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
         # `oz.testing` gives a context with model sockets.
@@ -160,7 +167,7 @@ class NodeBase(PublishingBase):
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
         """Keep a subscription while it is active, because the engine refers to it weakly."""
         if len(self._handles) >= self._handles_limit:
-            self._handles = [one for one in self._handles if one.active]
+            self._handles = [handle for handle in self._handles if handle.active]
             self._handles_limit = max(2 * len(self._handles), _HANDLES)
         self._handles.append(subscription)
 
@@ -238,7 +245,7 @@ class NodeBase(PublishingBase):
         """Active subscriptions."""
         subscriber = self._node.subscriber
         with subscriber.lock:
-            return tuple(one.handle for one in subscriber.dispatcher.inboxes if one.is_active)
+            return tuple(inbox.handle for inbox in subscriber.dispatcher.inboxes if inbox.is_active)
 
     @property
     def closed(self) -> bool:
@@ -290,9 +297,9 @@ class NodeBase(PublishingBase):
 
     @staticmethod
     def _check_ready(peers: Sequence[str], count: int | None) -> None:
-        for one in peers:
-            if not isinstance(one, str):
-                raise TypeError(f"peers are waited for by name, not by {one!r}; a number is count=")
+        for peer in peers:
+            if not isinstance(peer, str):
+                raise TypeError(f"peers are waited for by name, not by {peer!r}; a number is count=")
         if count is not None:
             check_count("count", count, 0, _MAX_COUNT)
 
@@ -312,11 +319,6 @@ class NodeBase(PublishingBase):
         """Close a node that the program has dropped, without a wait."""
         engine = self.__dict__.get("_node")
         if engine is None or engine.is_closed or engine.is_foreign:
-            return
-        if "_life" not in self.__dict__:
-            # The constructor was interrupted.
-            engine.abort()
-            engine.end_context()
             return
         warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
         self._drop()

@@ -200,7 +200,7 @@ class Lanes:
     def _drop_oldest(self, lane: Lane) -> None:
         """Drop the oldest message of a lane, of the longest one if the lane is empty."""
         if not lane.items:
-            lane = max(self.all, key=lambda one: len(one.items))
+            lane = max(self.all, key=lambda item: len(item.items))
         # A worker may take the last message meanwhile.
         with suppress(IndexError):
             self._drop(lane.take())

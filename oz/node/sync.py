@@ -248,7 +248,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         Args:
             peers: names of peers that must be up.
             count: number of peers that must be up.
-            subscriber: subject that at least one node must subscribe to.
+            subscriber: subject that at least one node must subscribe to. A silent peer does not count.
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:

@@ -182,13 +182,13 @@ class ThreadPool:
             with suppress(Exception):
                 while True:
                     self._work.get_nowait()
-            threads = [one for one in self._threads if one is not threading.current_thread()]
+            threads = [thread for thread in self._threads if thread is not threading.current_thread()]
             self._ending = len(self._threads)
             for _ in self._threads:
                 self._work.put(None)
-        for one in threads:
-            one.join(None if end is None else max(0.0, end - _clock()))
-        return not any(one.is_alive() for one in threads)
+        for thread in threads:
+            thread.join(None if end is None else max(0.0, end - _clock()))
+        return not any(thread.is_alive() for thread in threads)
 
     def disown(self) -> None:
         """Forget the threads, in the child of a fork: they belong to the parent."""

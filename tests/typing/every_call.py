@@ -256,8 +256,8 @@ def subscribers(subscriber: oz.Subscriber) -> None:
     assert_type(subscriber.stats, oz.SubscriberStats)
     assert_type(subscriber.publishers, list[oz.PublisherInfo])
     print(subscriber.subscriptions, subscriber.closed)
-    for one in subscriber:
-        assert_type(one, oz.Message)
+    for item in subscriber:
+        assert_type(item, oz.Message)
     subscriber.close()
     with oz.Subscriber(
         connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
@@ -276,8 +276,8 @@ def subscribers(subscriber: oz.Subscriber) -> None:
 
 def subscriptions(subscription: oz.Subscription) -> None:
     assert_type(subscription.receive(timeout=1.0), oz.Message)
-    for one in subscription:
-        assert_type(one, oz.Message)
+    for item in subscription:
+        assert_type(item, oz.Message)
     assert_type(subscription.drain(timeout=1.0), bool)
     assert_type(subscription.pending, int)
     assert_type(subscription.dropped, int)
