@@ -42,12 +42,12 @@ class _Subscriber:
     def dropped(self) -> int:
         """Messages that publishers and the node itself dropped."""
         own = 0 if self.snapshot is None else self.snapshot.counters.get("overflowed", 0)
-        return own + sum(sum(one.dropped.values()) for one in self.links)
+        return own + sum(sum(link.dropped.values()) for link in self.links)
 
     @property
     def pending(self) -> int:
         """Messages that wait at publishers, and in the queues of the node."""
-        return sum(one.pending for one in self.links) + (
+        return sum(link.pending for link in self.links) + (
             0 if self.snapshot is None else self.snapshot.pending
         )
 
@@ -61,10 +61,12 @@ def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]
         own: id of the node that has taken the samples, which is left out.
     """
     seconds = max(now.at - before.at, 1e-9) if before is not None else 0.0
-    past = {one.id: one for one in before.snapshots} if before is not None else {}
+    past = {snapshot.id: snapshot for snapshot in before.snapshots} if before is not None else {}
     subscribers = _subscribers(now, own)
     past_drops = (
-        {key: one.dropped for key, one in _subscribers(before, own).items()} if before is not None else {}
+        {key: subscriber.dropped for key, subscriber in _subscribers(before, own).items()}
+        if before is not None
+        else {}
     )
 
     def rate(value: int, old: int | None) -> float:
@@ -72,10 +74,14 @@ def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]
 
     return {
         "nodes": sorted(
-            (_node(one, past.get(one.id), rate) for one in now.snapshots), key=lambda row: -row["in"]
+            (_node(snapshot, past.get(snapshot.id), rate) for snapshot in now.snapshots),
+            key=lambda row: -row["in"],
         ),
         "subscribers": sorted(
-            (_subscriber(key, one, past_drops.get(key), rate) for key, one in subscribers.items()),
+            (
+                _subscriber(key, subscriber, past_drops.get(key), rate)
+                for key, subscriber in subscribers.items()
+            ),
             key=lambda row: (not row["slow"], -row["pending"]),
         ),
         "groups": sorted(_groups(now), key=lambda row: -row["pending"]),
@@ -88,39 +94,41 @@ def _subscribers(sample: Sample, own: str) -> dict[str, _Subscriber]:
     found: dict[str, _Subscriber] = {}
     for snapshot in sample.snapshots:
         if snapshot.subscriptions:
-            one = found.setdefault(snapshot.id, _Subscriber())
-            one.name, one.snapshot = snapshot.name, snapshot
+            subscriber = found.setdefault(snapshot.id, _Subscriber())
+            subscriber.name, subscriber.snapshot = snapshot.name, snapshot
         for link in snapshot.links:
             if link.member != own and (link.patterns or link.pending):
-                one = found.setdefault(link.member, _Subscriber())
-                one.name = one.name or link.peer
-                one.links.append(link)
+                subscriber = found.setdefault(link.member, _Subscriber())
+                subscriber.name = subscriber.name or link.peer
+                subscriber.links.append(link)
     return found
 
 
-def _node(one: Snapshot, old: Snapshot | None, rate: Any) -> Row:
+def _node(snapshot: Snapshot, old: Snapshot | None, rate: Any) -> Row:
     def of(name: str) -> float:
-        found: float = rate(one.counters.get(name, 0), None if old is None else old.counters.get(name, 0))
+        found: float = rate(
+            snapshot.counters.get(name, 0), None if old is None else old.counters.get(name, 0)
+        )
         return found
 
     return {
-        "node": one.name,
-        "id": one.id,
-        "kind": one.kind,
-        "host": one.host,
-        "pid": one.pid,
+        "node": snapshot.name,
+        "id": snapshot.id,
+        "kind": snapshot.kind,
+        "host": snapshot.host,
+        "pid": snapshot.pid,
         "in": of("received"),
         "out": of("published"),
-        "peers": one.counters.get("peers", 0),
-        "memory": one.memory,
-        "descriptors": one.descriptors,
-        "uptime": round(one.uptime, 3),
+        "peers": snapshot.counters.get("peers", 0),
+        "memory": snapshot.memory,
+        "descriptors": snapshot.descriptors,
+        "uptime": round(snapshot.uptime, 3),
     }
 
 
-def _subscriber(key: str, one: _Subscriber, old_drops: int | None, rate: Any) -> Row:
-    snapshot = one.snapshot
-    ages = [link.oldest for link in one.links if link.oldest is not None]
+def _subscriber(key: str, subscriber: _Subscriber, old_drops: int | None, rate: Any) -> Row:
+    snapshot = subscriber.snapshot
+    ages = [link.oldest for link in subscriber.links if link.oldest is not None]
     if snapshot is not None and snapshot.oldest is not None:
         ages.append(snapshot.oldest)
     oldest = max(ages, default=None)
@@ -128,18 +136,18 @@ def _subscriber(key: str, one: _Subscriber, old_drops: int | None, rate: Any) ->
     running = [
         sub.handler.running for sub in subscriptions if sub.handler is not None and sub.handler.running
     ]
-    dropping = rate(one.dropped, old_drops)
+    dropping = rate(subscriber.dropped, old_drops)
     return {
-        "node": one.name or key,
+        "node": subscriber.name or key,
         "id": key,
         "slow": dropping > 0 or (oldest or 0.0) >= SLOW_SECONDS,
-        "pending": one.pending,
-        "pending_bytes": sum(link.pending_bytes for link in one.links),
+        "pending": subscriber.pending,
+        "pending_bytes": sum(link.pending_bytes for link in subscriber.links),
         "oldest": None if oldest is None else round(oldest, 3),
-        "dropped": one.dropped,
+        "dropped": subscriber.dropped,
         "dropped_rate": dropping,
         "handler_running": round(max(running), 3) if running else None,
-        "state": "down" if any(link.state != "up" for link in one.links) else "up",
+        "state": "down" if any(link.state != "up" for link in subscriber.links) else "up",
         "patterns": [text for sub in subscriptions for text in sub.patterns],
     }
 
@@ -152,26 +160,26 @@ def _groups(sample: Sample) -> Iterable[Row]:
             for name, count in link.groups.items():
                 members.setdefault(name, set()).add(link.member)
                 pending[name] = pending.get(name, 0) + count
-        for one in snapshot.subscriptions:
-            if one.group is not None:
-                members.setdefault(one.group, set()).add(snapshot.id)
+        for subscription in snapshot.subscriptions:
+            if subscription.group is not None:
+                members.setdefault(subscription.group, set()).add(snapshot.id)
                 # The publisher counts messages that are not handled.
-                own = one.pending if one.ack == "received" else 0
-                pending[one.group] = pending.get(one.group, 0) + own
+                own = subscription.pending if subscription.ack == "received" else 0
+                pending[subscription.group] = pending.get(subscription.group, 0) + own
     return ({"group": name, "members": len(members[name]), "pending": pending[name]} for name in members)
 
 
 def _losses(sample: Sample, past: Mapping[str, Snapshot], rate: Any) -> Iterable[Row]:
-    for one in sample.snapshots:
-        old = past.get(one.id)
+    for snapshot in sample.snapshots:
+        old = past.get(snapshot.id)
         for kind in ("lost", "unknown_losses", "dropped"):
-            counts: Mapping[str, int] = getattr(one, kind)
+            counts: Mapping[str, int] = getattr(snapshot, kind)
             for reason, count in counts.items():
                 if count:
                     before = None if old is None else getattr(old, kind).get(reason, 0)
                     yield {
-                        "node": one.name,
-                        "id": one.id,
+                        "node": snapshot.name,
+                        "id": snapshot.id,
                         "kind": kind.replace("_", " "),
                         "reason": reason,
                         "count": count,

@@ -62,7 +62,7 @@ def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining
 def bus_metrics(node: oz.Node, timeout: float) -> str:
     """Return the metrics of all peers of a node, and of how many did not answer."""
     snapshots = node.request_snapshots(timeout=timeout)
-    answered = {one.id for one in snapshots}
+    answered = {snapshot.id for snapshot in snapshots}
     missing = sum(peer.id not in answered for peer in node.peers)
     own = Family(
         "oz_nodes_unanswered", GAUGE, "Peers that did not answer in time.", {(("bus", node.bus),): missing}

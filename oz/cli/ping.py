@@ -108,7 +108,7 @@ def _find(
 
 def _ping_node(node: oz.Node, name: str, timeout: float) -> str | None:
     with suppress(oz.NoResponders):
-        return next((one.name for one in node.request_snapshots(name, timeout=timeout)), None)
+        return next((snapshot.name for snapshot in node.request_snapshots(name, timeout=timeout)), None)
     return None
 
 

@@ -129,7 +129,7 @@ class _Source:
         """Ask all nodes; return the tables."""
         since, now = self.at, time.monotonic()
         snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
-        answered = {one.id for one in snapshots}
+        answered = {snapshot.id for snapshot in snapshots}
         silent = [peer.name for peer in self._node.peers if peer.id not in answered]
         sample, before = Sample(now, snapshots, silent), self._before
         self._before, self.at, self.nodes = sample, now, len(snapshots)

@@ -423,7 +423,7 @@ class Engine:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
-            self.exchange.refuse(link, one, PermissionDenied(text, subject=subject))
+            self.exchange.refuse(link, message, PermissionDenied(text, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
