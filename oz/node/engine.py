@@ -582,7 +582,7 @@ class Engine:
                 self._report(effect)
 
     def _introduce(self, node: bytes, peers: Sequence[tuple[bytes, tuple[str, ...]]]) -> None:
-        payload = msgpack.packb([(one, list(where)) for one, where in peers])
+        payload = msgpack.packb(peers)
         if len(payload) <= MAX_INTRODUCTION:
             self.publisher.direct(node, INTRODUCTION, payload, None)
         elif len(peers) > 1:
@@ -933,21 +933,23 @@ def _no_effects(now: float) -> Iterable[Any]:
     return ()
 
 
-def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
-    """Return the peers of an introduction; entries that are malformed are left out."""
+def _decode_peers(payload: bytes) -> list[Any]:
+    """Return id and endpoints of the peers of an introduction; entries that are malformed are left out.
+
+    The roster checks the endpoints, because it knows most peers already.
+    """
     if len(payload) > MAX_INTRODUCTION:
         return []
     try:
         found: Any = msgpack.unpackb(payload)
     except Exception:
         return []
-    peers = []
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, list) and len(one) == 2 and isinstance(one[0], bytes) and isinstance(one[1], list):
-            where = tuple(text for text in one[1] if isinstance(text, str))
-            if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
-                peers.append((one[0], where))
-    return peers
+    return [
+        one
+        for one in (found if type(found) is list else ())
+        if type(one) is list and len(one) == 2 and type(one[0]) is bytes and type(one[1]) is list
+        if len(one[0]) == len(links.UNKNOWN_EPOCH)
+    ]
 
 
 def encode_loss(gap: Gap, via: bytes) -> bytes:
