@@ -441,15 +441,15 @@ class Stream:
         denied = drops = 0
         for waiting in self._open_all():
             body = waiting.body
-            messages = [one for one in body.messages() if is_kept(one[1])]
+            messages = [message for message in body.messages() if is_kept(message[1])]
             count = body.count - len(messages)
             if count:
                 denied += count
                 drops += count
                 session.bytes -= body.size
                 if messages:
-                    flat = [part for one in messages for part in one[1:]]
-                    waiting.body = Body(flat, [one[0] for one in messages])
+                    flat = [part for message in messages for part in message[1:]]
+                    waiting.body = Body(flat, [message[0] for message in messages])
                     waiting.body.at = body.at
                     waiting.body.settle()
                     session.bytes += waiting.body.size

@@ -265,8 +265,8 @@ class Sessions:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
-        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total > limit else ():
-            streams = sorted(session.streams.values(), key=lambda one: -one.pending)
+        for session in sorted(self.by_id.values(), key=lambda item: -item.bytes) if total > limit else ():
+            streams = sorted(session.streams.values(), key=lambda item: -item.pending)
             for stream in streams:
                 while total > limit and stream.pending and not stream.is_awaited:
                     before = session.bytes
@@ -435,7 +435,7 @@ class Sessions:
         if session.declare_bytes > self.settings.declare_bytes:
             self._exceed(session, now)
         elif self._declare_bytes > self.settings.total_declare_bytes:
-            self._exceed(max(self._work, key=lambda one: one.declare_bytes), now)
+            self._exceed(max(self._work, key=lambda item: item.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
         """End a session whose declarations wait in too large a number."""
@@ -510,7 +510,9 @@ class Sessions:
         if mentioned is not None:
             # Only what exists, because the parts of a declaration may have no end.
             known = session.patterns, session.refused
-            mentioned.update(item.sid for item in declare.items if any(item.sid in one for one in known))
+            mentioned.update(
+                item.sid for item in declare.items if any(item.sid in candidate for candidate in known)
+            )
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -614,7 +616,7 @@ class Sessions:
             return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
         if (
             not stream.patterns
-            and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
+            and sum(element.patterns > 0 for element in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
         if session.weight + estimate_memory(pattern) > settings.pattern_weight:
@@ -700,7 +702,7 @@ class Sessions:
 
     def _revive(self, session: Session) -> None:
         """Ask for a new declaration of everything, if rights refused a pattern: the pattern itself is not kept."""
-        denied = [sid for sid, one in session.refused.items() if one.rule is not None]
+        denied = [sid for sid, item in session.refused.items() if item.rule is not None]
         if denied and session.applied:
             for sid in denied:
                 del session.refused[sid]
@@ -727,8 +729,8 @@ class Sessions:
                     self._move_removed(session, stream)
                 # Not a suspended pattern, which took too long.
                 kept = [
-                    one
-                    for own, (one, owner) in session.patterns.items()
+                    pattern
+                    for own, (pattern, owner) in session.patterns.items()
                     if owner is stream and own not in session.refused
                 ]
                 session.deny(stream, partial(_matches_any, kept))
@@ -772,9 +774,9 @@ class Sessions:
         for unit, body, start in stream.unhandled():
             messages = list(body.messages())[start:]
             sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
-            patterns = [one for one, since in kept if since <= sequence]
+            patterns = [entry for entry, since in kept if since <= sequence]
             if patterns and all(
-                any(_matches(one, subject) for one in patterns) for _, subject, _, _ in messages
+                any(_matches(pattern, subject) for pattern in patterns) for _, subject, _, _ in messages
             ):
                 continue
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
@@ -804,11 +806,11 @@ class Sessions:
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         members: Sequence[Stream] = ()
         if route is not None:
-            members = next((found for one, found in route.groups if one is group), ())
+            members = next((found for item, found in route.groups if item is group), ())
         alive = [
-            one
-            for one in members
-            if one is not stream and (one.session.is_up or is_final) and self.is_heir(one.session)
+            member
+            for member in members
+            if member is not stream and (member.session.is_up or is_final) and self.is_heir(member.session)
         ]
         if not alive and is_final and stream in members:
             alive = [stream]
@@ -881,7 +883,7 @@ class Sessions:
         known = self.by_node.get(node)
         if known is None:
             return None
-        return next((one for one in known if one.is_up), None) or next(reversed(known))
+        return next((candidate for candidate in known if candidate.is_up), None) or next(reversed(known))
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of nodes that receive a subject; None without any.
@@ -894,7 +896,7 @@ class Sessions:
         if route is None:
             return None
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        nodes = [one for one in streams if one.session.card]
+        nodes = [stream for stream in streams if stream.session.card]
         if len(nodes) == len(streams):
             return route
         return Route(raw, nodes, {}) if nodes else None
@@ -1009,7 +1011,8 @@ class Sessions:
         found = self._past_drops
         for session in self.by_id.values():
             for stream in session.streams.values():
-                found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
+                if any(stream.drops):
+                    found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
         return found
 
     def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:
@@ -1021,12 +1024,12 @@ class Sessions:
             only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(one.is_declared and (one.is_up or not only_up) for one in self.by_id.values())
+            return sum(peer.is_declared and (peer.is_up or not only_up) for peer in self.by_id.values())
         route = self.interest.find(subject, raw)
         if route is None:
             return 0
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return len({one.session for one in streams if one.session.is_up or not only_up})
+        return len({stream.session for stream in streams if stream.session.is_up or not only_up})
 
     def close(self) -> None:
         """Queue a BYE for each session that is UP; backlogs count as dropped."""
@@ -1046,7 +1049,7 @@ def _next_beat(now: float) -> float:
 
 
 def _matches_any(patterns: Sequence[Pattern], subject: bytes) -> bool:
-    return any(_matches(one, subject) for one in patterns)
+    return any(_matches(pattern, subject) for pattern in patterns)
 
 
 def _matches(pattern: Pattern, subject: bytes) -> bool:

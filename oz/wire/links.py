@@ -414,7 +414,9 @@ class Card(NamedTuple):
 
     def shares_bus(self, other: Card) -> bool:
         """Return whether two nodes may be peers. A name server without a bus serves all buses."""
-        return self.bus == other.bus or any(one.kind == NAMESERVER and not one.bus for one in (self, other))
+        return self.bus == other.bus or any(
+            card.kind == NAMESERVER and not card.bus for card in (self, other)
+        )
 
 
 # Encoders
@@ -490,8 +492,10 @@ def encode_answer(answer: Answer) -> bytes:
     if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
         kept = refused[-MAX_ENTRIES:]
         # An empty rule still marks a denial by permissions.
-        short = [Refusal(one.sid, "refused", None if one.rule is None else "") for one in kept[:-100]]
-        frame = head + _pack(short + [_cut_refusal(one) for one in kept[-100:]])
+        short = [
+            Refusal(refusal.sid, "refused", None if refusal.rule is None else "") for refusal in kept[:-100]
+        ]
+        frame = head + _pack(short + [_cut_refusal(refusal) for refusal in kept[-100:]])
     return frame
 
 
@@ -924,7 +928,7 @@ def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
     if not streams:
         return _EMPTY
     # The last number is rare, and absent if it is 0.
-    return _pack({stream: one if one.unknown else one[:-1] for stream, one in streams.items()})
+    return _pack({stream: entry if entry.unknown else entry[:-1] for stream, entry in streams.items()})
 
 
 def _streams_of(packed: bytes) -> dict[int, Drops]:
