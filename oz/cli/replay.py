@@ -19,17 +19,15 @@ from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
     PathName,
-    dialect_option,
     endpoint_options,
     parse_all,
     ready_line,
-    refused_to_option,
     security_option,
     socket_refused,
 )
 from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
-from oz.cli.ranges import RANGES, range_options, span_of
+from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
 from oz.cli.serving import report_ready, serve, service_options
 from oz.cli.stop_signals import StopSignals, stop_on_signals
 from oz.configuration import resolve_limits
@@ -58,8 +56,8 @@ the extra ozmq[journal].
 \b
 Examples:
   oz replay recorded --speed 10
-  oz replay recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 --until 2026-03-01T09:30
-  oz replay recorded --from -1h --until -30m --speed 10
+  oz replay recorded --pattern 'md.xetra.>' --start 2026-03-01T09:00 --end 2026-03-01T09:30
+  oz replay recorded --start -1h --end -30m --speed 10
   oz replay recorded --bind tcp://192.0.2.7:5750 --speed max
   oz replay recorded --connect tcp://192.0.2.8:5751
   oz replay recorded --bus trading
@@ -85,12 +83,10 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.argument("recorded", metavar="DIRECTORY", type=PathName(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
 @bus_options
-@refused_to_option
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
               help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
-@click.option("--subject", metavar="PATTERN", help="Only messages whose subject this pattern matches.")
-@dialect_option("the pattern when it names none")
-@range_options()
+@pattern_option
+@range_options
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @security_option
@@ -103,7 +99,7 @@ def replay(
     bind: list[str],
     connect: list[str],
     speed: float | None,
-    subject: str | None,
+    pattern: str | None,
     dialect: str,
     start: int | datetime | None,
     end: int | datetime | None,
@@ -116,7 +112,7 @@ def replay(
     from oz.services.replayer import Replay
 
     journal = Journal(recorded)
-    pattern = parse_all([subject], dialect)[0] if subject is not None else None
+    compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     with ExitStack() as opened:
         publisher: oz.Publisher | oz.Node
         if is_on_bus(given):
@@ -131,7 +127,7 @@ def replay(
             opened.enter_context(log_in_lines(ctx, "warning: "))
             publisher = _bound(bind, connect, security)
             line = f"{ready_line(publisher, bind, connect)}, replaying {recorded}"
-        made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
+        made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
         with _closed_when_sent(ctx, publisher, made):
             report_ready(ctx, line)
             if not any(map(is_multicast, (*bind, *connect))):
