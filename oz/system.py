@@ -99,6 +99,24 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, hard))
 
 
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process; None on systems without `/proc`."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def open_descriptors() -> int | None:
+    """Return the number of open file descriptors of this process; None on systems without `/proc`."""
+    try:
+        # The size is the number since Linux 6.2, and 0 before. The list of 1,000 descriptors takes 1 ms.
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return None
+
+
 def user() -> int:
     """Return the effective user id; 0 on systems without."""
     return os.geteuid() if hasattr(os, "geteuid") else 0

@@ -103,7 +103,9 @@ class Readiness:
             why = self._unready(card.node, probes)
             if why is not None:
                 missing.append(f"peer {card.name!r} {why}")
-        if subject is not None and not self._node.publisher.count_subscribers(subject, only_up=True):
+        # A silent peer may need longer for a request than its timeout.
+        present = {self._node.id, *(card.node for card in up)}
+        if subject is not None and present.isdisjoint(self._node.publisher.nodes_that_receive(subject)):
             missing.append(f"no node subscribes to {subject!r}; {self.describe_peers()}")
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")

@@ -333,6 +333,10 @@ class Roster:
         self._deadline: float | None = None
         self._out: list[Effect | Event] = []
 
+    def move(self, card: Card, local_prefix: str) -> None:
+        """Replace the card of this node, because its socket and its directory were deleted and created again."""
+        self.card, self._local_prefix = card, local_prefix
+
     def _take(self) -> list[Effect | Event]:
         self._deadline = None
         out, self._out = self._out, []

@@ -95,7 +95,7 @@ class ThreadPool:
     def _handle(self, lane: Lane) -> bool:
         """Handle the messages of a lane; return whether it is empty. Else it waits for its next turn."""
         runner: Runner = lane.owner
-        handler, take, lanes, lock = runner.handler, lane.take, runner.lanes, self.lock
+        watch, take, lanes, lock = lane.watch, lane.take, runner.lanes, self.lock
         if lanes._only is None:
             take = self._locked_take(lane)
         end = _clock() + TURN
@@ -110,7 +110,7 @@ class ThreadPool:
                     self._dismiss()
                 return True
             try:
-                result = handler(message)
+                result = watch.call(message)
             except BaseException as error:
                 # SystemExit too: a thread would end without a word.
                 runner.failed(message, error)

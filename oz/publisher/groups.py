@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
-member has *room* if its session is UP, if its subscriber was heard within 3 seconds or has nothing to
-acknowledge, and if it has fewer messages than its prefetch limit that are not acknowledged (or not handled,
+member has *room* if its session is UP, if it does not owe an acknowledgement for 3 seconds in which nothing
+was heard, and if it has fewer messages than its prefetch limit that are not acknowledged (or not handled,
 with `ack="handled"`).
 
 =========== ==========================================================================================
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 STANDBY = "_OZ.STANDBY"
 """Pattern of a session that receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Seconds since the last frame after which a member with unacknowledged messages gets no new ones."""
+"""Seconds of an oldest message and of silence after which a member gets no new messages."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536

@@ -52,6 +52,8 @@ MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 MAX_FORWARDED = 65_536
 """Messages of forwarders that are remembered, so that two forwarders between the same buses deliver each once."""
+MAX_REASONS = 20
+"""Reasons of gaps that are counted separately."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras may have any content."""
@@ -356,6 +358,8 @@ class Dispatcher:
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
+        lost: messages that gaps report, by reason.
+        unknown_losses: gaps with an unknown number of messages, by reason.
         on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
             of the direct stream; None if they are unwanted. It must not raise.
     """
@@ -385,6 +389,8 @@ class Dispatcher:
         self.finished: list[Inbox] = []
         self.inboxes: dict[Inbox, None] = {}
         self.stats = SubscriberStats()
+        self.lost: dict[str, int] = {}
+        self.unknown_losses: dict[str, int] = {}
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
@@ -856,6 +862,10 @@ class Dispatcher:
             gap: to report.
             stream: that lost messages; None for all streams of a link.
         """
+        losses = self.unknown_losses if gap.count is None else self.lost
+        # A forwarder passes on the reason of another bus.
+        reason = gap.reason if gap.reason in losses or len(losses) < MAX_REASONS else "other"
+        losses[reason] = losses.get(reason, 0) + (1 if gap.count is None else gap.count)
         if gap.count is not None and gap.reason != "malformed":
             self.stats.lost += gap.count
         concerned = [

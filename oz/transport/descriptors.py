@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from io import FileIO
 
 import zmq
 
@@ -70,10 +71,11 @@ def need(count: int, purpose: str) -> None:
 
 
 def _check(count: int, purpose: str) -> None:
-    held: list[int] = []
+    # Objects, and not numbers: they are closed even if a signal handler raises in the middle.
+    held: list[FileIO] = []
     try:
         while len(held) < count:
-            held.append(os.open(os.devnull, os.O_RDONLY))
+            held.append(FileIO(os.devnull))
     except OSError as error:
         if error.errno in _USED_UP:
             raise zmq.ZMQError(
@@ -84,4 +86,4 @@ def _check(count: int, purpose: str) -> None:
         raise
     finally:
         for stream in held:
-            os.close(stream)
+            stream.close()

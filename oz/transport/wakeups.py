@@ -12,6 +12,8 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 class WakeUp:
     """Descriptor that is readable after `wake`, until `clear`. Any thread may wake."""
 
+    _read = _write = -1
+
     def __init__(self) -> None:
         """Create an eventfd, or a pipe where the system has none."""
         if hasattr(os, "eventfd"):

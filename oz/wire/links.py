@@ -68,6 +68,15 @@ CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = 
 PUBLISHER, SUBSCRIBER = 0, 1
 """Roles of the sender of BYE."""
 
+PING_INTERVAL = 1.5
+"""Seconds between two PINGs of a session."""
+SILENT_AFTER = 2 * PING_INTERVAL + 0.5
+"""Seconds without a frame after which a link is silent: two PINGs are missing."""
+SLOW_PINGS = 20
+"""A link acknowledges one PING of so many without news. A session without a sign of life gets one of so many."""
+SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
+"""Seconds without a frame after which a session gets slow PINGs: two acknowledgements are missing."""
+
 DIRECT = 0
 """Number of the direct stream, which no declaration names."""
 

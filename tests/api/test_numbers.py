@@ -24,7 +24,9 @@ MODULES = ("oz", "oz.asyncio", "oz.services", "oz.testing")
 WRONG = ("5", b"5", [5], 5j, True, nan)
 """Values that are no numbers. `True` is an int to Python, and a mistake here."""
 
-MADE_BY_OZ = re.compile(r"\w*(Stats|Subscription|Info)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting")
+MADE_BY_OZ = re.compile(
+    r"\w*(Stats|Status|Subscription|Info|Snapshot|Times)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting"
+)
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
 
 OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option", "socket_type"}

@@ -96,7 +96,7 @@ def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     began = time.monotonic()
     for _ in range(10):
         assert subscribe(pair, "x", None).drain(timeout=DEADLINE)
-    # Peers send a PING every second.
+    # Peers send a PING every 1.5 seconds.
     assert time.monotonic() - began < 5.0
 
 

@@ -105,3 +105,19 @@ def test_a_request_that_one_holder_denies_is_answered_by_another(pair):
     second.subscribe("svc.secret", handler=lambda message: "own")
     second.wait_ready("first", subscriber="svc.secret", timeout=40)
     assert second.request("svc.secret", timeout=60).payload == "own"
+
+
+def test_a_request_whose_reply_is_denied_raises_permission_denied(make, tmp_path):
+    ring = Keyring(tmp_path, "first", "second")
+    ring.permit(
+        first='subscribe = { allow = ["svc.>"] }\nreply = { deny = ["svc.x"] }',
+        second='request = { allow = ["svc.*"] }',
+    )
+    first, second = (make(one, security=ring.security(one, permissions=True)) for one in ("first", "second"))
+    first.subscribe("svc.x", lambda message: "reply")
+    first.wait_ready("second", timeout=40)
+    second.wait_ready("first", subscriber="svc.x", timeout=40)
+    with pytest.raises(PermissionDenied, match=r"may not reply to the request for 'svc\.x'"):
+        second.request("svc.x", timeout=40)
+    with pytest.raises(PermissionDenied, match="may not reply"):
+        list(second.request_many("svc.x", timeout=40))

@@ -1,5 +1,8 @@
 """What a node says when something does not come: reasons in the text of `Timeout`, and sockets that were deleted."""
 
+import os
+import shutil
+
 import pytest
 
 from oz.errors import Timeout
@@ -76,3 +79,10 @@ def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory
         later.close()
         until(lambda: not first.peers)
     assert path.exists()
+
+
+def test_a_node_whose_directory_was_deleted_makes_it_again(make, directory):
+    first = make("first")
+    shutil.rmtree(directory)
+    until(lambda: any(map(os.path.exists, (one.removeprefix("ipc://") for one in first.endpoints))))
+    make("second").wait_ready("first", timeout=40)

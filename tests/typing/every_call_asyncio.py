@@ -74,6 +74,12 @@ async def nodes(node: oz.asyncio.Node) -> None:
     assert_type(node.endpoints, tuple[str, ...])
     assert_type(node.peers, list[oz.Peer])
     assert_type(node.stats, oz.NodeStats)
+    assert_type(node.snapshot(), oz.Snapshot)
+    assert_type(await node.request_snapshots("one", timeout=1.0), list[oz.Snapshot])
+    assert_type(node.snapshot().links, tuple[oz.LinkStatus, ...])
+    assert_type(node.snapshot().subscriptions, tuple[oz.SubscriptionStatus, ...])
+    assert_type(node.snapshot().subscriptions[0].handler, oz.HandlerTimes | None)
+    assert_type(node.is_healthy(), bool)
     assert_type(node.closed, bool)
     async with oz.asyncio.Node(
         name="desk",
