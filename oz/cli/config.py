@@ -70,7 +70,7 @@ def _key_faults(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
             resolve_security()
     except oz.ConfigurationError as error:
         return [error]
-    except oz.TransportUnavailable as error:
+    except oz.MissingDependency as error:
         return [oz.ConfigurationError("security", None, found.security[0].source, str(error))]
     return []
 

@@ -45,7 +45,7 @@ class Configuration:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
-            f"a configuration is immutable; create another: oz.resolve_configuration({name}=…)"
+            f"a configuration is immutable; create another: oz.configuration.resolve({name}=…)"
         )
 
     def __repr__(self) -> str:

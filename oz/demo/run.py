@@ -279,8 +279,7 @@ def require_spark() -> None:
     """Check for the extra and for Java.
 
     Raises:
-        MissingDependency: the extra `ozmq[spark]` is not installed.
-        JavaMissing: Java is missing or too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.
     """
     from oz.spark.session import require_java
 
@@ -294,8 +293,7 @@ def count_in_spark(specs: Sequence[str]) -> list[int]:
         specs: the patterns.
 
     Raises:
-        MissingDependency: the extra `ozmq[spark]` is not installed.
-        JavaMissing: Java is missing or too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.
     """
     import pyarrow as pa
     from pyspark.sql import SparkSession

@@ -11,7 +11,8 @@ from oz.multicast.endpoints import is_multicast
 from oz.multicast.group import Claim, configure
 from oz.multicast.sender import Sender
 from oz.options import Multicast
-from oz.transport.endpoints import EndpointError, refused_by_libzmq
+from oz.transport.endpoints import refused_by_libzmq
+from oz.transport.errors import EndpointError
 
 LEAST_WAITING = 1_000
 """Frames that may wait in the socket at least, without a `high_water_mark`. The rate of one second may be more."""
@@ -61,8 +62,8 @@ class Transmitter:
         """Begin to send to an endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or there is one already.
-            TransportUnavailable: a privilege or free descriptors are missing.
+            EndpointError: the endpoint cannot be used, there is one already, or a privilege or free descriptors
+                are missing.
         """
         if not is_multicast(text):
             raise EndpointError(f"{text!r} is no multicast endpoint, and this publisher has options for one")

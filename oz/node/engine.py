@@ -72,7 +72,8 @@ from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport import descriptors
-from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.endpoints import address_towards, advertised, warn_of_strangers
+from oz.transport.errors import EndpointError
 from oz.transport.runtime import runtime_of
 from oz.transport.security import Security, credentials_of, resolve_security
 from oz.transport.steps import Steps

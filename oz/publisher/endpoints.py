@@ -22,7 +22,8 @@ from oz.publisher.keys import PublisherKeys
 from oz.publisher.links import LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.transport import descriptors
-from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
+from oz.transport.endpoints import as_text, check, refused_by_libzmq
+from oz.transport.errors import EndpointError
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 

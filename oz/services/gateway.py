@@ -123,7 +123,7 @@ class Gateway:
                 send it.
 
         Raises:
-            TransportUnavailable: libzmq has no PGM; the text has the line that adds it.
+            EndpointError: libzmq has no PGM; the text has the line that adds it.
             ConfigurationError: nothing to receive and nothing to send, or one side without the other.
             EndpointError: an endpoint cannot be used.
         """

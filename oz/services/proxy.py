@@ -85,7 +85,7 @@ class Proxy:
         Raises:
             TypeError: the limits are of another class.
             ValueError: one of the sides has no endpoint, or a text is no endpoint.
-            TransportUnavailable: this libzmq lacks the transport of an endpoint.
+            EndpointError: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
         if not isinstance(limits, Limits):

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oz.errors import MissingDependency
+from oz.errors import missing_module
 from oz.escaping import printable
 from oz.journal.format import GAP, MESSAGE
 from oz.spark.archive import is_archive, read_archive
@@ -307,7 +307,7 @@ def _require(*modules: str) -> None:
         try:
             import_module(module)
         except ImportError:
-            raise MissingDependency(module, "spark") from None
+            raise missing_module(module, "spark") from None
 
 
 def _page(figures: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
 from oz.subscriber.places import PublisherInfo
-from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.subscriber.queue import Inbox, Queue, SubscriberStats
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.security import credentials_of
 from oz.wire.codec import Codec, find_codec
@@ -143,7 +143,7 @@ class SubscriberBase:
         return next(iter(self._engine.places), None)
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> SubscriberStats:
         """Counters since the subscriber was created, as a copy."""
         return self._engine.stats
 

@@ -51,7 +51,8 @@ from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
-from oz.transport.endpoints import EndpointError, check, check_destination
+from oz.transport.endpoints import check, check_destination
+from oz.transport.errors import EndpointError
 from oz.transport.keys import LINK as LINK_SOCKET
 from oz.transport.monitors import HANDSHAKES, Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint

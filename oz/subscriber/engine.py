@@ -43,7 +43,7 @@ from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
-from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.subscriber.queue import Inbox, Queue, SubscriberStats
 from oz.subscriber.subscriptions import Subscription as Entry
 from oz.system import after_fork
 from oz.transport.contexts import has_ended
@@ -665,14 +665,14 @@ class Engine(Connections):
             return self.dispatcher.own_queue(inbox, delivery.max_pending, overflow)
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> SubscriberStats:
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
             all_links: list[Link | EndedLinks] = [self._past, *self._place_of]
             withdrawn = sum(one.unwanted for one in all_links)
             denied = 0 if self.keys is None else self.keys.denied
-            return Stats(
+            return SubscriberStats(
                 received=found.received + withdrawn + denied,
                 delivered=found.delivered,
                 filtered=found.filtered,
@@ -761,7 +761,7 @@ def _disown_all() -> None:
 
 
 if HOT is not None:
-    HOT.know_lone_links(Engine, Lone, Link, Place, ListeningClock, Stats, Arrival)
+    HOT.know_lone_links(Engine, Lone, Link, Place, ListeningClock, SubscriberStats, Arrival)
 
 after_fork(_disown_all)
 atexit.register(lambda: close_all(_engines))

@@ -60,7 +60,7 @@ class MulticastSource:
             match: returns the inboxes that a subject matches.
 
         Raises:
-            EndpointError, TransportUnavailable: as `Listener`.
+            EndpointError: as `Listener`.
         """
         self.listener = Listener(context, endpoint, options, high_water_mark=HIGH_WATER_MARK)
         self._dispatcher, self._match = dispatcher, match

@@ -61,7 +61,7 @@ _subject = attrgetter("subject")
 
 
 @dataclass(slots=True)
-class Stats:
+class SubscriberStats:
     """Counters of a subscriber.
 
     Attributes:
@@ -384,7 +384,7 @@ class Dispatcher:
         self.reports: deque[Gap] = deque()
         self.finished: list[Inbox] = []
         self.inboxes: dict[Inbox, None] = {}
-        self.stats = Stats()
+        self.stats = SubscriberStats()
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import zmq
 
 from oz.configuration.directory import private_directory
-from oz.errors import ConfigurationError, TransportUnavailable
+from oz.errors import ConfigurationError
 from oz.security.identity import KEY_SIZE, is_key
 from oz.system import user
-from oz.transport.capabilities import has
+from oz.transport.capabilities import has, require_curve
 
 PUBLIC, SECRET = ".key", ".key_secret"
 
@@ -54,13 +54,9 @@ def new_key_pair() -> KeyPair:
     """Create a key pair.
 
     Raises:
-        TransportUnavailable: this libzmq has no CURVE.
+        MissingDependency: this libzmq has no CURVE.
     """
-    if not has("curve"):
-        raise TransportUnavailable(
-            "this libzmq was built without CURVE, so it has no keys; the wheels of pyzmq have it: "
-            "install pyzmq from one"
-        )
+    require_curve()
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode())
 

@@ -19,12 +19,12 @@ from typing import Any, Generic, TypeVar
 import zmq
 
 from oz.configuration.permission_file import read_permissions
-from oz.errors import ConfigurationError, TransportUnavailable
+from oz.errors import ConfigurationError
 from oz.logs import peer_logger
 from oz.security.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
-from oz.transport.capabilities import has
+from oz.transport.capabilities import require_curve
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
 from oz.transport.endpoints import host_of
 from oz.transport.mechanisms import NULL, mechanism_at
@@ -71,12 +71,9 @@ class Credentials:
         """Read the files; see `oz.Security`.
 
         Raises:
-            ConfigurationError, TransportUnavailable: as `oz.Security`.
+            ConfigurationError, MissingDependency: as `oz.Security`.
         """
-        if not has("curve"):
-            raise TransportUnavailable(
-                "this libzmq was built without CURVE, so nothing can be secured; the wheels of pyzmq have it"
-            )
+        require_curve()
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
         self._counting = threading.Lock()

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import zmq
 
-from oz.errors import OzError
 from oz.logs import peer_logger
 from oz.transport.capabilities import check_transport
+from oz.transport.errors import EndpointError
 
 Endpoints = str | bytes | Iterable[str | bytes]
 """One endpoint, such as `tcp://127.0.0.1:5555`, or several."""
@@ -24,17 +24,6 @@ _ANY_PORT = ("*", "!")
 
 _ADDRESSED = ("tcp", "ws", "wss")
 """Transports whose endpoints have a host and a port."""
-
-
-class EndpointError(OzError, ValueError, zmq.ZMQError):
-    """Text that is no endpoint, or endpoint that this socket cannot use.
-
-    `errno` is EINVAL for a text that is no endpoint, else that of libzmq, such as EADDRINUSE.
-    """
-
-    def __init__(self, text: str, code: int = zmq.EINVAL) -> None:
-        """Set the message and the errno."""
-        zmq.ZMQError.__init__(self, code, text)
 
 
 _REFUSALS = {
@@ -94,8 +83,8 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
         own_context: whether the socket has a context of its own, which no other socket shares.
 
     Raises:
-        TransportUnavailable: libzmq was built without the transport.
-        EndpointError: the text is no endpoint, or inproc without a shared context.
+        EndpointError: the text is no endpoint, inproc without a shared context, or libzmq was built without the
+            transport.
         TypeError: neither text nor bytes.
     """
     endpoint = as_text(endpoint)

