@@ -12,12 +12,15 @@ import oz.errors
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
 MODULES = ("oz", "oz.asyncio", "oz.testing", "oz.journal", "oz.spark", "oz.services")
+OTHERS = {"oz.compile", "oz.configuration.Configuration", "oz.configuration.resolve"}
+"""Public names outside of `__all__`: `compile` hides a builtin, and programs need only a part of `oz.configuration`."""
+
 DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:\w+|(currentmodule)):: ([\w.]+)", re.MULTILINE)
 
 
 def public():
-    """Return the qualified names of `__all__` in each module. `oz.compile` is not in it: it hides a builtin."""
-    found = {"oz.compile"}
+    """Return the qualified names of `__all__` in each module, and `OTHERS`."""
+    found = set(OTHERS)
     for module in MODULES:
         tree = ast.parse((ROOT.joinpath(*module.split(".")) / "__init__.py").read_text("utf-8"))
         for node in tree.body:
