@@ -53,7 +53,7 @@ def origin(name):
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ImportError:  # the extra of the module is missing
-        return name
+        return f"oz.errors.{attribute}" if hasattr(oz.errors, attribute) else name
     return f"{found.__module__}.{attribute}" if hasattr(found, "__module__") else name
 
 
