@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
     from oz.node.events import Event, Peer
+    from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
     from oz.node.stats import NodeStats
     from oz.node.sync import Node
     from oz.options import Delivery, Limits, Multicast, NodeOptions, Options
@@ -84,9 +85,11 @@ __all__ = [
     "EndpointError",
     "Event",
     "Gap",
+    "HandlerTimes",
     "JournalError",
     "JournalFull",
     "Limits",
+    "LinkStatus",
     "Message",
     "MissingDependency",
     "Multicast",
@@ -113,6 +116,7 @@ __all__ = [
     "PublisherStats",
     "ReplyError",
     "Security",
+    "Snapshot",
     "SubSocket",
     "SubjectError",
     "SubjectWarning",
@@ -120,6 +124,7 @@ __all__ = [
     "SubscriberInfo",
     "SubscriberStats",
     "Subscription",
+    "SubscriptionStatus",
     "Timeout",
     "Undecidable",
     "WouldBlock",
@@ -137,6 +142,10 @@ _MODULES = {
     "Event": "oz.node.events",
     "Node": "oz.node.sync",
     "NodeStats": "oz.node.stats",
+    "Snapshot": "oz.node.snapshot",
+    "LinkStatus": "oz.node.snapshot",
+    "SubscriptionStatus": "oz.node.snapshot",
+    "HandlerTimes": "oz.node.snapshot",
     "Peer": "oz.node.events",
     "Delivery": "oz.options",
     "Limits": "oz.options",

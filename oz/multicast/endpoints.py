@@ -202,10 +202,10 @@ def _check_mtu(endpoint: Endpoint, mtu: int) -> None:
         address, size = _ask(name, _SIOCGIFADDR), _ask(name, _SIOCGIFMTU)
         if address is None or size is None or socket.inet_ntoa(address[4:8]) != endpoint.interface:
             continue
-        (most,) = struct.unpack_from("i", size)
-        if mtu > most:
+        (max_mtu,) = struct.unpack_from("i", size)
+        if mtu > max_mtu:
             raise EndpointError(
-                f"{str(endpoint)!r}: interface {name} carries packets of {most:,} bytes: make mtu={mtu:,} smaller"
+                f"{str(endpoint)!r}: interface {name} carries packets of {max_mtu:,} bytes: make mtu={mtu:,} smaller"
             )
 
 
@@ -232,8 +232,8 @@ def _check_descriptors(endpoint: Endpoint) -> None:
             error.errno or zmq.EINVAL,
         ) from None
     finally:
-        for one in opened:
-            os.close(one)
+        for raw in opened:
+            os.close(raw)
 
 
 def holders(port: int) -> int:

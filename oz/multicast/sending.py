@@ -14,7 +14,7 @@ from oz.options import Multicast
 from oz.transport.endpoints import refused_by_libzmq
 from oz.transport.errors import EndpointError
 
-LEAST_WAITING = 1_000
+MIN_WAITING = 1_000
 """Frames that may wait in the socket at least, without a `high_water_mark`. The rate of one second may be more."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -48,7 +48,7 @@ class Transmitter:
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None
         if high_water_mark is None:
-            high_water_mark = max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
+            high_water_mark = max(MIN_WAITING, options.rate_kbps * 125 // options.mtu)
         configure(socket, options, is_publisher=True)
         socket.setsockopt(zmq.XPUB_NODROP, int(refuses))
         socket.setsockopt(zmq.SNDHWM, high_water_mark)

@@ -149,7 +149,7 @@ class ThreadRequesting:
         """Send a request, and return its first reply.
 
         It goes to each subscription that matches the subject, and to one member of each queue group. A handler
-        replies by `Message.reply` or by its return value. An error reply counts if no other subscription may reply.
+        replies by `Message.reply` or by its return value. An error reply counts if no other node or group may reply.
 
         Args:
             subject: full subject.

@@ -134,8 +134,8 @@ class Directory:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the socket of this node was deleted, as programs that clean temporary files do."""
-        return self._path.is_dir() and not self._own.exists()
+        """Whether the socket of this node or the directory was deleted, as programs that clean temporary files do."""
+        return not self._own.exists()
 
     def next_read(self, roster: Roster) -> float:
         """Return the time of the next `read`."""

@@ -25,6 +25,7 @@ import os
 import socket
 import sys
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -56,6 +57,7 @@ from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeSubscriber, runners_of
 from oz.node.readiness import Readiness
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
+from oz.node.sampling import STATISTICS, Sampling
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
     check_subscribed,
@@ -90,6 +92,8 @@ MAX_INTRODUCTION = 1 << 20
 """Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+HEALTHY_SECONDS = 5.0
+"""Seconds of one turn of the attending side after which the node is not healthy."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
@@ -120,6 +124,8 @@ class Engine:
         introduced: ids of the nodes that have introduced peers.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
+        sampling: statistics of this node and of its peers.
+        attended_at: time of the last turn of the attending side, in seconds.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -207,6 +213,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
+        self.attended_at = self.clock()
         random_bytes = self.runtime.random_bytes
         self.id = (
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
@@ -237,6 +244,7 @@ class Engine:
                 credentials=credentials,
             )
             self.readiness = Readiness(self)
+            self.sampling = Sampling(self)
             self.publisher.describe_peers = self.readiness.describe_peers
             self.subscriber.on_denied = self._on_denied
             self.subscriber.describe_silence = self.readiness.describe_silence
@@ -259,10 +267,10 @@ class Engine:
             )
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
-        except BaseException:
-            self._abandon()
+            _engines.add(self)
+        except BaseException as error:
+            self._abandon(error)
             raise
-        _engines.add(self)
 
     # start
 
@@ -280,10 +288,7 @@ class Engine:
         subscriber.tell = self._tell
         self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
         self.endpoints = self._bind(config)
-        self.card = Card(
-            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
-        )
-        publisher.card = subscriber.card = links.encode_card(self.card)
+        self._make_card()
         now = self.clock()
         prefix = None if self._directory is None else self._directory.prefix
         self.roster = Roster(
@@ -301,23 +306,31 @@ class Engine:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
+    def _make_card(self) -> None:
+        self.card = Card(
+            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
+        )
+        self.publisher.card = self.subscriber.card = links.encode_card(self.card)
+
+    def _make_directory(self, path: Path) -> Directory:
+        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None)
+
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
-        tcp = [one for one in config.bind if one.startswith("tcp://")]
-        other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
+        tcp = [endpoint for endpoint in config.bind if endpoint.startswith("tcp://")]
+        other = [self.publisher.bind_links(endpoint) for endpoint in config.bind if endpoint not in tcp]
         try:
             if config.directory is not None:
-                has_key = self.subscriber.keys is not None
-                self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
+                self._directory = self._make_directory(config.directory)
                 other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
             if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+        if not tcp and any(endpoint.startswith("tcp://") for endpoint in config.connect):
             tcp = [f"tcp://{address_towards(config.connect)}:*"]
-        bound = [self.publisher.bind_links(one) for one in tcp]
+        bound = [self.publisher.bind_links(endpoint) for endpoint in tcp]
         if self.subscriber.keys is None:
             warn_of_strangers(bound)
         advertise = self.options.advertise
@@ -378,9 +391,11 @@ class Engine:
                 self._events.append(lambda now, peers=peers: self.roster.introduced(peers, now))  # type: ignore[misc]
             elif subject == LOSS:
                 self.on_loss(payload)
+            elif subject == STATISTICS:
+                self.sampling.on_direct(link, payload)
             elif subject == NOTICE:
                 self._notices.append((link.origin or b"", payload))
-        self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+        self.exchange.on_direct(link, [message for message in messages if message[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
         """Return the direct messages that the key of their sender may send."""
@@ -396,17 +411,19 @@ class Engine:
             return messages
         now = self.clock()
         allowed = []
-        for one in messages:
-            request = self.exchange.find(one[0])
+        for message in messages:
+            request = self.exchange.find(message[0])
             if request is None or request.admits(key, permissions, now):
-                allowed.append(one)
+                allowed.append(message)
                 continue
             keys.denials.denied += 1
+            subject = request.content.subject
+            text = f"key {key} may not reply to the request for {subject!r}"
             if not request.has_denied:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
-                subject = request.content.subject
-                self._on_denied(subject, f"key {key} may not reply to the request for {subject!r}")
+                self._on_denied(subject, text)
+            self.exchange.refuse(link, one, PermissionDenied(text, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
@@ -470,6 +487,13 @@ class Engine:
         """Whether this is the child of a fork."""
         return self.publisher.is_foreign
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the node is open, and its attending side sleeps or had a turn in the last `HEALTHY_SECONDS`."""
+        if self.is_foreign or self.is_closing:
+            return False
+        return self.is_resting or self.clock() - self.attended_at < HEALTHY_SECONDS
+
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         found = self.publisher.descriptors()
@@ -504,7 +528,9 @@ class Engine:
     def _turn(self) -> None:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
+        self.attended_at = now
         self.exchange.turn(now)
+        self.sampling.turn(now)
         while self._notices:
             self._read_notice(*self._notices.popleft())
         for node, notice in self._dropped.notices() if self._dropped else ():
@@ -582,7 +608,7 @@ class Engine:
                 self._report(effect)
 
     def _introduce(self, node: bytes, peers: Sequence[tuple[bytes, tuple[str, ...]]]) -> None:
-        payload = msgpack.packb([(one, list(where)) for one, where in peers])
+        payload = msgpack.packb([(peer, list(where)) for peer, where in peers])
         if len(payload) <= MAX_INTRODUCTION:
             self.publisher.direct(node, INTRODUCTION, payload, None)
         elif len(peers) > 1:
@@ -601,15 +627,25 @@ class Engine:
 
     def _scan(self, now: float) -> None:
         """Read the directory. Bind a new socket if the socket of this node was deleted."""
-        if self._directory is None:
+        directory = self._directory
+        if directory is None:
             return
-        if self._directory.is_missing:
+        if directory.is_missing:
             try:
-                self.publisher.bind_links(self._directory.endpoint)
-                _log.warning("the socket %s was deleted, and is bound again", self._directory.endpoint)
-            except (ClosedError, EndpointError, zmq.ZMQError) as error:
-                _log.warning("the socket %s was deleted: %s", self._directory.endpoint, error)
-        self._run(self._directory.read(self.roster, now), now)
+                self._directory = directory = self._rebind(directory)
+            except (ClosedError, ConfigurationError, EndpointError, zmq.ZMQError) as error:
+                _log.warning("the socket %s was deleted: %s", directory.endpoint, error)
+        self._run(directory.read(self.roster, now), now)
+
+    def _rebind(self, old: Directory) -> Directory:
+        """Bind a new socket. A directory that was deleted too is created again, and its sockets have new names."""
+        new = self._make_directory(self.configuration.directory)
+        self.publisher.bind_links(new.endpoint)
+        _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
+        self.endpoints = tuple(new.endpoint if one == old.endpoint else one for one in self.endpoints)
+        self._make_card()
+        self.roster.move(self.card, new.prefix)
+        return new
 
     # events for the program
 
@@ -649,7 +685,7 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(one.kind != links.FORWARDER for one in self.cards(roster.UP)):
+        if all(item.kind != links.FORWARDER for item in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
@@ -672,9 +708,9 @@ class Engine:
     def cards(self, *states: str) -> list[Card]:
         """Return the cards of the peers in some states, without name servers. The caller has the lock."""
         return [
-            one.card
-            for one in self.roster.by_id.values()
-            if one.card is not None and one.state in states and one.card.kind != links.NAMESERVER
+            peer.card
+            for peer in self.roster.by_id.values()
+            if peer.card is not None and peer.state in states and peer.card.kind != links.NAMESERVER
         ]
 
     @property
@@ -684,7 +720,7 @@ class Engine:
             return []
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
-        return sorted(found, key=lambda one: (one.name, one.id))
+        return sorted(found, key=lambda item: (item.name, item.id))
 
     # subscriptions
 
@@ -804,7 +840,7 @@ class Engine:
 
     def _report_slow(self, runner: Runner, lag: float, dropped: int) -> None:
         with self.subscriber.lock:
-            inboxes = [one for one in self.subscriber.dispatcher.inboxes if one.handler is runner]
+            inboxes = [inbox for inbox in self.subscriber.dispatcher.inboxes if inbox.handler is runner]
         if inboxes:
             about = ", ".join(str(entry.pattern.text) for entry in inboxes[0].entries)
             text = f"the handler of {about!r} is slow: its oldest message has waited for {lag:.1f} s"
@@ -834,7 +870,7 @@ class Engine:
         except ClosedError:
             return
         try:
-            while not all(one.lanes.is_idle for one in runners_of(inboxes)):
+            while not all(runner.lanes.is_idle for runner in runners_of(inboxes)):
                 if end is not None and self.clock() >= end:
                     return
                 yield end
@@ -894,9 +930,15 @@ class Engine:
         """Whether `end_context` has something to do."""
         return self._owns_context
 
-    def _abandon(self) -> None:
-        """Close what the constructor has made."""
+    def _abandon(self, error: BaseException) -> None:
+        """Close what the constructor has made.
+
+        Args:
+            error: that ended the constructor, perhaps of a signal handler.
+        """
         self._leave_directory()
+        # A frame may have a socket that pyzmq has not registered yet. The end of the context would wait for it.
+        traceback.clear_frames(error.__traceback__)
         for close in (
             lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
@@ -942,11 +984,11 @@ def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
     except Exception:
         return []
     peers = []
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, list) and len(one) == 2 and isinstance(one[0], bytes) and isinstance(one[1], list):
-            where = tuple(text for text in one[1] if isinstance(text, str))
-            if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
-                peers.append((one[0], where))
+    for row in found if isinstance(found, list) else ():
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], bytes) and isinstance(row[1], list):
+            where = tuple(text for text in row[1] if isinstance(text, str))
+            if len(row[0]) == len(links.UNKNOWN_EPOCH) and where:
+                peers.append((row[0], where))
     return peers
 
 

@@ -110,7 +110,7 @@ class Exchange:
         )
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
-        self._arrived: deque[tuple[Link, list[Direct]]] = deque()
+        self._arrived: deque[tuple[Link, Sequence[tuple[str, bytes | PermissionDenied, Any]]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
@@ -312,8 +312,8 @@ class Exchange:
     def _encode(self, payload: Any) -> bytes:
         value = payload if self._codec is None else self._codec.encode(payload)
         encoded = value if type(value) is bytes else _as_bytes(value)
-        if len(encoded) > self._publisher.most_bytes:
-            raise _too_large(len(encoded), self._publisher.most_bytes)
+        if len(encoded) > self._publisher.max_message_bytes:
+            raise _too_large(len(encoded), self._publisher.max_message_bytes)
         return encoded
 
     # calls of handlers
@@ -365,6 +365,10 @@ class Exchange:
         """Keep replies for `turn`."""
         self._arrived.append((link, messages))
 
+    def refuse(self, link: Link, reply: Direct, error: PermissionDenied) -> None:
+        """Keep a reply that the permissions of this node deny for `turn`: its request ends without this peer."""
+        self._arrived.append((link, [(reply[0], error, None)]))
+
     def on_session(self, session: Session, what: str) -> None:
         """Keep an event of a session for `turn`."""
         self._sessions.append((session, what, session.card))
@@ -399,7 +403,7 @@ class Exchange:
             self._act(effects)
         if now >= self._slow_at:
             self._slow_at = now + SLOW_INTERVAL
-            self._young = {one: end for one, end in self._young.items() if now < end}
+            self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
         # At the end, because threads that wake up need the interpreter.
@@ -423,8 +427,10 @@ class Exchange:
         return effects
 
     def _read_reply(
-        self, node: bytes, inbox: str, payload: bytes, extras: Any
-    ) -> Message | ReplyError | None:
+        self, node: bytes, inbox: str, payload: bytes | PermissionDenied, extras: Any
+    ) -> Message | ReplyError | PermissionDenied | None:
+        if isinstance(payload, PermissionDenied):
+            return payload
         request = self._requests.find(inbox)
         if request is None:
             # A late reply is counted, and not decoded.

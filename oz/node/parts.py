@@ -76,6 +76,20 @@ class NodePublisher(PublisherEngine):
             due = sessions.next_deadline()
             return due is None or now < due
 
+    def nodes_that_receive(self, subject: str | bytes) -> set[bytes]:
+        """Return the ids of the nodes that subscribe to a subject and have a connection.
+
+        Raises:
+            SubjectError, TypeError: the subject is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        text, raw = self._subjects.check(subject)
+        route = self.responders(text, raw)
+        if route is None:
+            return set()
+        streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
+        return {one.session.member for one in streams if one.session.is_up}
+
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
         return self._sessions.of_node(node)
@@ -224,11 +238,11 @@ class NodeSubscriber(SubscriberEngine):
         assert queue.inbox is not None
         runner = queue.inbox.handler
         if isinstance(runner, Runner):
-            messages = [one for one in items if isinstance(one, Message)]
+            messages = [item for item in items if isinstance(item, Message)]
             runner.put(messages)
-        for one in items:
-            if isinstance(one, Gap):
-                self.report(one)
+        for item in items:
+            if isinstance(item, Gap):
+                self.report(item)
 
     def add_runner(self, inbox: Inbox) -> None:
         """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
@@ -243,13 +257,15 @@ class NodeSubscriber(SubscriberEngine):
         """End a subscription and drop its messages."""
         super().unsubscribe(inbox)
         with self.lock:
-            self.denials = {key: one for key, one in self.denials.items() if one[0] is not inbox}
+            self.denials = {key: denial for key, denial in self.denials.items() if denial[0] is not inbox}
         if isinstance(inbox.handler, Runner):
             inbox.handler.clear()
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
         """Return whether all messages are handled that were published before `begin_drain`."""
-        return super().is_drained(inboxes, revision) and all(one.lanes.is_idle for one in runners_of(inboxes))
+        return super().is_drained(inboxes, revision) and all(
+            runner.lanes.is_idle for runner in runners_of(inboxes)
+        )
 
     def runners(self) -> list[Runner]:
         """Return the runners of the handlers."""
@@ -259,4 +275,4 @@ class NodeSubscriber(SubscriberEngine):
 
 def runners_of(inboxes: Iterable[Inbox]) -> list[Runner]:
     """Return the runners of the handlers of subscriptions."""
-    return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
+    return [inbox.handler for inbox in inboxes if isinstance(inbox.handler, Runner)]

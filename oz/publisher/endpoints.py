@@ -84,7 +84,7 @@ class PublisherEndpoints:
     @property
     def link_endpoints(self) -> tuple[str, ...]:
         """Endpoints for links."""
-        return tuple(dict.fromkeys(one for one in self.bound.values() if one is not None))
+        return tuple(dict.fromkeys(endpoint for endpoint in self.bound.values() if endpoint is not None))
 
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint, and to its link endpoint.

@@ -113,8 +113,8 @@ class Attendance:
         if descriptors != self._polled:
             self._polled = descriptors
             self._poll = make_poll()
-            for one in (*descriptors, self._wake_up.fileno()):
-                self._poll.register(one, POLLIN)
+            for descriptor in (*descriptors, self._wake_up.fileno()):
+                self._poll.register(descriptor, POLLIN)
         if self.is_stopped:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)
@@ -131,7 +131,7 @@ class PublisherThread:
     """Daemon thread that attends to a publisher or a node."""
 
     def __init__(self, engine: Attended, kind: str = "publisher") -> None:
-        """Start the thread.
+        """Create the thread. `start` starts it.
 
         Args:
             engine: of the publisher or the node.
@@ -140,13 +140,18 @@ class PublisherThread:
         self.attendance, self._kind = Attendance(engine), kind
         self._at_end: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name=f"oz {kind}", daemon=True)
-        self._thread.start()
+        self.start = self._thread.start
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs. A signal handler that raises may interrupt its start."""
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         """End the thread, and wait for its end, unless the thread calls this or the interpreter stops."""
         self.attendance.is_stopped = True
         self.attendance.wake()
-        if threading.current_thread() is not self._thread and not sys.is_finalizing():
+        if self.is_alive and threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join()
 
     def abandon(self, close: Callable[[], None]) -> None:
@@ -191,6 +196,7 @@ class ThreadLifetime:
         """Start the thread, if it does not run."""
         if self.thread is None:
             self.thread = PublisherThread(self.engine, self._kind)
+            self.thread.start()
 
     def close(self, timeout: float | None) -> int:
         """Wait for acknowledgements and close; return the number of messages that were not acknowledged."""
@@ -212,7 +218,7 @@ class ThreadLifetime:
     def drop(self) -> None:
         """Close an object that became garbage, without a wait: this may be any thread, at any place."""
         thread = self.thread
-        if thread is None:
+        if thread is None or not thread.is_alive:
             self._finish(0.0)
             return
 

@@ -246,7 +246,8 @@ def _rates(
         return {"seconds": _WIDTHS[0], "bins": []}
     first, last = (datetime.fromisoformat(total[name]).timestamp() for name in ("first", "last"))
     width = (
-        next((one for one in _WIDTHS if (last - first) / one < BINS), None) or int((last - first) / BINS) + 1
+        next((item for item in _WIDTHS if (last - first) / item < BINS), None)
+        or int((last - first) / BINS) + 1
     )
     # Integers, because the text of a timestamp would depend on the time zone of the session.
     number = F.expr(f"unix_micros(time) div {width * 1_000_000}")

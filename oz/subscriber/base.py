@@ -46,7 +46,7 @@ class SubscriptionBase:
     @property
     def patterns(self) -> tuple[Pattern, ...]:
         """Compiled patterns."""
-        return tuple(one.pattern for one in self._inbox.entries)
+        return tuple(entry.pattern for entry in self._inbox.entries)
 
     @property
     def group(self) -> str | None:
@@ -82,7 +82,7 @@ class SubscriptionBase:
             raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
-        texts = ", ".join(repr(one.text) for one in self.patterns)
+        texts = ", ".join(repr(pattern.text) for pattern in self.patterns)
         return f"<{self._class_name} {texts}{'' if self.active else ' ended'}>"
 
 
@@ -151,7 +151,7 @@ class SubscriberBase:
     def subscriptions(self) -> tuple[Any, ...]:
         """Active subscriptions."""
         with self._engine.lock:
-            return tuple(one.handle for one in self._engine.dispatcher.inboxes if one.is_active)
+            return tuple(inbox.handle for inbox in self._engine.dispatcher.inboxes if inbox.is_active)
 
     @property
     def publishers(self) -> list[PublisherInfo]:

@@ -25,7 +25,7 @@ from oz.transport.capabilities import has, require_curve
 
 PUBLIC, SECRET = ".key", ".key_secret"
 
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 _FIELD = re.compile(r"""(public-key|secret-key)\s*=\s*["']?([^\s"']*)["']?\s*""")
 _NAME = re.compile(r"[\w.@-]{1,100}")
 
@@ -236,7 +236,7 @@ def _read(
             _check_private(path, found)
         if is_trusted and found.st_mode & stat.S_IWOTH:
             raise _wrong(path, f"all users may change the key: chmod o-w {path}")
-        text = file.read(_MOST_BYTES)
+        text = file.read(_MAX_BYTES)
     keys: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if field := _FIELD.fullmatch(line.strip()):

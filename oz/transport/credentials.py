@@ -144,8 +144,8 @@ class Credentials:
         self._log(lines)
 
     def _log(self, lines: list[str]) -> None:
-        for one in lines:
-            _log.warning("%s; this side has %s", one, self.public_key)
+        for line in lines:
+            _log.warning("%s; this side has %s", line, self.public_key)
 
     # sockets
 
@@ -195,7 +195,7 @@ class Credentials:
         found: tuple[Probed, str | None] = (Probed.STRANGER, None)
         if (likely := self._found.get(endpoint) or self._key_named(host_of(endpoint))) in candidates:
             found = probe(where, kind, self._pair, [likely])
-        others = [one for one in candidates if one != likely]
+        others = [candidate for candidate in candidates if candidate != likely]
         if found[0] is Probed.STRANGER and others:
             found = probe(where, kind, self._pair, others)
         if found[0] is Probed.STRANGER and mechanism_at(where) == NULL:
@@ -242,7 +242,7 @@ class Credentials:
         candidates, trusted = self.candidates(endpoint), self.trusted
         if not candidates:
             return f"{endpoint}: no key is trusted; put certificates into {self.directory}"
-        theirs = ", ".join(f"{trusted[one]} {one}" for one in candidates[:3])
+        theirs = ", ".join(f"{trusted[candidate]} {candidate}" for candidate in candidates[:3])
         return (
             f"{endpoint} has no key that this side trusts: none of {theirs}"
             f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
@@ -357,7 +357,7 @@ def _state(path: Path) -> object:
         if not path.is_dir():
             return own
         with os.scandir(path) as entries:
-            return own, sorted((one.name, _marks_at(one.path)) for one in entries)
+            return own, sorted((entry.name, _marks_at(entry.path)) for entry in entries)
     except OSError:
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from io import FileIO
 
 import zmq
 
@@ -70,10 +71,11 @@ def need(count: int, purpose: str) -> None:
 
 
 def _check(count: int, purpose: str) -> None:
-    held: list[int] = []
+    # Objects, and not numbers: they are closed even if a signal handler raises in the middle.
+    held: list[FileIO] = []
     try:
         while len(held) < count:
-            held.append(os.open(os.devnull, os.O_RDONLY))
+            held.append(FileIO(os.devnull))
     except OSError as error:
         if error.errno in _USED_UP:
             raise zmq.ZMQError(
@@ -83,5 +85,5 @@ def _check(count: int, purpose: str) -> None:
             ) from None
         raise
     finally:
-        for one in held:
-            os.close(one)
+        for stream in held:
+            stream.close()

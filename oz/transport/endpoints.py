@@ -72,7 +72,7 @@ def as_list(endpoints: object) -> list[str]:
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
         # `check` refuses other types.
         return [as_text(cast("str", endpoints))]
-    return [as_text(one) for one in endpoints]
+    return [as_text(endpoint) for endpoint in endpoints]
 
 
 def check(endpoint: str | bytes, *, own_context: bool) -> None:
@@ -177,7 +177,7 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
         return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
-        return [one[4][:2] for one in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
+        return [item[4][:2] for item in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
     return []
 
 
@@ -203,7 +203,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
         address = _source_address((found["host"].strip("[]"), int(found["port"])))
         if address is not None:
             return address
-    return next((one for one in map(_source_address, _OUTSIDE) if one is not None), "127.0.0.1")
+    return next((item for item in map(_source_address, _OUTSIDE) if item is not None), "127.0.0.1")
 
 
 def _source_address(peer: tuple[str, int]) -> str | None:
@@ -239,7 +239,7 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
 
 def warn_of_strangers(bound: Iterable[str]) -> None:
     """Warn about TCP endpoints of a node without keys that other hosts can reach."""
-    reached = [one for one in bound if one.startswith("tcp://") and not is_local(one)]
+    reached = [endpoint for endpoint in bound if endpoint.startswith("tcp://") and not is_local(endpoint)]
     if reached:
         _log.warning(
             "every host that reaches %s can subscribe to everything and publish anything: this node has no keys. "

@@ -144,7 +144,7 @@ def _from_table(kind: type[Security], table: object, source: Path) -> Security:
         if name not in table:
             raise _wrong(source, f"it is missing below [{SECURITY_TABLE}]", name)
     servers = table.get("servers", {})
-    if not isinstance(servers, dict) or not all(isinstance(one, str) for one in servers.values()):
+    if not isinstance(servers, dict) or not all(isinstance(server, str) for server in servers.values()):
         raise _wrong(source, 'write "tcp://hub:5556" = "NAME" for each endpoint', "servers", servers)
     paths = {
         name: source.parent / os.path.expanduser(value) for name, value in table.items() if name != "servers"

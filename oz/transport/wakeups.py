@@ -12,6 +12,8 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 class WakeUp:
     """Descriptor that is readable after `wake`, until `clear`. Any thread may wake."""
 
+    _read = _write = -1
+
     def __init__(self) -> None:
         """Create an eventfd, or a pipe where the system has none."""
         if hasattr(os, "eventfd"):
@@ -52,8 +54,8 @@ class WakeUp:
         """Close the descriptor. A second call has no effect."""
         descriptors = {self._read, self._write} - {-1}
         self._read = self._write = -1
-        for one in descriptors:
-            os.close(one)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         """Close the descriptor."""

@@ -64,8 +64,8 @@ def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, ev
         second.publish("notes.other", number)
     second.publish("notes.allowed", "yes")
     assert got.receive(timeout=20).payload == "yes"
-    until(lambda: [one for one in events if one.kind == "denied"])
-    (event,) = [one for one in events if one.kind == "denied"]
+    until(lambda: [item for item in events if item.kind == "denied"])
+    (event,) = [item for item in events if item.kind == "denied"]
     assert event.about == "notes.other"
     assert "users.second.publish.allow[0]" in event.text
     with pytest.raises(PermissionDenied) as raised:
@@ -96,7 +96,7 @@ def test_a_denied_request_to_many_raises_permission_denied(pair):
     second.wait_ready("first", subscriber="svc.secret", timeout=40)
     with pytest.raises(PermissionDenied):
         list(second.request_many("svc.secret", timeout=60))
-    assert [one.payload for one in second.request_many("svc.allowed", 3, timeout=40, limit=1)] == [3]
+    assert [item.payload for item in second.request_many("svc.allowed", 3, timeout=40, limit=1)] == [3]
 
 
 def test_a_request_that_one_holder_denies_is_answered_by_another(pair):
@@ -105,3 +105,19 @@ def test_a_request_that_one_holder_denies_is_answered_by_another(pair):
     second.subscribe("svc.secret", handler=lambda message: "own")
     second.wait_ready("first", subscriber="svc.secret", timeout=40)
     assert second.request("svc.secret", timeout=60).payload == "own"
+
+
+def test_a_request_whose_reply_is_denied_raises_permission_denied(make, tmp_path):
+    ring = Keyring(tmp_path, "first", "second")
+    ring.permit(
+        first='subscribe = { allow = ["svc.>"] }\nreply = { deny = ["svc.x"] }',
+        second='request = { allow = ["svc.*"] }',
+    )
+    first, second = (make(one, security=ring.security(one, permissions=True)) for one in ("first", "second"))
+    first.subscribe("svc.x", lambda message: "reply")
+    first.wait_ready("second", timeout=40)
+    second.wait_ready("first", subscriber="svc.x", timeout=40)
+    with pytest.raises(PermissionDenied, match=r"may not reply to the request for 'svc\.x'"):
+        second.request("svc.x", timeout=40)
+    with pytest.raises(PermissionDenied, match="may not reply"):
+        list(second.request_many("svc.x", timeout=40))

@@ -1,5 +1,8 @@
 """What a node says when something does not come: reasons in the text of `Timeout`, and sockets that were deleted."""
 
+import os
+import shutil
+
 import pytest
 
 from oz.errors import Timeout
@@ -55,7 +58,7 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
             behind.wait_ready
         )
 
-    until(lambda: all(remedy in one for one in texts()))
+    until(lambda: all(remedy in text for text in texts()))
     at_hub, at_behind = texts()
     assert f"peer 'behind' has connected to this node, which cannot connect to it at {announced}" in at_hub
     assert "this node has connected to peer 'hub', which cannot connect to it at" in at_behind
@@ -65,7 +68,9 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
 
 def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory, tmp_path):
     first = make("first")
-    (socket,) = [one.removeprefix("ipc://") for one in first.endpoints if one.startswith("ipc://")]
+    (socket,) = [
+        endpoint.removeprefix("ipc://") for endpoint in first.endpoints if endpoint.startswith("ipc://")
+    ]
     path = tmp_path.__class__(socket)
     for name in ("second", "third"):
         path.unlink()
@@ -74,3 +79,10 @@ def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory
         later.close()
         until(lambda: not first.peers)
     assert path.exists()
+
+
+def test_a_node_whose_directory_was_deleted_makes_it_again(make, directory):
+    first = make("first")
+    shutil.rmtree(directory)
+    until(lambda: any(map(os.path.exists, (one.removeprefix("ipc://") for one in first.endpoints))))
+    make("second").wait_ready("first", timeout=40)

@@ -117,7 +117,7 @@ class BusWorld:
         self.lasts = random.uniform(1.5, 5.0)
         found = sorted(self._fault(every) for _ in range(random.randint(1, 6)))
         self.faults = found if faults is None else faults
-        self.names = [one for one in names if one in self.actors]
+        self.names = [name for name in names if name in self.actors]
         self.lives, self.nodes, self.services, self.down, self.tasks = [], {}, {}, set(), []
         # By the origin of a publisher: numbers of its news, each with its subject.
         self.news = defaultdict(dict)
@@ -132,7 +132,7 @@ class BusWorld:
         if kind in BETWEEN:
             who = tuple(random.sample(actors, 2))
         else:
-            who = (random.choice([one for one in actors if kind != "burst" or one in NAMES]),)
+            who = (random.choice([actor for actor in actors if kind != "burst" or actor in NAMES]),)
         return BusFault(random.uniform(0.3, self.lasts), kind, who, random.choice(SECONDS))
 
     def run(self):
@@ -183,7 +183,7 @@ class BusWorld:
         if name == SERVER:
             self.services[name] = start_name_server(self.bus, name, "tcp://10.0.9.1:5756")
         elif name in FORWARDERS:
-            legs = [{"bus": one, **self._settings(name, one)} for one in (LAN, WAN)]
+            legs = [{"bus": item, **self._settings(name, item)} for item in (LAN, WAN)]
             self.services[name] = start_forwarder(self.bus, name, legs)
         else:
             self._start_node(name)
@@ -235,14 +235,14 @@ class BusWorld:
     @property
     def is_doubled(self):
         """Whether there are two forwarders, and one of them had a fault."""
-        both = [one for one in self.actors if one in FORWARDERS]
+        both = [actor for actor in self.actors if actor in FORWARDERS]
         return len(both) > 1 and any(
-            one.kind != "throttle" and set(one.who) & set(FORWARDERS) for one in self.faults
+            fault.kind != "throttle" and set(fault.who) & set(FORWARDERS) for fault in self.faults
         )
 
     def _crosses(self, life, origin):
         """Return whether a forwarder passes messages of an origin to a node."""
-        return next(one for one in self.lives if one.origin == origin).bus != life.bus
+        return next(item for item in self.lives if item.origin == origin).bus != life.bus
 
     # traffic
 
@@ -267,7 +267,7 @@ class BusWorld:
 
     async def _ask(self):
         name = self.random.choice(self.names)
-        subject = self.random.choice([f"svc.{one}" for one in self.names] + ["svc.any"] * 3 + ["svc.all"])
+        subject = self.random.choice([f"svc.{item}" for item in self.names] + ["svc.any"] * 3 + ["svc.all"])
         if subject == "svc.all":
             await self._request_many(self.nodes[name], subject)
         else:
@@ -358,7 +358,7 @@ class BusWorld:
             else:
                 service.kill()
         else:
-            next(one for one in reversed(self.lives) if one.name == name).is_over = True
+            next(life for life in reversed(self.lives) if life.name == name).is_over = True
             if is_orderly:
                 await self.nodes[name].close(timeout=self.random.choice(CLOSING))
             else:
@@ -372,15 +372,15 @@ class BusWorld:
     async def _converge(self):
         """Wait until all nodes know each other and their subscriptions."""
         ends = self.network.now + CONVERGES
-        forwarders = [one for one in self.actors if one in FORWARDERS]
+        forwarders = [actor for actor in self.actors if actor in FORWARDERS]
         for name, node in self.nodes.items():
-            others = [one for one in self.names if one != name and self.buses[one] == self.buses[name]]
-            far = [one for one in self.names if forwarders and self.buses[one] != self.buses[name]]
+            others = [item for item in self.names if item != name and self.buses[item] == self.buses[name]]
+            far = [item for item in self.names if forwarders and self.buses[item] != self.buses[name]]
             try:
                 await node.wait_ready(*others, timeout=max(0.0, ends - self.network.now))
-                for one in far:
+                for item in far:
                     left = max(0.0, ends - self.network.now)
-                    await node.wait_ready(subscriber=f"svc.{one}", timeout=left)
+                    await node.wait_ready(subscriber=f"svc.{item}", timeout=left)
             except oz.Timeout as error:
                 check(False, "{} is not ready after {} s: {}", name, CONVERGES, error)
             # A killed node is a peer beside its successor until it is lost.
@@ -390,7 +390,7 @@ class BusWorld:
 
     async def _finish(self):
         """Send messages that must arrive; return the news."""
-        everywhere = [one for one in self.names if self._reaches(one)]
+        everywhere = [name for name in self.names if self._reaches(name)]
         for node in self.nodes.values():
             for other in self.names:
                 if self.is_reachable(node.name, other):
@@ -406,7 +406,7 @@ class BusWorld:
 
     def is_reachable(self, name, other):
         """Return whether messages of a node reach another node."""
-        return self.buses[name] == self.buses[other] or any(one in FORWARDERS for one in self.actors)
+        return self.buses[name] == self.buses[other] or any(actor in FORWARDERS for actor in self.actors)
 
     def _reaches(self, name):
         return all(self.is_reachable(name, other) for other in self.names)
@@ -424,9 +424,9 @@ class BusWorld:
                 heard = {number for numbers in life.heard.values() for number in numbers}
                 reached = {
                     number
-                    for one in self.lives
-                    for number in self.news[one.origin]
-                    if self.is_reachable(one.name, life.name)
+                    for item in self.lives
+                    for number in self.news[item.origin]
+                    if self.is_reachable(item.name, life.name)
                 }
                 missing = [number for number in last if number in reached and number not in heard]
                 if missing:
@@ -435,7 +435,7 @@ class BusWorld:
 
     def _has_unreported(self):
         """Return whether the loss of the last messages of a process that has ended may not be reported yet."""
-        has_restarted = any(self.trouble[one] for one in FORWARDERS)
+        has_restarted = any(self.trouble[forwarder] for forwarder in FORWARDERS)
         over = {life.origin for life in self.lives if life.is_over}
         return any(
             self._missing(life, origin) and not self._is_counted(life, origin)
@@ -448,17 +448,17 @@ class BusWorld:
         """Return whether gaps count the missing news of a publisher."""
         # While no forwarder is up, nothing crosses, and the loss is that of the forwarder.
         gaps = life.gaps.values() if self._crosses(life, origin) else [life.gaps[origin]]
-        every = [one for counts in gaps for one in counts]
+        every = [count for counts in gaps for count in counts]
         return None in every or sum(every) >= len(self._missing(life, origin))
 
     def _missing(self, life, origin):
         """Return the news of a publisher after the first that has arrived which have not."""
         heard = life.heard[origin]
         # A forwarder may pass news on that it received for an earlier life of the subscriber.
-        own = [one for one in heard if one > life.began]
+        own = [item for item in heard if item > life.began]
         end = heard[-1] if own and life.is_over else self.numbers
         got = set(heard)
-        return [one for one in self.news[origin] if own and own[0] <= one <= end and one not in got]
+        return [item for item in self.news[origin] if own and own[0] <= item <= end and item not in got]
 
     # checks
 
@@ -478,13 +478,13 @@ class BusWorld:
         check(is_in_order, "{} received {} out of order", life.name, heard)
         check(len(heard) == len(set(heard)), "{} received {} twice", life.name, heard)
         check(set(heard) <= published.keys(), "{} received news of another publisher", life.name)
-        self.mechanisms["gap with a count"] += sum(one is not None for one in gaps)
-        self.mechanisms["gap without a count"] += sum(one is None for one in gaps)
+        self.mechanisms["gap with a count"] += sum(gap is not None for gap in gaps)
+        self.mechanisms["gap without a count"] += sum(gap is None for gap in gaps)
         if not heard:
             return
         missing = self._missing(life, origin)
         self.mechanisms["news missing"] += len(missing)
-        publisher = next(one for one in self.lives if one.origin == origin)
+        publisher = next(item for item in self.lives if item.origin == origin)
         is_calm = not (
             self.trouble[frozenset((life.name, publisher.name))] or life.is_over or publisher.is_over
         )
@@ -492,8 +492,8 @@ class BusWorld:
             self.mechanisms["news without a fault"] += 1
             check(not missing, "{} misses {} of {} without a fault", life.name, missing, publisher.name)
             check(not gaps or self.is_bridged, "{} reports gaps {} without a fault", life.name, gaps)
-        every = [one for counts in life.gaps.values() for one in counts]
-        total = sum(one for one in every if one is not None)
+        every = [count for counts in life.gaps.values() for count in counts]
+        total = sum(item for item in every if item is not None)
         if self._crosses(life, origin):
             self.mechanisms["news from another bus"] += len(heard)
             is_counted = life.is_over or self._is_counted(life, origin)
@@ -511,8 +511,8 @@ class BusWorld:
             return
         counted = sum(gaps)
         subjects = (f"svc.{life.name}", "svc.all")
-        tokens = [one for subject in subjects for one in self.plain_requests[origin, subject]]
-        lost = sum(life not in self.served[one] for one in tokens)
+        tokens = [request for subject in subjects for request in self.plain_requests[origin, subject]]
+        lost = sum(life not in self.served[token] for token in tokens)
         check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
         # A node that has ended may have been told of losses behind the last news that it received.
         is_exact = life.is_over or self.is_bridged or counted <= len(missing) + lost
@@ -534,7 +534,7 @@ class BusWorld:
             check(dropped[origin] >= 0 or origin in over, "job {} is lost", number)
             again = [is_again for _, is_again in handled[1:]]
             # A forwarder that ends may have passed it on, while its publisher gives it to another member.
-            is_late = any(self.trouble[one] for one in FORWARDERS) and again.count(False) == 1
+            is_late = any(self.trouble[forwarder] for forwarder in FORWARDERS) and again.count(False) == 1
             is_marked = all(again) or (is_late and handled[0][1])
             check(is_marked, "job {} was handled again without a mark", number)
 

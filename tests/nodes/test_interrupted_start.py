@@ -1,0 +1,71 @@
+"""A signal whose handler raises inside the constructor of a node: the node leaves nothing, and no call hangs."""
+
+import subprocess
+import sys
+
+import pytest
+
+# Python calls signal handlers at the start of a function, and after the call of a function in C.
+PROGRAM = """
+import asyncio, faulthandler, gc, os, sys, threading, warnings
+import oz, oz.asyncio
+
+warnings.simplefilter("ignore", ResourceWarning)
+kind, directory = sys.argv[1:]
+
+class Interrupt(BaseException):
+    pass
+
+def make(module):
+    options = oz.NodeOptions(directory=directory)
+    return module.Node("interrupted", bus="test", bind="tcp://127.0.0.1:*", options=options)
+
+async def start():
+    node = make(oz.asyncio)
+    sys.setprofile(None)
+    await node.close(timeout=0)
+
+def attempt(place):
+    count = 0
+    def profile(frame, event, argument):
+        nonlocal count
+        path = frame.f_code.co_filename
+        if event in ("call", "c_return") and ("/oz/" in path or "/zmq/" in path):
+            count += 1
+            if count == place:
+                sys.setprofile(None)
+                raise Interrupt
+    try:
+        sys.setprofile(profile)
+        if kind == "threads":
+            node = make(oz)
+            sys.setprofile(None)
+            node.close(timeout=0)
+        else:
+            asyncio.run(start())
+    except Interrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    gc.collect()
+    return count
+
+faulthandler.dump_traceback_later(60, exit=True)
+last = attempt(0)
+before = len(os.listdir("/proc/self/fd"))
+for place in range(1, last, last // 100):
+    attempt(place)
+assert len(os.listdir("/proc/self/fd")) <= before + 3, "descriptors are open"
+assert os.listdir(directory) == [], "a socket is left"
+print([one.name for one in threading.enumerate()])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the program counts descriptors in /proc")
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_an_interrupted_start_leaves_nothing(kind, tmp_path):
+    directory = tmp_path / "bus"
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, kind, directory], capture_output=True, text=True, timeout=90
+    )
+    assert (ended.returncode, ended.stdout) == (0, "['MainThread']\n"), ended.stderr
