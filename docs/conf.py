@@ -14,6 +14,7 @@ html_title = f"oz {release}"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+autodoc_default_options = {"members": True}
 autodoc_typehints = "description"
 autodoc_mock_imports = ["pyspark"]
 autoclass_content = "both"
