@@ -18,7 +18,8 @@ Try it, in two terminals:
 """
 
 _SECTIONS = {
-    "Messages": ("pub", "sub", "request", "reply", "peers"),
+    "Messages": ("pub", "sub", "request", "reply"),
+    "Operation": ("peers", "top", "ping", "metrics"),
     "Patterns": ("explain", "match", "translate"),
     "Recorded messages": ("record", "replay", "journal", "spark"),
     "Services": ("nameserver", "forwarder", "gateway"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, close_when_sent
-from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
+from oz.cli.joining import ready_line as node_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -24,11 +25,11 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import log_in_lines, print_status, print_stderr, quiet_option
+from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
-from oz.cli.serving import serve
-from oz.cli.stop_signals import StopSignals
+from oz.cli.serving import report_ready, serve, service_options
+from oz.cli.stop_signals import StopSignals, stop_on_signals
 from oz.configuration import resolve_limits
 from oz.multicast.endpoints import is_multicast
 
@@ -89,7 +90,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @security_option
-@quiet_option
+@service_options
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -112,28 +113,36 @@ def replay(
 
     journal = Journal(recorded)
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
-    bounds: dict[str, Any] = {"start": start, "end": end}
-    if is_on_bus(given):
-        settings = given | {"bind": bind, "connect": connect, "security": security}
-        # Without echo, because a replay has no subscriptions.
-        with joined(
-            ctx, settings, node_options={"echo": False}, codec=None, dialect="zmq", on_full="raise"
-        ) as node:
-            print_ready(ctx, node)
-            made = Replay(journal, node, compiled, speed=speed, **bounds)
-            _wait_for_subscriber(ctx, node, wait)
+    with ExitStack() as opened:
+        publisher: oz.Publisher | oz.Node
+        if is_on_bus(given):
+            settings = given | {"bind": bind, "connect": connect, "security": security}
+            # Without echo, because a replay has no subscriptions.
+            options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
+            publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
+            line = node_line(publisher, is_whole=is_ready(publisher))
+        else:
+            if not (bind or connect):
+                bind = [DEFAULT_ENDPOINT]
+            opened.enter_context(log_in_lines(ctx, "warning: "))
+            publisher = _bound(bind, connect, security)
+            line = f"{ready_line(publisher, bind, connect)}, replaying {recorded}"
+        made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
+        with _closed_when_sent(ctx, publisher, made):
+            report_ready(ctx, line)
+            if not any(map(is_multicast, (*bind, *connect))):
+                _wait_for_subscriber(ctx, publisher, wait)
             with _pausable(made), _progress(made, journal, start, end) as show:
-                signals = serve(ctx, made, _nothing, str, on_look=show)
-            if not made.is_stopped:
-                close_when_sent(ctx, node)
-        _report(ctx, made, signals)
-        return
-    if not (bind or connect):
-        bind = [DEFAULT_ENDPOINT]
+                signals = serve(ctx, made, lambda: None, lambda: _published(made), on_poll=show)
+    _report(ctx, made, signals)
+
+
+def _bound(bind: list[str], connect: list[str], security: oz.Security | None) -> oz.Publisher:
+    """Create the publisher of a replay without a bus."""
     # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
-    # a signal can end it.
-    with socket_refused():
-        publisher = oz.Publisher(
+    # a signal can end it. A signal in the constructor would leave open sockets.
+    with stop_on_signals(lambda: None), socket_refused():
+        return oz.Publisher(
             bind,
             connect,
             dialect="zmq",
@@ -141,22 +150,14 @@ def replay(
             security=security,
             options=oz.Options(limits=resolve_limits()),
         )
-    made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
-    with log_in_lines(ctx, "warning: "), _closed_when_sent(ctx, publisher, made):
-        print_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
-        if not any(map(is_multicast, (*bind, *connect))):
-            _wait_for_subscriber(ctx, publisher, wait)
-        with _pausable(made), _progress(made, journal, start, end) as show:
-            signals = serve(ctx, made, _nothing, str, on_look=show)
-    _report(ctx, made, signals)
 
 
-def _nothing() -> None:
-    """Return no state: the command is ready before the replay begins."""
+def _published(made: Replay) -> str:
+    return f"published {made.published} messages"
 
 
 def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
-    notes = [f"published {made.published} messages"]
+    notes = [_published(made)]
     if made.gaps:
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
     if made.refused:
@@ -167,7 +168,7 @@ def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
 
 
 @contextmanager
-def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher, made: Replay) -> Iterator[None]:
+def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher | oz.Node, made: Replay) -> Iterator[None]:
     """Close the publisher; wait for slow subscribers unless the replay was ended early."""
     try:
         yield
