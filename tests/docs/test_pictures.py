@@ -8,6 +8,8 @@ import pytest
 
 from docs.markdown_blocks import ROOT
 
+pytestmark = pytest.mark.documents
+
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 
 
