@@ -57,7 +57,9 @@ _ANSWER_SECONDS = 1.0
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("--interval", type=Number(0.2, 3_600), default=1.0, metavar="SECONDS",
               help="Time between two samples.  [default: 1]")  # fmt: skip
-@click.option("--pattern", "subjects", metavar="PATTERN", help="Count the messages of the subjects of this pattern.")
+@click.option(
+    "--pattern", "subjects", metavar="PATTERN", help="Count the messages of the subjects of this pattern."
+)
 @click.option(
     "--filter", "wanted", default="", metavar="TEXT", help="Show only rows with this text or pattern."
 )

@@ -40,7 +40,9 @@ _FILE = PathName(dir_okay=False, path_type=Path)
 @pattern_option
 @range_options
 @click.option("--separator", default=".", metavar="TEXT", help="Text between tokens.  [default: .]")
-@click.option("--limit", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table.")
+@click.option(
+    "--limit", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table."
+)
 @quiet_option
 @engine_options
 def report(
