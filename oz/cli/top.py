@@ -88,7 +88,7 @@ def top(
             _Screen(source, interval, wanted).run(waiting)
             return
         print_ready(ctx, node, interval)
-        source.sample()
+        source.ask()
         while True:
             waiting.wait(source.at + interval)
             found = source.sample()
@@ -119,24 +119,30 @@ class _Source:
         self._counts = SubjectCounts()
         self._id = node.snapshot().id
         self.pattern: str | None = None
+        self._counted_at = 0.0
         self.at = time.monotonic()
         self.nodes = 0
 
     def count(self, pattern: str) -> None:
         """Count the messages of a pattern."""
         self._counts.subscribe(self._node, pattern)
-        self.pattern = pattern
+        self.pattern, self._counted_at = pattern, time.monotonic()
 
-    def sample(self) -> dict[str, list[Row]]:
-        """Ask all nodes; return the tables."""
-        since, now = self.at, time.monotonic()
+    def ask(self) -> Sample:
+        """Ask all nodes for a sample. The next one has rates since this one."""
+        now = time.monotonic()
         snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
         answered = {snapshot.id for snapshot in snapshots}
         silent = [peer.name for peer in self._node.peers if peer.id not in answered]
-        sample, before = Sample(now, snapshots, silent), self._before
-        self._before, self.at, self.nodes = sample, now, len(snapshots)
+        self._before, self.at, self.nodes = Sample(now, snapshots, silent), now, len(snapshots)
+        return self._before
+
+    def sample(self) -> dict[str, list[Row]]:
+        """Ask all nodes; return the tables."""
+        before, sample = self._before, self.ask()
         found = {view: rows[: self._limit] for view, rows in tables(sample, before, self._id).items()}
-        found["subjects"] = self._counts.take(max(now - since, 1e-9), self._limit)
+        since, self._counted_at = self._counted_at, time.monotonic()
+        found["subjects"] = self._counts.take(max(self._counted_at - since, 1e-9), self._limit)
         return found
 
     def summary(self) -> dict[str, Any]:
