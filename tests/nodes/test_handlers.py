@@ -19,7 +19,7 @@ class Owner:
     """Node of the handlers: records what it is asked to do."""
 
     def __init__(self):
-        self.replies, self.failures, self.acked, self.overflowed = [], [], [], 0
+        self.replies, self.failures, self.overflowed = [], [], 0
         self.ended = threading.Semaphore(0)
 
     def answer(self, message, value, *, is_alone=True):
@@ -27,9 +27,6 @@ class Owner:
 
     def handler_failed(self, handler, message, error):
         self.failures.append((message.payload, error))
-
-    def acknowledge(self, message):
-        self.acked.append(message.payload)
 
     def handler_ended(self):
         self.ended.release()
@@ -78,19 +75,24 @@ def wait_until_idle(owner, runner):
 
 
 def test_handled_messages_are_acknowledged_after_the_handler():
-    owner, acked_before = Owner(), []
+    owner, acked, acked_before = Owner(), [], []
+
+    def acknowledge(message):
+        acked.append(message.payload)
 
     def handle(message):
-        acked_before.append(list(owner.acked))
+        acked_before.append(list(acked))
         if message.payload == b"b":
             raise ValueError
 
     with running() as pool:
         runner = Runner(pool, owner, handle)
-        runner.put([make_message(payload, kind=HandledMessage) for payload in (b"a", b"b", b"c")])
+        runner.put(
+            [make_message(one, kind=HandledMessage, acknowledge=acknowledge) for one in (b"a", b"b", b"c")]
+        )
         wait_until_idle(owner, runner)
     assert acked_before == [[], [b"a"], [b"a", b"b"]]
-    assert owner.acked == [b"a", b"b", b"c"]
+    assert acked == [b"a", b"b", b"c"]
 
 
 def test_a_dropped_handled_message_is_acknowledged():

@@ -12,16 +12,14 @@ import time
 from collections import Counter
 from functools import partial
 
-from simulation.buses import KINDS as BUS_KINDS
-from simulation.buses import BusWorld, TwinWorld
-from simulation.links import KINDS as LINK_KINDS
+from simulation.buses import BridgeWorld, BusWorld, TwinWorld
 from simulation.links import LinkWorld
 from simulation.mechanisms import EXPECTED, counting
 from simulation.minimising import minimise
 from simulation.running import run
 
-WORLDS = {"links": LinkWorld, "buses": BusWorld, "twins": TwinWorld}
-FAULTS = [f"fault of links: {one}" for one in LINK_KINDS] + [f"fault of a bus: {one}" for one in BUS_KINDS]
+WORLDS = {"links": LinkWorld, "buses": BusWorld, "twins": TwinWorld, "bridges": BridgeWorld}
+FAULTS = [f"{world.TITLE}: {kind}" for world in (LinkWorld, BusWorld) for kind, _ in world.KINDS]
 PART = 20
 ENOUGH = 300
 """Seeds in which each mechanism and each fault must fire."""
