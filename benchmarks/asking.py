@@ -51,10 +51,10 @@ def in_threads(ask: Callable[[], object], count: int, in_flight: int) -> Asked:
 
     threads = [threading.Thread(target=run) for _ in range(in_flight)]
     began = time.perf_counter()
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return Asked(times, time.perf_counter() - began)
 
 

@@ -99,8 +99,8 @@ def _line(pairs: list[dict[str, dict[str, Any] | None]]) -> str:
     for at in range(2):
         runs = [pair[at] for pair in both if pair[at] is not None]
         is_time = bool(runs[0]["times"])  # type: ignore[index]
-        value = statistics.median(rows.figure(one, is_time=is_time) for one in runs)  # type: ignore[arg-type]
-        cost = statistics.median(one["processor"] for one in runs)  # type: ignore[index]
+        value = statistics.median(rows.figure(item, is_time=is_time) for item in runs)  # type: ignore[arg-type]
+        cost = statistics.median(item["processor"] for item in runs)  # type: ignore[index]
         sides.append(f"{number(value)}{' µs' if is_time else '/s'} [{number(cost)}]")
     missing = len(pairs) - len(ratios)
     return f"{spread:<24} {sides[0]:<22} {sides[1]}" + f"  ({missing} rounds failed)" * bool(missing)

@@ -13,13 +13,13 @@ import sides
 from running import flow
 from sides import ALL, Work
 
-MOST_ROUNDS = 3
+MAX_ROUNDS = 3
 
 SUBSCRIBERS = (1, 2, 4, 8, 16)
 PAYLOADS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 PATTERNS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """Bytes that are published in a run. A subscriber may have all of them in its queue."""
 
 Points = dict[str, list[float]]
@@ -40,8 +40,8 @@ def points(scale: float, places: Iterable[int], at: Callable[[int], tuple[Work, 
     ) -> Run:
         work, subscribers = at(place)
         publish = partial(publisher, work=work, subscribers=subscribers)
-        most = min(count / subscribers, MOST_BYTES / len(work.payload))
-        number = max(1, round(scale * most / 100)) * 100
+        maximum = min(count / subscribers, MAX_BYTES / len(work.payload))
+        number = max(1, round(scale * maximum / 100)) * 100
         return lambda: flow(publish, [subscriber] * subscribers, number).rate
 
     iteration = partial(sides.subscriber, patterns=ALL.patterns, end=ALL.end)
@@ -77,9 +77,9 @@ def by_patterns(scale: float) -> dict[str, Points]:
 
 
 def measure(scale: float, rounds: int) -> dict[str, dict[str, Points]]:
-    """Measure all curves, in at most `MOST_ROUNDS` rounds."""
+    """Measure all curves, in at most `MAX_ROUNDS` rounds."""
     print("curves", file=sys.stderr, flush=True)
-    rounds = min(rounds, MOST_ROUNDS)
+    rounds = min(rounds, MAX_ROUNDS)
     by_subscribers = points(scale, SUBSCRIBERS, lambda subscribers: (ALL, subscribers))
     by_payload = points(scale, PAYLOADS, lambda size: (ALL._replace(payload=b"x" * size), 1))
     return {

@@ -83,7 +83,7 @@ def draw_latency(axes: Any, measured: rows.Measured) -> None:
         if runs:
             medians = [rows.statistics.median(times) for times in zip(*runs, strict=True)]
             # On this scale the slowest 10% of the requests take as much space as the other 90%.
-            behind = [100 / (100 - one) for one in SHOWN]
+            behind = [100 / (100 - item) for item in SHOWN]
             axes.plot(behind, medians, "o-", color=colour, label=label, markersize=3)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -40,7 +40,7 @@ class Case:
         draw = random.Random(7)
         self.subjects = list({".".join(draw.choices(words, k=4)) for _ in range(2 * SUBJECTS)})[:SUBJECTS]
         self._other = oz.compile("no.such.subject.>")
-        if any(len(self.find(one)) != len(self.index.match(one)) for one in self.subjects):
+        if any(len(self.find(subject)) != len(self.index.match(subject)) for subject in self.subjects):
             raise SystemExit("index and trie do not agree")
 
     def match_new(self) -> None:

@@ -182,7 +182,7 @@ def _behind(measured: Measured, side_of: Callable[[Row], str]) -> Iterator[str]:
     for row in ROWS:
         ours, theirs = ratios(measured, row.ours, row), ratios(measured, side_of(row), row)
         if ours and theirs:
-            ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+            ratio = statistics.median(item / other for item, other in zip(ours, theirs, strict=True))
             if not reaches(ratio, 1, row):
                 yield f"{row.name}: {number(ratio)}"
 

@@ -45,13 +45,13 @@ class Figures(NamedTuple):
 def processor_seconds() -> float:
     """Return what this process has used, and the programs that it has started and that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(action.ru_utime + action.ru_stime for action in used)
 
 
 def percentiles(seconds: Sequence[float]) -> list[float]:
     """Return the microseconds at each of the percentiles `SHOWN`."""
     cuts = statistics.quantiles(seconds, n=1000, method="inclusive")
-    return [round(1e6 * cuts[round(10 * one) - 1], 2) for one in SHOWN]
+    return [round(1e6 * cuts[round(10 * item) - 1], 2) for item in SHOWN]
 
 
 class _Line:

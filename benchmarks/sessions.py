@@ -28,9 +28,9 @@ async def _subscribe(pipe: Connection, endpoint: str, count: int, messages: int)
     subscribers = [oz.asyncio.Subscriber(endpoint, filtering="publisher") for _ in range(count)]
     pipe.send("started")
     await asyncio.to_thread(pipe.recv)
-    for one in subscribers:
-        one.subscribe("a.*")
-    await asyncio.gather(*(one.wait_ready(timeout=PATIENCE) for one in subscribers))
+    for item in subscribers:
+        item.subscribe("a.*")
+    await asyncio.gather(*(item.wait_ready(timeout=PATIENCE) for item in subscribers))
     pipe.send("ready")
     idle = await asyncio.to_thread(pipe.recv)
 
@@ -41,7 +41,7 @@ async def _subscribe(pipe: Connection, endpoint: str, count: int, messages: int)
             return
 
     used = time.process_time()
-    await asyncio.gather(*(wait(one, idle) for one in subscribers))
+    await asyncio.gather(*(wait(item, idle) for item in subscribers))
     pipe.send(time.process_time() - used)
 
     async def receive(subscriber: oz.asyncio.Subscriber) -> int:
@@ -50,9 +50,9 @@ async def _subscribe(pipe: Connection, endpoint: str, count: int, messages: int)
             found += len(await subscriber.receive_many(timeout=PATIENCE))
         return subscriber.stats.lost
 
-    pipe.send(sum(await asyncio.gather(*(receive(one) for one in subscribers))))
-    for one in subscribers:
-        await one.close()
+    pipe.send(sum(await asyncio.gather(*(receive(item) for item in subscribers))))
+    for item in subscribers:
+        await item.close()
 
 
 def main() -> None:

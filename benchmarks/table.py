@@ -149,7 +149,7 @@ def c_sides(count: int, program: str) -> dict[str, Side]:
         subscriber = partial(rivals.c_subscriber, program=program)
         return partial(flow, publisher, [subscriber] * subscribers, turns(times * count))
 
-    echo, ping = (partial(one, program=program) for one in (rivals.c_echo, rivals.c_ping))
+    echo, ping = (partial(item, program=program) for item in (rivals.c_echo, rivals.c_ping))
     return {
         "C": one(8, 1),
         "C W4": one(2.5, 4),
@@ -177,7 +177,7 @@ def nats_sides(count: int, address: str, server: Callable[[], float]) -> dict[st
 def zenoh_sides(count: int) -> dict[str, Side]:
     """Name the sides of zenoh."""
     publisher, subscriber = (
-        partial(one, work=ALL) for one in (rivals.zenoh_publisher, rivals.zenoh_subscriber)
+        partial(item, work=ALL) for item in (rivals.zenoh_publisher, rivals.zenoh_subscriber)
     )
     return {"zenoh W1": partial(flow, publisher, [subscriber], turns(count))}
 

@@ -107,6 +107,6 @@ def test_read(benchmark, recorded, kind):
         "records": lambda: sum(1 for _ in journal.read()),
         "table": journal.table,
         "pattern": lambda: journal.table("md.7"),
-        "pyarrow": lambda: [pyarrow.parquet.read_table(one) for one in recorded.glob("*.parquet")],
+        "pyarrow": lambda: [pyarrow.parquet.read_table(item) for item in recorded.glob("*.parquet")],
     }
     benchmark.pedantic(calls[kind], rounds=3)

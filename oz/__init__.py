@@ -27,13 +27,11 @@ from oz.compiled import HOT
 from oz.errors import (
     ClosedError,
     ConfigurationError,
-    JavaMissing,
     JournalError,
     JournalFull,
     MissingDependency,
     NoRequest,
     NoResponders,
-    OptionError,
     OwnershipError,
     OzError,
     PatternError,
@@ -42,11 +40,9 @@ from oz.errors import (
     PermissionDenied,
     ProtocolError,
     ReplyError,
-    SinkError,
     SubjectError,
     SubjectWarning,
     Timeout,
-    TransportUnavailable,
     Undecidable,
     WouldBlock,
 )
@@ -54,20 +50,12 @@ from oz.version import VERSION, warn_of_other
 
 if TYPE_CHECKING:
     from oz import asyncio as asyncio
-    from oz.configuration import (
-        Configuration,
-        ConfigurationFile,
-        ConfigurationSurvey,
-        Setting,
-        private_directory,
-    )
-    from oz.configuration import resolve as resolve_configuration
-    from oz.configuration import survey as survey_configuration
     from oz.dropin.poller import Poller
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
     from oz.node.events import Event, Peer
+    from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
     from oz.node.stats import NodeStats
     from oz.node.sync import Node
     from oz.options import Delivery, Limits, Multicast, NodeOptions, Options
@@ -78,9 +66,9 @@ if TYPE_CHECKING:
     from oz.subjects.pattern import Pattern, validate_subject
     from oz.subjects.pattern import compile as compile
     from oz.subscriber.places import PublisherInfo
-    from oz.subscriber.queue import Stats as SubscriberStats
+    from oz.subscriber.queue import SubscriberStats
     from oz.subscriber.sync import Subscriber, Subscription
-    from oz.transport.endpoints import EndpointError
+    from oz.transport.errors import EndpointError
     from oz.transport.security import Security
 
 __version__ = VERSION
@@ -92,18 +80,16 @@ warn_of_other(__path__[0])
 __all__ = [
     "DIALECTS",
     "ClosedError",
-    "Configuration",
     "ConfigurationError",
-    "ConfigurationFile",
-    "ConfigurationSurvey",
     "Delivery",
     "EndpointError",
     "Event",
     "Gap",
-    "JavaMissing",
+    "HandlerTimes",
     "JournalError",
     "JournalFull",
     "Limits",
+    "LinkStatus",
     "Message",
     "MissingDependency",
     "Multicast",
@@ -112,7 +98,6 @@ __all__ = [
     "Node",
     "NodeOptions",
     "NodeStats",
-    "OptionError",
     "Options",
     "OwnershipError",
     "OzError",
@@ -131,8 +116,7 @@ __all__ = [
     "PublisherStats",
     "ReplyError",
     "Security",
-    "Setting",
-    "SinkError",
+    "Snapshot",
     "SubSocket",
     "SubjectError",
     "SubjectWarning",
@@ -140,25 +124,15 @@ __all__ = [
     "SubscriberInfo",
     "SubscriberStats",
     "Subscription",
+    "SubscriptionStatus",
     "Timeout",
-    "TransportUnavailable",
     "Undecidable",
     "WouldBlock",
-    "private_directory",
-    "resolve_configuration",
-    "survey_configuration",
     "validate_subject",
 ]
 
 
 _MODULES = {
-    "Configuration": "oz.configuration",
-    "ConfigurationFile": "oz.configuration",
-    "ConfigurationSurvey": "oz.configuration",
-    "Setting": "oz.configuration",
-    "private_directory": "oz.configuration",
-    "resolve_configuration": "oz.configuration",
-    "survey_configuration": "oz.configuration",
     "Poller": "oz.dropin.poller",
     "PubSocket": "oz.dropin.pub",
     "SubSocket": "oz.dropin.sub",
@@ -168,6 +142,10 @@ _MODULES = {
     "Event": "oz.node.events",
     "Node": "oz.node.sync",
     "NodeStats": "oz.node.stats",
+    "Snapshot": "oz.node.snapshot",
+    "LinkStatus": "oz.node.snapshot",
+    "SubscriptionStatus": "oz.node.snapshot",
+    "HandlerTimes": "oz.node.snapshot",
     "Peer": "oz.node.events",
     "Delivery": "oz.options",
     "Limits": "oz.options",
@@ -185,7 +163,7 @@ _MODULES = {
     "Pattern": "oz.subjects.pattern",
     "validate_subject": "oz.subjects.pattern",
     "compile": "oz.subjects.pattern",
-    "EndpointError": "oz.transport.endpoints",
+    "EndpointError": "oz.transport.errors",
     "Security": "oz.transport.security",
 }
 """Modules of the public names that are imported at the first access.
@@ -196,12 +174,6 @@ sockets.
 
 _SUBPACKAGES = ("cli", "journal", "services", "spark", "testing")
 """Parts of oz that a program imports by name, because some need an extra."""
-
-_OTHER_NAMES = {
-    "SubscriberStats": "Stats",
-    "resolve_configuration": "resolve",
-    "survey_configuration": "survey",
-}
 
 
 def __getattr__(name: str) -> Any:
@@ -214,7 +186,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module 'oz' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
         )
-    found = getattr(importlib.import_module(module), _OTHER_NAMES.get(name, name))
+    found = getattr(importlib.import_module(module), name)
     return globals().setdefault(name, found)
 
 

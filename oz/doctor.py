@@ -64,7 +64,7 @@ def requirements() -> list[Check]:
 
 def extras() -> list[Check]:
     """Check the packages of the extras."""
-    return [_extra(*one) for one in _EXTRAS]
+    return [_extra(*extra) for extra in _EXTRAS]
 
 
 def _version(package: str) -> str | None:
@@ -234,16 +234,16 @@ def _buffers() -> list[Check]:
         ("receive-buffer", "rmem_max", "bytes a socket may ask for; bursts of multicast wait there"),
         ("send-buffer", "wmem_max", "bytes a socket may ask for"),
     )
-    return [_buffer(*one) for one in named]
+    return [_buffer(*item) for item in named]
 
 
 def _buffer(name: str, file: str, note: str) -> Check:
-    most = _number(_CORE / file)
-    if most is None:
+    size = _number(_CORE / file)
+    if size is None:
         return Check(name, "Limits", "yes", "", "unknown on this system")
-    state: State = "yes" if most >= SMALL_BUFFER else "low"
+    state: State = "yes" if size >= SMALL_BUFFER else "low"
     add = "" if state == "yes" else f"sudo sysctl -w net.core.{file}={SMALL_BUFFER}"
-    return Check(name, "Limits", state, f"{most:,}", note, add)
+    return Check(name, "Limits", state, f"{size:,}", note, add)
 
 
 def _number(path: Path) -> int | None:
@@ -266,7 +266,7 @@ class Examination:
     @property
     def names(self) -> list[str]:
         """Names of all findings."""
-        return [one.name for one in self.findings]
+        return [finding.name for finding in self.findings]
 
     def missing(self, required: Collection[str] = ()) -> list[Check]:
         """Return the missing features that oz needs or that are required.
@@ -275,9 +275,9 @@ class Examination:
             required: names of findings that the caller requires.
         """
         return [
-            one
-            for one in self.findings
-            if one.state == "broken" or (one.state == "no" and one.name in required)
+            finding
+            for finding in self.findings
+            if finding.state == "broken" or (finding.state == "no" and finding.name in required)
         ]
 
 

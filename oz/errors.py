@@ -14,15 +14,12 @@
     │   └── NoRequest (ValueError)       a reply to a message that is no request
     ├── WouldBlock (BlockingIOError)     a subscriber has reached the high-water mark
     ├── OwnershipError (RuntimeError)    an object used after a fork, or a node's socket in two threads
-    ├── ConfigurationError (ValueError)  a wrong value of a setting, or a wrong file
+    ├── ConfigurationError (ValueError)  a wrong value of a setting or option, or a wrong file
     ├── PermissionDenied (PermissionError) permissions deny an action, or a key is not trusted
-    ├── TransportUnavailable             this installation lacks the transport
-    ├── EndpointError (ValueError)       a malformed endpoint, or one that this object cannot use
+    ├── EndpointError (ValueError)       a malformed endpoint, or one that this object or system cannot use
     ├── JournalError                     a journal cannot be read or written
     │   └── JournalFull                  no disk space for an append
-    ├── MissingDependency (ImportError)  a module of the extra journal or spark is not installed
-    ├── JavaMissing                      Spark finds no Java, or an old version
-    ├── OptionError (ValueError)         a wrong option of the Spark source or sink
+    ├── MissingDependency (ImportError)  a library, or a feature of libzmq, is not installed
     ├── SinkError                        rows that the Spark sink cannot publish
     ├── Undecidable                      the relation of two patterns cannot be decided
     └── ClosedError                      the object is closed
@@ -198,17 +195,13 @@ def _denied_again(message: str, rule: str | None, subject: str | None) -> Permis
     return PermissionDenied(message, rule=rule, subject=subject)
 
 
-class TransportUnavailable(OzError):
-    """This installation of ZeroMQ lacks the transport of an endpoint."""
-
-
 class ConfigurationError(OzError, ValueError):
-    """A wrong value of an argument or a setting, or a wrong configuration file.
+    """A wrong value of an argument, a setting or an option of Spark, or a wrong configuration file.
 
     Attributes:
-        setting: its name; None if the file as a whole is wrong.
+        setting: its name; None if a file as a whole is wrong, or if an option is unknown or absent.
         value: the wrong value.
-        source: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
+        source: "argument", "environment variable OZ_BUS", "file /x/oz.toml", "option of Spark" or "default".
         rule: the rule that the value breaks, and the remedy.
     """
 
@@ -262,62 +255,21 @@ class JournalFull(JournalError):
 
 
 class MissingDependency(OzError, ImportError):
-    """A module that an extra of oz needs is not installed.
+    """A library, or a feature of libzmq, is not installed; the text has the remedy.
 
     Attributes:
-        module: name of the module.
-        extra: the extra that installs it, "journal" or "spark".
+        name: of the Python module; None for Java and libzmq.
     """
 
-    def __init__(self, module: str, extra: str) -> None:
-        super().__init__(module, extra)
-        self.module = module
-        self.extra = extra
 
-    def __str__(self) -> str:
-        return (
-            f"oz.{self.extra} needs {self.module}, which is not installed; "
-            f"in a checkout: pip install '.[{self.extra}]'"
-        )
-
-
-class JavaMissing(OzError):
-    """Spark finds no Java, or an old version."""
-
-    def __init__(self, found: str) -> None:
-        super().__init__(found)
-        self.found = found
-
-    def __str__(self) -> str:
-        return (
-            f"{self.found}: Spark needs Java 17 or newer; in a checkout `pip install '.[spark-java]'` brings "
-            "one, or install one as with `apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it "
-            "is not the first in PATH"
-        )
+def missing_module(module: str, extra: str) -> MissingDependency:
+    """Return the error for a Python module that an extra of oz installs."""
+    text = f"oz.{extra} needs {module}, which is not installed; in a checkout: pip install '.[{extra}]'"
+    return MissingDependency(text, name=module)
 
 
 class SinkError(OzError):
     """Rows that the Spark sink cannot publish: wrong columns or rows, or no subscriber."""
-
-
-class OptionError(OzError, ValueError):
-    """An unknown option of the Spark source or sink, or a wrong value.
-
-    Attributes:
-        option: its name.
-        value: the wrong value; None if the option is unknown.
-        rule: the rule that the value breaks, and the remedy.
-    """
-
-    def __init__(self, option: str, value: object, rule: str) -> None:
-        super().__init__(option, value, rule)
-        self.option = option
-        self.value = value
-        self.rule = rule
-
-    def __str__(self) -> str:
-        given = "" if self.value is None else f"={self.value!r}"
-        return f"option {self.option}{given}: {self.rule}"
 
 
 class ClosedError(OzError):

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 
-def check_count(name: str, value: Any, least: int, most: int) -> None:
+def check_count(name: str, value: Any, minimum: int, maximum: int) -> None:
     """Check a whole number.
 
     Raises:
@@ -15,11 +15,11 @@ def check_count(name: str, value: Any, least: int, most: int) -> None:
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is an int, not {type(value).__name__}: {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} is from {least:,} to {most:,}, not {value:,}")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} is from {minimum:,} to {maximum:,}, not {value:,}")
 
 
-def check_seconds(name: str, value: Any, most: float, least: float = 0) -> None:
+def check_seconds(name: str, value: Any, maximum: float, minimum: float = 0) -> None:
     """Check a duration in seconds.
 
     Raises:
@@ -27,8 +27,8 @@ def check_seconds(name: str, value: Any, most: float, least: float = 0) -> None:
         ValueError: the value is out of bounds.
     """
     check_number(name, value)
-    if not least <= value <= most:
-        raise ValueError(f"{name} is from {least:g} to {most:,g} seconds, not {value!r}")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} is from {minimum:g} to {maximum:,g} seconds, not {value!r}")
 
 
 def check_wait(name: str, value: Any) -> None:

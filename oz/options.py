@@ -30,8 +30,8 @@ class _StrictOptions:
     """Base of the options: a misspelled name gets a suggestion."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
-        refuse_unknown(f"oz.{cls.__name__}", (one for one in given if one not in known), cls.__init__)
+        known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
+        refuse_unknown(f"oz.{cls.__name__}", (text for text in given if text not in known), cls.__init__)
         return super().__new__(cls)
 
 
@@ -61,19 +61,19 @@ class Limits(_StrictOptions):
         _check_numbers(self)
 
 
-LEAST_MTU, MOST_MTU = 256, 9_216
+MIN_MTU, MAX_MTU = 256, 9_216
 """Bytes of a packet. libpgm ends the process below 76 bytes, and if the rate is below one packet a second."""
-MOST_RATE = 10_000_000  # kbit/s
-MOST_RECOVERY = 600.0  # seconds
-MOST_WINDOW = 1 << 30
+MAX_RATE = 10_000_000  # kbit/s
+MAX_RECOVERY = 600.0  # seconds
+MAX_WINDOW = 1 << 30
 """Limit for the bytes of `recovery` seconds at `rate_kbps`, which a publisher keeps for repairs."""
 REPAIR_SECONDS = 25.0
 """Seconds after which libpgm gives up a lost packet, at the latest. It asks 50 times for a confirmation and 50
 times for the packet, each time after 50 ms at most, and waits for 200 ms. Source: pgm_socket.cpp of libzmq 4.3.
 """
-_LEAST_STALE = 0.5  # Seconds. A publisher is heard at least twice in this time.
-_MOST_STALE = 3_600.0
-_MOST_HOPS = 255
+_MIN_STALE = 0.5  # Seconds. A publisher is heard at least twice in this time.
+_MAX_STALE = 3_600.0
+_MAX_HOPS = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,21 +102,21 @@ class Multicast:
 
     def __post_init__(self) -> None:
         """Check all values, because libzmq ends the process if it cannot use one."""
-        _check_range("hops", self.hops, 1, _MOST_HOPS, int)
-        _check_range("mtu", self.mtu, LEAST_MTU, MOST_MTU, int)
-        _check_range("rate_kbps", self.rate_kbps, 1, MOST_RATE, int)
-        _check_range("recovery", self.recovery, 0.1, MOST_RECOVERY, float)
-        _check_range("stale_after", self.stale_after, _LEAST_STALE, _MOST_STALE, float)
+        _check_range("hops", self.hops, 1, _MAX_HOPS, int)
+        _check_range("mtu", self.mtu, MIN_MTU, MAX_MTU, int)
+        _check_range("rate_kbps", self.rate_kbps, 1, MAX_RATE, int)
+        _check_range("recovery", self.recovery, 0.1, MAX_RECOVERY, float)
+        _check_range("stale_after", self.stale_after, _MIN_STALE, _MAX_STALE, float)
         if type(self.plain) is not bool:
             raise ConfigurationError("plain", self.plain, "argument", "it is True or False")
         if self.rate_kbps * 125 < self.mtu:
-            least = -(-self.mtu // 125)
-            rule = f"it is less than one packet of mtu={self.mtu} bytes a second; make it {least} or more"
+            minimum = -(-self.mtu // 125)
+            rule = f"it is less than one packet of mtu={self.mtu} bytes a second; make it {minimum} or more"
             raise ConfigurationError("rate_kbps", self.rate_kbps, "argument", rule)
-        if self.window_bytes > MOST_WINDOW:
+        if self.window_bytes > MAX_WINDOW:
             rule = (
                 f"with rate_kbps={self.rate_kbps} a publisher may keep {self.window_bytes:,} bytes in memory, "
-                f"and {MOST_WINDOW:,} are allowed; make it shorter"
+                f"and {MAX_WINDOW:,} are allowed; make it shorter"
             )
             raise ConfigurationError("recovery", self.recovery, "argument", rule)
 
@@ -240,23 +240,25 @@ class Delivery(_StrictOptions):
 
 
 def _check_numbers(options: Any, may_be_zero: tuple[str, ...] = ()) -> None:
-    for one in fields(options):
-        value = getattr(options, one.name)
-        if type(one.default) not in (int, float):
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if type(item.default) not in (int, float):
             continue
-        is_whole = type(one.default) is int
+        is_whole = type(item.default) is int
         is_number = type(value) is int or (type(value) is float and not is_whole)
-        if not is_number or not (value > 0 or (value == 0 and one.name in may_be_zero)):
-            least = "0 or more" if one.name in may_be_zero else "above 0"
-            what = f"a {'whole ' if is_whole else ''}number {least}"
-            raise _not_positive(one.name, value, what)
+        if not is_number or not (value > 0 or (value == 0 and item.name in may_be_zero)):
+            minimum = "0 or more" if item.name in may_be_zero else "above 0"
+            what = f"a {'whole ' if is_whole else ''}number {minimum}"
+            raise _not_positive(item.name, value, what)
 
 
-def _check_range(name: str, value: Any, least: float, most: float, kind: type) -> None:
+def _check_range(name: str, value: Any, minimum: float, maximum: float, kind: type) -> None:
     kinds = (int,) if kind is int else (int, float)
-    if type(value) not in kinds or not least <= value <= most:
+    if type(value) not in kinds or not minimum <= value <= maximum:
         what = "a whole number" if kind is int else "seconds"
-        raise ConfigurationError(name, value, "argument", f"it is {what} from {least:,.10g} to {most:,.10g}")
+        raise ConfigurationError(
+            name, value, "argument", f"it is {what} from {minimum:,.10g} to {maximum:,.10g}"
+        )
 
 
 def _not_positive(name: str, value: Any, what: str) -> ConfigurationError:

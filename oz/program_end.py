@@ -36,9 +36,9 @@ def close_all(open_objects: Iterable[Closable]) -> None:
     """Close the objects that a program left open; for functions of `atexit`."""
     global _ends_at
     _ends_at = min(_ends_at, time.monotonic() + CLOSE_TIMEOUT)
-    for one in list(open_objects):
+    for owner in list(open_objects):
         try:
-            one._close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
+            owner._close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
         except Exception as error:
             _log.warning("closing an object at the end of the program failed: %s", error)
 

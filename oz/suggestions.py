@@ -86,15 +86,17 @@ def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]
         function: that was called.
         parts: dataclasses of options by the argument that has them; their fields are suggested too.
     """
-    for one in given:
+    for text in given:
         code = function.__code__
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         known = [arg for arg in arguments if arg != "self"]
         for argument, part in parts.items():
-            if one in {field.name for field in dataclasses.fields(part)}:
-                raise TypeError(f"{name} has no argument {one!r}; use {argument}=oz.{part.__name__}({one}=…)")
-        hint = _counterpart(one, known, _ARGUMENTS) or (f"; it has {', '.join(known)}" if known else "")
-        raise TypeError(f"{name} has no argument {one!r}{hint}")
+            if text in {field.name for field in dataclasses.fields(part)}:
+                raise TypeError(
+                    f"{name} has no argument {text!r}; use {argument}=oz.{part.__name__}({text}=…)"
+                )
+        hint = _counterpart(text, known, _ARGUMENTS) or (f"; it has {', '.join(known)}" if known else "")
+        raise TypeError(f"{name} has no argument {text!r}{hint}")
 
 
 def refuse_positional(name: str, given: tuple[Any, ...], argument: str) -> None:
@@ -117,7 +119,7 @@ def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
         owner: the class.
         wrong: name of the attribute.
     """
-    known = [one for one in dir(owner) if not one.startswith("_")]
+    known = [item for item in dir(owner) if not item.startswith("_")]
     return AttributeError(
         f"{name} has no attribute {wrong!r}{_counterpart(wrong, known, _ATTRIBUTES)}", name=wrong
     )

@@ -94,9 +94,27 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    maximum = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     with suppress(OSError, ValueError):  # macOS has another bound.
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, hard))
+
+
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process; None on systems without `/proc`."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def open_descriptors() -> int | None:
+    """Return the number of open file descriptors of this process; None on systems without `/proc`."""
+    try:
+        # The size is the number since Linux 6.2, and 0 before. The list of 1,000 descriptors takes 1 ms.
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return None
 
 
 def user() -> int:

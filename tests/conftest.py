@@ -77,8 +77,8 @@ def pytest_configure(config):
         subprocess.Popen([*command, *modules[at::2]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for at in range(2)
     ]
-    for one in halves:
-        one.wait()
+    for half in halves:
+        half.wait()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -113,7 +113,11 @@ def pytest_collection():
 def pytest_runtest_teardown(item):
     """Refuse a test that leaves a signal ignored: the programs of later tests would be born ignoring it."""
     result = yield
-    ignored = [one.name for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is signal.SIG_IGN]
+    ignored = [
+        element.name
+        for element in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(element) is signal.SIG_IGN
+    ]
     for name in ignored:
         signal.signal(signal.Signals[name], signal.SIG_DFL)
     assert not ignored, f"the test left {ignored} ignored"

@@ -14,7 +14,7 @@ from oz.transport import capabilities
 
 
 def by_name(findings):
-    return {one.name: one for one in findings}
+    return {finding.name: finding for finding in findings}
 
 
 def fake_java(directory, version):
@@ -142,8 +142,8 @@ def test_only_what_oz_needs_or_somebody_requires_counts_as_missing():
             Check("d", "x", "low"),
         )
     )
-    assert [one.name for one in found.missing()] == ["a"]
-    assert [one.name for one in found.missing(["c", "d"])] == ["a", "c"]
+    assert [item.name for item in found.missing()] == ["a"]
+    assert [item.name for item in found.missing(["c", "d"])] == ["a", "c"]
 
 
 def test_names_are_unique_and_this_installation_works():

@@ -27,5 +27,5 @@ def test_ten_thousand_refusals_in_a_second_are_few_lines(name, caplog):
     for number in range(10_000):
         log.warning("refused %d", number)
     assert logs.FIRST <= len(caplog.records) <= logs.FIRST + 3
-    assert all(one.name == name for one in caplog.records)
+    assert all(record.name == name for record in caplog.records)
     logs.forget_rates()

@@ -155,7 +155,7 @@ with oz.Node("x", bind="tcp://127.0.0.1:*") as x, oz.Node("y", connect=[x.endpoi
 
 refused(lambda: Writer(tempfile.mkdtemp()), oz.JournalError)
 refused(oz.Node, oz.ConfigurationError)
-refused(lambda: parse("epgm://lo;239.192.1.1:5555"), oz.TransportUnavailable)
+refused(lambda: parse("epgm://lo;239.192.1.1:5555"), oz.EndpointError)
 """
 
 
@@ -182,6 +182,7 @@ def test_a_missing_module_of_an_extra_is_named_with_the_extra():
         "oz.errors.MissingDependency: oz.journal needs pyarrow, which is not installed; "
         "in a checkout: pip install '.[journal]'"
     )
-    error = oz.MissingDependency("pyspark", "spark")
+    error = oz.MissingDependency("no pyspark", name="pyspark")
     assert isinstance(error, ImportError)
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.name) == (str(error), "pyspark")

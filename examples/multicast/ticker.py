@@ -62,5 +62,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         {"publish": publish, "receive": receive}[sys.argv[1]](*sys.argv[2:]) if sys.argv[1:] else main()
-    except oz.TransportUnavailable as error:
+    except oz.EndpointError as error:
         sys.exit(str(error))

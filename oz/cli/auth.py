@@ -93,12 +93,12 @@ def explain(
     has_group = group is not None or action == "group"
     if reaches(asked, INBOX) or reaches(asked, OWN):
         print_stderr(ctx, f"warning: {_RESERVED_NOTE}")
-    actions = (action,) if action else [one for one in ACTIONS if one != "group" or has_group]
-    verdicts = {one: permissions.decide(found, one, asked, group) for one in actions}
+    actions = (action,) if action else [item for item in ACTIONS if item != "group" or has_group]
+    verdicts = {item: permissions.decide(found, item, asked, group) for item in actions}
     if as_json:
-        write_json({one: _data(verdict) for one, verdict in verdicts.items()})
+        write_json({item: _data(verdict) for item, verdict in verdicts.items()})
     else:
-        rows = [(one, _granted(verdict), printable(verdict.reason)) for one, verdict in verdicts.items()]
+        rows = [(item, _granted(verdict), printable(verdict.reason)) for item, verdict in verdicts.items()]
         write_line(plain_table(rows))
     if action is not None and not verdicts[action].granted:
         ctx.exit(FAILED)
@@ -126,9 +126,9 @@ def matrix(ctx: click.Context, file: str) -> None:
     """Print the table; the text of the help is `_MATRIX_HELP`."""
     permissions = _read(ctx, file)
     users = permissions.users.values()
-    used = [one for one in ACTIONS if any(_has_rules(user, one) for user in users)]
+    used = [action for action in ACTIONS if any(_has_rules(user, action) for user in users)]
     rows = [("user", *used)]
-    rows += [(printable(user.name), *(_cell(permissions, user, one) for one in used)) for user in users]
+    rows += [(printable(user.name), *(_cell(permissions, user, action) for action in used)) for user in users]
     write_line(plain_table(rows))
 
 

@@ -137,9 +137,9 @@ def _on_loopback(
     plans = [BenchPlan(kind, **load) for kind in kinds]
     plan = plans[0]
     if plan.matching_subjects < 1:
-        least = round(0.5 + 1 / plan.match)
+        minimum = round(0.5 + 1 / plan.match)
         raise click.UsageError(
-            f"{plan.match:g} of {plan.subjects} subjects is less than one; give --subjects {least} or more"
+            f"{plan.match:g} of {plan.subjects} subjects is less than one; give --subjects {minimum} or more"
         )
     what = (
         f"{plan.size:,} bytes, {plan.subjects:,} subjects of which {plan.matching_subjects:,} match, "

@@ -34,7 +34,7 @@ CHUNK = 64  # messages between two readings of the clock
 START_TIMEOUT, FULL_TIMEOUT, END_TIMEOUT = 20.0, 5.0, 30.0  # seconds
 
 
-class BenchFailed(oz.OzError):
+class BenchError(oz.OzError):
     """A measurement failed."""
 
 
@@ -84,7 +84,7 @@ def measure(plan: BenchPlan) -> dict[str, Any]:
     """Measure one kind of filtering on the loopback, and return the result that `--json` writes.
 
     Raises:
-        BenchFailed: a subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
+        BenchError: a subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
     """
     limit = plan.high_water_mark
     with oz.Publisher(
@@ -99,25 +99,27 @@ def measure(plan: BenchPlan) -> dict[str, Any]:
                 _publish_lone(publisher, plan)
                 published, seconds = _publish_loaded(publisher, plan)
             except oz.WouldBlock:
-                raise BenchFailed(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
+                raise BenchError(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
             publisher.flush()
-            reports = [_report(one) for one in processes]
+            reports = [_report(process) for process in processes]
     loaded = [report["loaded"] for report in reports]
-    delivered = sum(one["delivered"] for one in loaded)
+    delivered = sum(report["delivered"] for report in loaded)
     rates = {
         "published": published / seconds,
-        "delivered": sum(one["delivered"] / one["seconds"] for one in loaded if one["seconds"]),
+        "delivered": sum(report["delivered"] / report["seconds"] for report in loaded if report["seconds"]),
     }
     return {
         "filtering": plan.filtering,
         "published": published,
         "delivered": delivered,
-        "received": sum(one["received"] for one in loaded),
-        "lost": sum(one["matching"] - one["delivered"] for one in loaded),
+        "received": sum(report["received"] for report in loaded),
+        "lost": sum(report["matching"] - report["delivered"] for report in loaded),
         **{f"{name}_per_second": round(rate, 1) for name, rate in rates.items()},
         **{f"{name}_mb_per_second": round(rate * plan.size / 1e6, 3) for name, rate in rates.items()},
         **{
-            f"latency_{phase}": percentiles([one for report in reports for one in report[phase]["latencies"]])
+            f"latency_{phase}": percentiles(
+                [item for report in reports for item in report[phase]["latencies"]]
+            )
             for phase in PHASES
         },
     }
@@ -142,9 +144,9 @@ def _subscribers(plan: BenchPlan, endpoint: str) -> Iterator[list[subprocess.Pop
             )
         yield processes
     finally:
-        for one in processes:
-            one.kill()
-            one.communicate()
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def _await_subscribers(
@@ -156,22 +158,22 @@ def _await_subscribers(
             # Each subscribes to the controls last.
             return publisher.wait_for_subscribers(END, count=count, timeout=0.1)
         except oz.Timeout:
-            for one in processes:
-                if one.poll() is not None:
-                    _report(one)
+            for process in processes:
+                if process.poll() is not None:
+                    _report(process)
             if time.monotonic() >= deadline:
-                raise BenchFailed(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
+                raise BenchError(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
 
 
 def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     assert process.stderr is not None
     if not select.select([process.stdout], [], [], END_TIMEOUT)[0]:
-        raise BenchFailed(f"a subscriber did not end within {END_TIMEOUT:g} s")
+        raise BenchError(f"a subscriber did not end within {END_TIMEOUT:g} s")
     line = process.stdout.readline()
     if not line:
         error = (process.stderr.read().strip().splitlines() or ["no error message"])[-1]
-        raise BenchFailed(f"a subscriber process ended with status {process.wait()}: {error}")
+        raise BenchError(f"a subscriber process ended with status {process.wait()}: {error}")
     report: dict[str, Any] = json.loads(line)
     return report
 

@@ -70,7 +70,7 @@ def _key_faults(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
             resolve_security()
     except oz.ConfigurationError as error:
         return [error]
-    except oz.TransportUnavailable as error:
+    except oz.MissingDependency as error:
         return [oz.ConfigurationError("security", None, found.security[0].source, str(error))]
     return []
 
@@ -78,16 +78,17 @@ def _key_faults(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
 def _show(found: ConfigurationSurvey) -> None:
     wrong = {(fault.setting, fault.source) for fault in found.faults}
     rows = [("setting", "value", "source")]
-    for one in found.settings:
-        note = " (wrong)" if (one.name, one.source) in wrong else ""
-        rows.append((one.name, _shown(_text(one)), _shown(one.source) + note))
-    rows += [(f"limits.{one.name}", f"{one.value:g}", _shown(one.source)) for one in found.limits]
+    for setting in found.settings:
+        note = " (wrong)" if (setting.name, setting.source) in wrong else ""
+        rows.append((setting.name, _shown(_text(setting)), _shown(setting.source) + note))
+    rows += [(f"limits.{limit.name}", f"{limit.value:g}", _shown(limit.source)) for limit in found.limits]
     rows += [
-        (_shown(f"security.{one.name}"), _shown(_text(one)), _shown(one.source)) for one in found.security
+        (_shown(f"security.{setting.name}"), _shown(_text(setting)), _shown(setting.source))
+        for setting in found.security
     ]
     write_line(plain_table(rows))
     write_line("")
-    files = [(one.state, _shown(one.path), one.place) for one in found.candidates]
+    files = [(candidate.state, _shown(candidate.path), candidate.place) for candidate in found.candidates]
     write_line(plain_table([("state", "path", "source"), *files]))
 
 
@@ -104,23 +105,28 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
         "ok": not found.faults,
         "settings": [
             {
-                "name": one.name,
-                "value": _json_value(one.value),
-                "source": _shown(one.source),
-                "ok": (one.name, one.source) not in wrong,
+                "name": setting.name,
+                "value": _json_value(setting.value),
+                "source": _shown(setting.source),
+                "ok": (setting.name, setting.source) not in wrong,
             }
-            for one in found.settings
+            for setting in found.settings
         ],
         "limits": [
-            {"name": one.name, "value": _limit(one.value), "source": _shown(one.source)}
-            for one in found.limits
+            {"name": limit.name, "value": _limit(limit.value), "source": _shown(limit.source)}
+            for limit in found.limits
         ],
         "security": [
-            {"name": _shown(one.name), "value": _json_value(one.value), "source": _shown(one.source)}
-            for one in found.security
+            {
+                "name": _shown(setting.name),
+                "value": _json_value(setting.value),
+                "source": _shown(setting.source),
+            }
+            for setting in found.security
         ],
         "files": [
-            {"path": _shown(one.path), "named_by": one.place, "state": one.state} for one in found.candidates
+            {"path": _shown(candidate.path), "named_by": candidate.place, "state": candidate.state}
+            for candidate in found.candidates
         ],
         "faults": [_shown(describe(fault)) for fault in found.faults],
         "unused": {_shown(name): guess for name, guess in found.unused.items()},
@@ -137,7 +143,7 @@ def _json_value(value: object) -> Any:
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (tuple, list)):
-        return [_json_value(one) for one in value]
+        return [_json_value(element) for element in value]
     return _shown(value)
 
 

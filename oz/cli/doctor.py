@@ -57,11 +57,11 @@ def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None
         )
     missing = found.missing(required)
     if as_json:
-        write_json({"ok": not missing, "findings": [asdict(one) for one in found.findings]})
+        write_json({"ok": not missing, "findings": [asdict(finding) for finding in found.findings]})
     else:
         _show(found)
     if missing:
-        print_stderr(ctx, f"missing: {', '.join(one.name for one in missing)}")
+        print_stderr(ctx, f"missing: {', '.join(extra.name for extra in missing)}")
         ctx.exit(FAILED)
 
 
@@ -69,7 +69,7 @@ def _show(found: Examination) -> None:
     """Write the findings. Notes are wrapped; a command to paste stays one line."""
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     width = max(map(len, found.names))
-    for group, findings in groupby(found.findings, key=lambda one: one.group):
+    for group, findings in groupby(found.findings, key=lambda item: item.group):
         write_line(styled(group, bold=True))
         for finding in findings:
             write_line(_heading(finding, width))

@@ -103,7 +103,7 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
         raise click.BadParameter(f"{path} is no TOML: {error}") from None
     table = whole.get(_TABLE)
     legs = table.get("leg") if isinstance(table, dict) else None
-    if not isinstance(legs, list) or not all(isinstance(one, dict) for one in legs):
+    if not isinstance(legs, list) or not all(isinstance(leg, dict) for leg in legs):
         raise click.BadParameter(f"{path} has no legs: write a table [[{_TABLE}.leg]] for each bus")
     for leg in legs:
         for key in leg:
@@ -126,7 +126,7 @@ def _check_key(key: str, where: str) -> None:
 
 
 def _parsed(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [parse_leg(one) for one in given]
+    return [parse_leg(text) for text in given]
 
 
 def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> list[dict[str, Any]]:
@@ -200,9 +200,9 @@ def forwarder(
             ctx,
             lambda: Proxy(frontend=frontend, backend=backend, connect=connect, limits=resolve_limits()),
             lambda proxy: ", ".join(
-                [f"publishers at {one}" for one in proxy.frontends]
-                + [f"connected to {one}" for one in connect]
-                + [f"subscribers at {one}" for one in proxy.backends]
+                [f"publishers at {endpoint}" for endpoint in proxy.frontends]
+                + [f"connected to {endpoint}" for endpoint in connect]
+                + [f"subscribers at {endpoint}" for endpoint in proxy.backends]
             ),
             _summary_of_proxy,
             progress=progress,

@@ -124,9 +124,9 @@ def gateway(
     from oz.services.gateway import Gateway
 
     def state(running: Gateway) -> str | None:
-        ways = [f"receiving {one}" for one in receive] + ([f"sending to {send}"] if send else [])
-        ways += [f"subscribers at {one}" for one in running.subscribers_at]
-        ways += [f"publishers at {one}" for one in running.publishers_at]
+        ways = [f"receiving {endpoint}" for endpoint in receive] + ([f"sending to {send}"] if send else [])
+        ways += [f"subscribers at {endpoint}" for endpoint in running.subscribers_at]
+        ways += [f"publishers at {endpoint}" for endpoint in running.publishers_at]
         return ", ".join(ways) if running.is_ready else None
 
     open_and_serve(

@@ -131,7 +131,9 @@ def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
 def ready_line(node: oz.Node, *, is_whole: bool) -> str:
     """Return the line that reports name, bus, endpoints and peers of a node."""
     count = len(node.peers)
-    bound = "".join(f", bound to {one}" for one in node.endpoints if not one.startswith("ipc://"))
+    bound = "".join(
+        f", bound to {endpoint}" for endpoint in node.endpoints if not endpoint.startswith("ipc://")
+    )
     peers = "1 peer" if count == 1 else f"{count} peers"
     rest = "" if is_whole else ", and others that have not answered yet"
     return f"ready, {printable(node.name)} on bus {printable(node.bus)}{bound}, {peers}{rest}"

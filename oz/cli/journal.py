@@ -110,7 +110,7 @@ def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
             times = [min([*times[:1], bounds["min"]]), max([*times[1:], bounds["max"]])]
             if update is not None:
                 update(records, "reading")
-    first_time, last_time = (f"{one:%Y-%m-%dT%H:%M:%S.%fZ}" for one in times) if times else (None, None)
+    first_time, last_time = (f"{time:%Y-%m-%dT%H:%M:%S.%fZ}" for time in times) if times else (None, None)
     return {
         "messages": messages,
         "first_time": first_time,

@@ -152,7 +152,7 @@ def _lines(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[bytes]:
         yield _rows([dict(zip(_CSV_FIELDS, _CSV_FIELDS, strict=True))])
     for batch in batches:
         data = map(_as_data, batch.to_pylist())
-        yield _rows(data) if form == "csv" else "".join(f"{json_text(one)}\n" for one in data).encode()
+        yield _rows(data) if form == "csv" else "".join(f"{json_text(row)}\n" for row in data).encode()
 
 
 def _as_data(row: dict[str, Any]) -> dict[str, Any]:

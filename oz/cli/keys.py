@@ -91,7 +91,7 @@ def new(name: str, directory: Path | None) -> None:
     pair = new_key_pair()
     public, secret = write_certificates(directory or _default(), name, pair)
     rows = [("public key", pair.public), ("public file", str(public)), ("secret file", str(secret))]
-    write_line(plain_table([(one, printable(other)) for one, other in rows]))
+    write_line(plain_table([(row, printable(other)) for row, other in rows]))
 
 
 @keys.command(help=_SHOW_HELP, short_help="Print public keys.")

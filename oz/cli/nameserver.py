@@ -63,7 +63,7 @@ def nameserver(
             limits=resolve_limits(),
             security=security,
         ),
-        lambda server: ", ".join(f"bound to {one}" for one in server.endpoints),
+        lambda server: ", ".join(f"bound to {endpoint}" for endpoint in server.endpoints),
         lambda server: (
             f"{server.stats.joined} nodes joined, {server.stats.left} left and {server.stats.lost} were lost; "
             f"{len(server.nodes)} are up"

@@ -30,10 +30,10 @@ FILTERING_HELP = (
 DELIVERY = ("group", "policy", "overflow", "last_value")
 """Names of the options of `delivery_options`."""
 
-MOST_SECONDS = 1e9
+MAX_SECONDS = 1e9
 """Longest time of an option, 31 years: longer times overflow clocks."""
 
-MOST_TIMES = 1_000_000_000_000
+MAX_TIMES = 1_000_000_000_000
 """Maximum of an option that is a number of things."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -42,9 +42,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class Number(click.FloatRange):
     """Number in a range. nan is refused, because comparisons with it are always false."""
 
-    def __init__(self, least: float = 0.0, most: float = MOST_SECONDS, *, above: bool = False) -> None:
-        """Create a type for numbers from `least` to `most`, without `least` itself if `above`."""
-        super().__init__(least, most, min_open=above)
+    def __init__(self, minimum: float = 0.0, maximum: float = MAX_SECONDS, *, above: bool = False) -> None:
+        """Create a type for numbers from `minimum` to `maximum`, without `minimum` itself if `above`."""
+        super().__init__(minimum, maximum, min_open=above)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number, or fail."""
@@ -55,7 +55,7 @@ class Number(click.FloatRange):
     def _describe_range(self) -> str:
         """Leave the largest possible bound out of the text of `--help`."""
         text = super()._describe_range()
-        return text if self.max != MOST_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
+        return text if self.max != MAX_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
 
 _EMPTY_PATH = "the path is empty; is a variable of the shell unset? Write . for the current directory."
@@ -78,12 +78,12 @@ TEXT_OF_PLACE = PathName(readable=False)
 class Whole(click.IntRange):
     """Whole number in a range."""
 
-    def __init__(self, least: int = 0, most: int = MOST_TIMES) -> None:
-        """Create a type for numbers from `least` to `most`."""
-        super().__init__(least, most)
+    def __init__(self, minimum: int = 0, maximum: int = MAX_TIMES) -> None:
+        """Create a type for numbers from `minimum` to `maximum`."""
+        super().__init__(minimum, maximum)
 
     def _describe_range(self) -> str:
-        return super()._describe_range() if self.max != MOST_TIMES else f"x>={self.min}"
+        return super()._describe_range() if self.max != MAX_TIMES else f"x>={self.min}"
 
 
 def dialect_option(of_what: str) -> Callable[[_F], _F]:
@@ -271,9 +271,9 @@ def ready_line(
         connect: connected endpoints.
         have_answered: whether the peers at these endpoints have answered.
     """
-    bound = [f"bound to {one}" for one in (*bind[:-1], socket.endpoint)] if bind else []
+    bound = [f"bound to {endpoint}" for endpoint in (*bind[:-1], socket.endpoint)] if bind else []
     connects = "connected" if have_answered else "connecting"
-    return f"ready, {', '.join(bound + [f'{connects} to {one}' for one in connect])}"
+    return f"ready, {', '.join(bound + [f'{connects} to {endpoint}' for endpoint in connect])}"
 
 
 def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[oz.Pattern]:

@@ -35,10 +35,10 @@ def headers_as_json(headers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     headers: dict[str, Any] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for text in given:
+        name, equals, value = text.partition("=")
         if not name or not equals:
-            raise click.BadParameter(f"{one!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         if name in headers:
             raise click.BadParameter(f"{name!r} is given twice")
         headers[_text(name)] = _text(value)
@@ -148,9 +148,12 @@ def field(name: str, value: Any) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Return a value as a value of JSON."""
     if isinstance(value, dict):
-        return {one if isinstance(one, str) else str(plain(one)): plain(value[one]) for one in value}
+        return {
+            element if isinstance(element, str) else str(plain(element)): plain(value[element])
+            for element in value
+        }
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(element) for element in value]
     if isinstance(value, bytes):
         try:
             return value.decode()

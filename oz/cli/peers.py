@@ -53,7 +53,7 @@ def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **j
         print_ready(ctx, node, timeout)
         bus, found = node.bus, node.peers
     if as_json:
-        write_json([_data(one) for one in found])
+        write_json([_data(item) for item in found])
     elif found:
         write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, found)]))
     if not found:
@@ -83,14 +83,14 @@ def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> 
                     write_line(f"{what:<6}  {'  '.join(_row(event.peer))}")
 
 
-def _row(one: oz.Peer) -> tuple[str, ...]:
-    where = ", ".join(one.endpoints) or "-"
-    up = _duration(max(0.0, time.time() - one.up_since))
-    return printable(one.name), printable(one.host) or "-", str(one.pid), up, printable(where)
+def _row(peer: oz.Peer) -> tuple[str, ...]:
+    where = ", ".join(peer.endpoints) or "-"
+    up = _duration(max(0.0, time.time() - peer.up_since))
+    return printable(peer.name), printable(peer.host) or "-", str(peer.pid), up, printable(where)
 
 
-def _data(one: oz.Peer) -> dict[str, Any]:
-    return asdict(one) | {"endpoints": list(one.endpoints)}
+def _data(peer: oz.Peer) -> dict[str, Any]:
+    return asdict(peer) | {"endpoints": list(peer.endpoints)}
 
 
 def _duration(seconds: float) -> str:

@@ -242,9 +242,9 @@ def reply(
         raise click.UsageError("give one of --command, --echo and --text")
     patterns = parse_all([pattern], dialect)
     rights = OwnRights(joining["security"], "reply")
-    for one in patterns:
-        if one.is_literal:
-            rights.check(str(one.text).encode())
+    for item in patterns:
+        if item.is_literal:
+            rights.check(str(item.text).encode())
     payloads = PayloadForm(form)
     command = ShellCommand(shell_command or "", timeout)
     answer: Answer = _CommandAnswer(command, payloads) if shell_command is not None else _echo

@@ -106,9 +106,9 @@ def check_subscribed(
 
 def _denial_of_prefixes(access: Access, key: str, pattern: oz.Pattern) -> Denial | None:
     found = (access.denial_of_key(key, prefix) for prefix in pattern.prefixes)
-    return next((one for one in found if one is not None), None)
+    return next((item for item in found if item is not None), None)
 
 
 def of_applications(patterns: Sequence[oz.Pattern]) -> list[oz.Pattern]:
     """Return the patterns without those for subjects of nodes, about which each node decides."""
-    return [one for one in patterns if not (reaches(one, INBOX) or reaches(one, OWN))]
+    return [pattern for pattern in patterns if not (reaches(pattern, INBOX) or reaches(pattern, OWN))]

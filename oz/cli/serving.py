@@ -35,7 +35,7 @@ class Runnable(Protocol):
     """Service that `serve` runs."""
 
     def run(self, look: Callable[[], object] | None = None, /) -> object:
-        """Serve until `stop`. `look` is called now and then; see `oz.services.waiting.look_again`."""
+        """Serve until `stop`. `look` is called now and then; see `oz.services.waiting.call_on_poll`."""
 
     def stop(self) -> object:
         """End `run`; a signal handler calls it."""

@@ -80,7 +80,7 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
 
     For the main thread only.
     """
-    found = [one for one in map(signal.getsignal, _SIGNALS) if isinstance(one, StopSignals)]
+    found = [item for item in map(signal.getsignal, _SIGNALS) if isinstance(item, StopSignals)]
     handler = found[0] if found else StopSignals()
     before, handler.stop = handler.stop, stop
     if handler._first is not None:

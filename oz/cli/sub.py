@@ -20,7 +20,7 @@ from oz.cli.on_bus import BusSubscriber, Shown, print_loss
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     DELIVERY,
-    MOST_SECONDS,
+    MAX_SECONDS,
     Number,
     Whole,
     check_delivery,
@@ -81,7 +81,7 @@ Examples:
     "-t",
     "--timeout",
     type=Number(),
-    default=MOST_SECONDS,
+    default=MAX_SECONDS,
     metavar="SECONDS",
     help="Exit 4 after this time without a message.",
 )

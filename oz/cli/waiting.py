@@ -53,7 +53,7 @@ class Waiting:
         """
         left = until - time.monotonic()
         events = dict(self._poller.poll(None if left == inf else ceil(1000 * min(max(0.0, left), _MAX_WAIT))))
-        self.bell.hear()
+        self.bell.clear()
         if self._stdout in events:
             raise BrokenPipeError
 
@@ -86,7 +86,7 @@ def await_signal() -> Iterator[Callable[[], None]]:
             with bell.rung_by_signals():
                 while not was_received:
                     poll.poll()
-                    bell.hear()
+                    bell.clear()
 
         yield wait
 

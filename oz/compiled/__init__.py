@@ -132,7 +132,7 @@ class Hot(Protocol):
         - `has_input()` returns whether a message can be read.
         - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH. The
           second frame may be a `SharedFrame`.
-        - `read(limit, most)` returns the frames of each message that can be read, `most` of each message.
+        - `read(limit, frames)` returns the frames of each message that can be read, `frames` frames of each message.
 
         Args:
             socket: of pyzmq.
@@ -156,14 +156,14 @@ class Hot(Protocol):
     def pack_body(self, flat: Any, /) -> bytes | None:
         """Return the BODY frame of messages without extras; None for other messages."""
 
-    def pack_waiting(self, waiting: list[Any], most: int, size: int, /) -> tuple[Any, int, bytes] | None:
+    def pack_waiting(self, waiting: list[Any], limit: int, size: int, /) -> tuple[Any, int, bytes] | None:
         """Return recipients, count and BODY frame of all messages that wait.
 
         None if they have different recipients or extras, or do not fit one body.
 
         Args:
             waiting: of a `Batcher`.
-            most: messages of a body at most.
+            limit: messages of a body at most.
             size: bytes of a body.
         """
 
@@ -177,7 +177,7 @@ class Hot(Protocol):
         lock: Any,
         plain: Any,
         full_length: int,
-        most_bytes: int,
+        max_fast_bytes: int,
         window_bytes: int,
         pending_bytes: int,
         total_bytes: int,
@@ -271,12 +271,12 @@ class Hot(Protocol):
             wake_up: descriptor that ends a wait.
         """
 
-    def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:
+    def call_handlers(self, work: Any, limit: int, failed: Callable[..., Any], counts: list[int], /) -> bool:
         """Call the handlers of plain messages.
 
         Args:
             work: queues with a message for a handler.
-            most: calls at most.
+            limit: calls at most.
             failed: called with inbox and message when a handler raised.
             counts: its only element becomes the number of calls, also before an exception.
 

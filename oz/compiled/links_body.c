@@ -184,7 +184,7 @@ PyType_Spec links_columns_spec = {
 
 #define SET 4
 #define FEWEST_SLOTS 64
-#define MOST_SLOTS 8192
+#define MAX_SLOTS 8192
 #define LONGEST_CACHED 256
 
 typedef struct {
@@ -282,7 +282,7 @@ cache_route(Subjects *self, uint64_t hash, Py_ssize_t size, PyObject *route)
         !PyUnicode_IS_ASCII(text)) {
         return;
     }
-    if (self->filled > self->size / 4 && self->size < MOST_SLOTS) {
+    if (self->filled > self->size / 4 && self->size < MAX_SLOTS) {
         grow(self);
     }
     PyObject *before = put_slot(self->slots, self->size, (Slot){hash, Py_NewRef(route)});
@@ -752,9 +752,9 @@ pack_body(PyObject *Py_UNUSED(module), PyObject *flat)
 }
 
 PyDoc_STRVAR(pack_waiting_doc,
-"pack_waiting(waiting, most, bytes) -> tuple | None\n\n"
+"pack_waiting(waiting, limit, bytes) -> tuple | None\n\n"
 "Return the recipients, the count and the BODY frame of all messages that wait, if all have the same recipients and no\n"
-"extras, and one body holds them: `most` messages, and less than `bytes`. The frame is empty without recipients. None\n"
+"extras, and one body holds them: `limit` messages, and less than `bytes`. The frame is empty without recipients. None\n"
 "for other messages. The list is not changed.");
 
 static PyObject *
@@ -763,13 +763,13 @@ pack_waiting(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t
     if (given != 3 || !PyList_CheckExact(arguments[0])) {
         return PyErr_Format(PyExc_TypeError, "pack_waiting() needs a list and two numbers");
     }
-    Py_ssize_t most = PyLong_AsSsize_t(arguments[1]), bytes = PyLong_AsSsize_t(arguments[2]);
-    if ((most == -1 || bytes == -1) && PyErr_Occurred()) {
+    Py_ssize_t limit = PyLong_AsSsize_t(arguments[1]), bytes = PyLong_AsSsize_t(arguments[2]);
+    if ((limit == -1 || bytes == -1) && PyErr_Occurred()) {
         return NULL;
     }
     PyObject *items = arguments[0];
     Py_ssize_t count = PyList_GET_SIZE(items) / 4;
-    if (count < 1 || count > most || count > MAX_COUNT || PyList_GET_SIZE(items) != 4 * count) {
+    if (count < 1 || count > limit || count > MAX_COUNT || PyList_GET_SIZE(items) != 4 * count) {
         Py_RETURN_NONE;
     }
     PyObject *recipients = PyList_GET_ITEM(items, 0);

@@ -30,7 +30,7 @@ links_begin(void)
 typedef struct {
     PyObject_HEAD
     PyObject *quick, *waiting, *engine, *batcher, *lock, *plain;
-    Py_ssize_t full_length, most_bytes;
+    Py_ssize_t full_length, max_fast_bytes;
     Py_ssize_t is_resting, is_pressed, is_watching, plain_sent, unmatched;
     LoneLimits limits;
 } Outbox;
@@ -40,11 +40,11 @@ outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     Outbox said = {0};
     static char *keywords[] = {"quick", "waiting", "engine", "batcher", "lock", "plain", "full_length",
-                               "most_bytes", "window_bytes", "pending_bytes", "total_bytes", "joined_bytes", "refuses",
+                               "max_fast_bytes", "window_bytes", "pending_bytes", "total_bytes", "joined_bytes", "refuses",
                                NULL};
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnnLLLLp:Outbox", keywords, &PyDict_Type, &said.quick,
                                      &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.lock, &said.plain, &said.full_length,
-                                     &said.most_bytes, &said.limits.window_bytes, &said.limits.pending_bytes,
+                                     &said.max_fast_bytes, &said.limits.window_bytes, &said.limits.pending_bytes,
                                      &said.limits.total_bytes, &said.limits.joined_bytes, &said.limits.refuses)) {
         return NULL;
     }
@@ -210,7 +210,7 @@ publish_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObj
         PyObject_TypeCheck(arguments[0], self->outbox_type)) {
         Outbox *outbox = (Outbox *)hot_get(arguments[0], self->outbox);
         if (outbox != NULL && Py_TYPE(outbox)->tp_dealloc == (destructor)outbox_dealloc &&
-            PyBytes_GET_SIZE(arguments[2]) <= outbox->most_bytes) {
+            PyBytes_GET_SIZE(arguments[2]) <= outbox->max_fast_bytes) {
             PyObject *result = publish_plain(outbox, arguments[1], arguments[2]);
             if (result != NULL || PyErr_Occurred()) {
                 return result;
@@ -515,8 +515,8 @@ handle_message(PyObject *queue, PyObject *message, PyObject *failed)
 }
 
 PyDoc_STRVAR(call_handlers_doc,
-"call_handlers(work, most, failed, counts) -> bool\n\n"
-"Call the handlers of plain messages, `most` at most; return whether the next item may be plain too. Calls are added\n"
+"call_handlers(work, limit, failed, counts) -> bool\n\n"
+"Call the handlers of plain messages, `limit` at most; return whether the next item may be plain too. Calls are added\n"
 "to `counts[0]`, also before an exception. `failed(inbox, message)` is called while an exception of a handler is\n"
 "handled.");
 
@@ -528,12 +528,12 @@ call_handlers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_
         return PyErr_Format(PyExc_TypeError, "call_handlers() needs a deque, a number, a function and a list");
     }
     PyObject *work = arguments[0];
-    long most = PyLong_AsLong(arguments[1]), called = 0;
-    if (most == -1 && PyErr_Occurred()) {
+    long limit = PyLong_AsLong(arguments[1]), called = 0;
+    if (limit == -1 && PyErr_Occurred()) {
         return NULL;
     }
     int is_plain = 1;
-    while (called < most && is_plain) {
+    while (called < limit && is_plain) {
         PyObject *queue = next_queue(work);
         if (queue == NULL) {
             break;

@@ -262,14 +262,14 @@ read_frame(Raw *self, PyObject **bytes, int *more)
 }
 
 PyDoc_STRVAR(read_doc,
-"read(limit, most) -> list[list[bytes]]\n\n"
-"Return the frames of up to `limit` messages that can be read, `most` frames of each.");
+"read(limit, frames) -> list[list[bytes]]\n\n"
+"Return the frames of up to `limit` messages that can be read, `frames` frames of each.");
 
 static PyObject *
 raw_read(Raw *self, PyObject *const *arguments, Py_ssize_t given)
 {
-    long limit = given == 2 ? PyLong_AsLong(arguments[0]) : -1, most = given == 2 ? PyLong_AsLong(arguments[1]) : -1;
-    if (limit < 0 || most < 0) {
+    long limit = given == 2 ? PyLong_AsLong(arguments[0]) : -1, max_frames = given == 2 ? PyLong_AsLong(arguments[1]) : -1;
+    if (limit < 0 || max_frames < 0) {
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "read() needs two numbers");
     }
     if (!check_open(self)) {
@@ -289,7 +289,7 @@ raw_read(Raw *self, PyObject *const *arguments, Py_ssize_t given)
                 break;
             }
             frames = frames == NULL ? PyList_New(0) : frames;
-            int failed = frames == NULL || (PyList_GET_SIZE(frames) < most && PyList_Append(frames, bytes) < 0);
+            int failed = frames == NULL || (PyList_GET_SIZE(frames) < max_frames && PyList_Append(frames, bytes) < 0);
             Py_DECREF(bytes);
             if (failed) {
                 Py_XDECREF(frames);

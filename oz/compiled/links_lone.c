@@ -39,10 +39,10 @@ typedef struct {
     Py_ssize_t offset;
 } Change;
 
-#define MOST_CHANGES 12
+#define MAX_CHANGES 12
 
 typedef struct {
-    Change changes[MOST_CHANGES];
+    Change changes[MAX_CHANGES];
     int count, failed;
 } Changes;
 
@@ -50,7 +50,7 @@ typedef struct {
 static void
 change(Changes *self, PyObject *object, Py_ssize_t offset, PyObject *value)
 {
-    if (value == NULL || self->count == MOST_CHANGES) {
+    if (value == NULL || self->count == MAX_CHANGES) {
         Py_XDECREF(value);
         PyErr_Clear();
         self->failed = 1;

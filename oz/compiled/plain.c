@@ -6,7 +6,7 @@ int
 plain_traverse(Plain *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    for (int place = 0; place < MOST_HELD; place++) {
+    for (int place = 0; place < MAX_HELD; place++) {
         Py_VISIT(self->held[place]);
     }
     return 0;
@@ -17,7 +17,7 @@ plain_dealloc(Plain *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    for (int place = 0; place < MOST_HELD; place++) {
+    for (int place = 0; place < MAX_HELD; place++) {
         Py_XDECREF(self->held[place]);
     }
     type->tp_free(self);

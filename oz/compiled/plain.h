@@ -6,17 +6,17 @@
 #include "hot.h"
 #include <structmember.h>
 
-#define MOST_HELD 6
-#define MOST_PLACES 12
+#define MAX_HELD 6
+#define MAX_PLACES 12
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *held[MOST_HELD];
+    PyObject *held[MAX_HELD];
     /* Socket of libzmq of a FrameReader. */
     void *socket;
     /* Offsets of the slots of a Reading, of a Receive. */
-    Py_ssize_t places[MOST_PLACES];
+    Py_ssize_t places[MAX_PLACES];
 } Plain;
 
 /* Create a callable with a reference to each object; NULL with an exception. */

@@ -72,13 +72,13 @@ def _is_own_directory(path: str) -> bool:
 
 def _make(path: Path) -> None:
     missing = []
-    for one in (path, *path.parents):
-        if os.path.lexists(one):
+    for parent in (path, *path.parents):
+        if os.path.lexists(parent):
             break
-        missing.append(one)
-    for one in reversed(missing):
+        missing.append(parent)
+    for directory in reversed(missing):
         with suppress(FileExistsError):  # another node was faster
-            one.mkdir(_MODE)
+            directory.mkdir(_MODE)
 
 
 def _fault(path: Path) -> str | None:
@@ -104,9 +104,9 @@ def _fault(path: Path) -> str | None:
 def _fault_above(path: Path) -> str | None:
     """Return the fault of a parent in which each user can rename the directory and create another."""
     parent = path.parent.resolve(strict=True)
-    for one in (parent, *parent.parents):
-        mode = one.stat().st_mode
+    for directory in (parent, *parent.parents):
+        mode = directory.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            advice = f"chmod +t {one}, or give another path"
-            return f"all users can replace it, because all users can write in {one}: {advice}"
+            advice = f"chmod +t {directory}, or give another path"
+            return f"all users can replace it, because all users can write in {directory}: {advice}"
     return None

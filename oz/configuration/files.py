@@ -167,35 +167,35 @@ def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def load_toml(file: BinaryIO, most: int = MAX_FILE_SIZE) -> dict[str, Any]:
+def load_toml(file: BinaryIO, max_size: int = MAX_FILE_SIZE) -> dict[str, Any]:
     """Read a file of settings.
 
     Args:
         file: the open file.
-        most: maximum size in bytes.
+        max_size: maximum size in bytes.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is larger, has a line with more than `MAX_DOTS` dots, or is not TOML.
         RecursionError: the file is nested too deep.
     """
-    return tomllib.loads(read_text(file, most))
+    return tomllib.loads(read_text(file, max_size))
 
 
-def read_text(file: BinaryIO, most: int = MAX_FILE_SIZE) -> str:
+def read_text(file: BinaryIO, max_size: int = MAX_FILE_SIZE) -> str:
     """Read the text of a file of settings.
 
     Args:
         file: the open file.
-        most: maximum size in bytes.
+        max_size: maximum size in bytes.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is larger, has a line with more than `MAX_DOTS` dots, or is not UTF-8.
     """
-    data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it is larger than {most:,} bytes")
+    data = file.read(max_size + 1)
+    if len(data) > max_size:
+        raise ValueError(f"it is larger than {max_size:,} bytes")
     if any(line.count(b".") > MAX_DOTS for line in data.splitlines()):
         raise ValueError(f"a line has more than {MAX_DOTS} dots")
     return data.decode()

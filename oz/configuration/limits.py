@@ -13,7 +13,7 @@ from oz.options import Limits
 
 TABLE = "limits"
 
-NAMES = tuple(one.name for one in fields(Limits))
+NAMES = tuple(field.name for field in fields(Limits))
 
 
 def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, Any], list[ConfigurationError]]:

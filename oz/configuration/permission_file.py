@@ -94,7 +94,7 @@ def survey_permissions(path: str | os.PathLike[str]) -> PermissionFile:
         return _unreadable(name, f"not TOML: {error}")
     reader = _Reader(name, whole, TomlLines(data.decode()))
     permissions = reader.read()
-    faults = tuple(one for _, one in sorted(reader.faults, key=lambda fault: fault[0]))
+    faults = tuple(item for _, item in sorted(reader.faults, key=lambda fault: fault[0]))
     return PermissionFile(name, None if faults else permissions, faults, tuple(reader.warnings))
 
 
@@ -141,15 +141,17 @@ class _Reader:
                 advice = f"did you mean {guess}?" if guess else listed
                 self._fault((*path, "roles", at), role, f"no role has this name; {advice}")
         granted = [own, *(roles[role] for role in named if role in roles)]
-        rules = tuple(rule for one in granted for rule in one.rules)
-        responses = next((one.responses for one in granted if one.responses is not None), None)
+        rules = tuple(rule for permission in granted for rule in permission.rules)
+        responses = next(
+            (permission.responses for permission in granted if permission.responses is not None), None
+        )
         self._warn_of_covered_rules(rules)
         self._warn_of_useless_denials(rules, has_responses=responses is not None)
         return User(name, keys, named, rules, responses)
 
     def _keys(self, path: KeyPath, table: Mapping[str, Any]) -> Iterator[str]:
-        one = table.get("key")
-        given = [] if one is None else [((*path, "key"), one)]
+        single = table.get("key")
+        given = [] if single is None else [((*path, "key"), single)]
         several = table.get("keys", [])
         given += [((*path, "keys", at), key) for at, key in enumerate(self._texts((*path, "keys"), several))]
         for where, key in given:
@@ -265,11 +267,11 @@ class _Reader:
         if not isinstance(tables, dict):
             self._fault((name,), tables, f"write tables: [{name}.NAME]")
             return
-        for one, table in tables.items():
+        for item, table in tables.items():
             if isinstance(table, dict):
-                yield one, table
+                yield item, table
             else:
-                self._fault((name, one), table, f"write it as a table: [{name}.{one}]")
+                self._fault((name, item), table, f"write it as a table: [{name}.{item}]")
 
     def _check_names(self, path: KeyPath, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
         for key in table:
@@ -279,7 +281,7 @@ class _Reader:
                 self._fault((*path, key), table[key], f"no key here has this name; {advice}")
 
     def _texts(self, path: KeyPath, value: Any) -> list[str]:
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and all(isinstance(element, str) for element in value):
             return value
         self._fault(path, value, 'write a list of texts: ["…", "…"]')
         return []

@@ -40,17 +40,19 @@ class Configuration:
     sources: Mapping[str, str]
 
     def __init__(self, settings: tuple[Setting, ...], limits: Limits) -> None:
-        sources = MappingProxyType({one.name: one.source for one in settings})
-        vars(self).update({one.name: one.value for one in settings}, limits=limits, sources=sources)
+        sources = MappingProxyType({setting.name: setting.source for setting in settings})
+        vars(self).update(
+            {setting.name: setting.value for setting in settings}, limits=limits, sources=sources
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
-            f"a configuration is immutable; create another: oz.resolve_configuration({name}=…)"
+            f"a configuration is immutable; create another: oz.configuration.resolve({name}=…)"
         )
 
     def __repr__(self) -> str:
         values = vars(self)
-        given = [f"{one}={values[one]!r}" for one, source in self.sources.items() if source != "default"]
+        given = [f"{name}={values[name]!r}" for name, source in self.sources.items() if source != "default"]
         if self.limits != Limits():
             given.append(f"limits={self.limits!r}")
         return f"Configuration({', '.join(given)})"
@@ -91,7 +93,7 @@ def resolve(**given: Any) -> Configuration:
     found = survey(**given)
     if found.faults:
         raise found.faults[0]
-    return Configuration(found.settings, Limits(**{one.name: one.value for one in found.limits}))
+    return Configuration(found.settings, Limits(**{limit.name: limit.value for limit in found.limits}))
 
 
 def resolve_limits() -> Limits:
@@ -140,7 +142,10 @@ def survey(**given: Any) -> ConfigurationSurvey:
             raise TypeError(f"no setting has the name {name!r}; the settings are {', '.join(BY_NAME)}")
     found = files.read_settings()
     faults = list(found.faults)
-    settings = tuple(_resolve_setting(one, _candidates(one, given, found), faults) for one in DEFINITIONS)
+    settings = tuple(
+        _resolve_setting(definition, _candidates(definition, given, found), faults)
+        for definition in DEFINITIONS
+    )
     limits = tuple(Setting(name, value, f"file {found.path}") for name, value in found.limits.items())
     security = tuple(_security_settings(found))
     return ConfigurationSurvey(
@@ -197,7 +202,7 @@ def _check_candidate(
 
 def _find_unused_variables() -> dict[str, str]:
     """Return misspelled variables, such as OZ_CONECT, with the nearest known variable."""
-    known = {one.variable for one in DEFINITIONS} | {files.VARIABLE, SECURITY_VARIABLE}
+    known = {definition.variable for definition in DEFINITIONS} | {files.VARIABLE, SECURITY_VARIABLE}
     unknown = sorted(name for name in os.environ if name.startswith("OZ_") and name not in known)
     guesses = ((name, nearest_name(name, known)) for name in unknown)
     return {name: guess for name, guess in guesses if guess}

@@ -87,11 +87,11 @@ class Endpoints:
     """Endpoints without repeats, in order.
 
     Attributes:
-        most: maximum number of endpoints.
+        max_count: maximum number of endpoints.
         are_bound: whether a node binds to them, so that `*` is allowed as the port.
     """
 
-    most: int
+    max_count: int
     are_bound: bool = False
 
     def from_text(self, text: str) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Endpoints:
         Raises:
             ValueError: a part is not an endpoint, or there are too many.
         """
-        return self.check([one for one in _SEPARATORS.split(text) if one])
+        return self.check([part for part in _SEPARATORS.split(text) if part])
 
     def check(self, value: Any) -> tuple[str, ...]:
         """Return the endpoints of an argument: one endpoint, or a list of them.
@@ -111,11 +111,11 @@ class Endpoints:
         given: Any = [value] if isinstance(value, (str, bytes)) else value
         if not isinstance(given, (list, tuple, set, frozenset)):
             raise ValueError('give an endpoint such as "tcp://ns1:5756", or a list of them')
-        if len(given) > self.most:
-            raise ValueError(f"give at most {self.most} endpoints, not {len(given)}")
-        given = [_decode_endpoint(one) for one in given]
-        for one in given:
-            self._check_one(one)
+        if len(given) > self.max_count:
+            raise ValueError(f"give at most {self.max_count} endpoints, not {len(given)}")
+        given = [_decode_endpoint(text) for text in given]
+        for text in given:
+            self._check_one(text)
         return tuple(dict.fromkeys(given))
 
     def _check_one(self, endpoint: object) -> None:
@@ -234,7 +234,7 @@ DEFINITIONS: tuple[Definition, ...] = (
 )
 """All settings, in the order of `oz config show`."""
 
-BY_NAME: dict[str, Definition] = {one.name: one for one in DEFINITIONS}
+BY_NAME: dict[str, Definition] = {definition.name: definition for definition in DEFINITIONS}
 
 
 def nearest_name(wrong: str, names: Iterable[str]) -> str | None:

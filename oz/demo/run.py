@@ -30,7 +30,7 @@ _END_TIME = 5.0
 """Seconds that the publisher process may take to end before it is killed."""
 
 
-class DemoFailed(OzError):
+class DemoError(OzError):
     """The publisher process of the demo has ended, or sends nothing."""
 
 
@@ -49,10 +49,10 @@ class PublisherProcess:
         """Return whether the process has ended with status 0.
 
         Raises:
-            DemoFailed: the process has ended with another status.
+            DemoError: the process has ended with another status.
         """
         if self._process.poll():
-            raise DemoFailed(self._failure_text())
+            raise DemoError(self._failure_text())
         return self._process.returncode is not None
 
     def _first_line(self) -> str:
@@ -61,7 +61,7 @@ class PublisherProcess:
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
-            raise DemoFailed(self._failure_text())
+            raise DemoError(self._failure_text())
         return line
 
     def _failure_text(self) -> str:
@@ -75,7 +75,7 @@ def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
     """Start a program that prints its endpoint, for a `with` block, and end it afterwards.
 
     Raises:
-        DemoFailed: the program did not start.
+        DemoError: the program did not start.
     """
     # A Ctrl-C before the assignment would leave the process running. The process inherits the blocked signal, so
     # that only this process handles Ctrl-C.
@@ -191,7 +191,7 @@ def run(
         filtering: see `oz.Subscriber`.
 
     Raises:
-        DemoFailed: the publisher process has ended, or sends nothing.
+        DemoError: the publisher process has ended, or sends nothing.
     """
     patterns = [oz.compile(spec) for spec in specs]
     started = command or (sys.executable, "-m", "oz.demo.run", str(len(patterns)))
@@ -269,7 +269,7 @@ def _receive_all(
         if publisher.is_done():
             last_message = min(last_message, time.monotonic())
         if time.monotonic() - last_message > SILENCE_TIMEOUT:
-            raise DemoFailed(
+            raise DemoError(
                 f"no message from the publisher for {SILENCE_TIMEOUT:g} s; the machine may be too busy"
             )
         poller.poll(_POLL_MS)
@@ -279,8 +279,7 @@ def require_spark() -> None:
     """Check for the extra and for Java.
 
     Raises:
-        MissingDependency: the extra `ozmq[spark]` is not installed.
-        JavaMissing: Java is missing or too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.
     """
     from oz.spark.session import require_java
 
@@ -294,8 +293,7 @@ def count_in_spark(specs: Sequence[str]) -> list[int]:
         specs: the patterns.
 
     Raises:
-        MissingDependency: the extra `ozmq[spark]` is not installed.
-        JavaMissing: Java is missing or too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.
     """
     import pyarrow as pa
     from pyspark.sql import SparkSession

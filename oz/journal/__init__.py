@@ -8,12 +8,12 @@ loads nothing of it.
 import importlib
 from typing import Any
 
-from oz.errors import JournalError, JournalFull, MissingDependency
+from oz.errors import JournalError, JournalFull, missing_module
 
 try:
     import pyarrow  # noqa: F401
 except ImportError as error:
-    raise MissingDependency(error.name or "pyarrow", "journal") from None
+    raise missing_module(error.name or "pyarrow", "journal") from None
 
 from oz.journal.format import COLUMNS, GAP, MESSAGE, SCHEMA, DamageError
 from oz.journal.journal import Journal, Segment

@@ -270,9 +270,9 @@ def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]
                 yield file.first, following, store.size(file.name)
             else:
                 yield from (
-                    (one.first, one.end, one.bytes)
-                    for one in read_footer(store, file).groups
-                    if one.end > first
+                    (group.first, group.end, group.bytes)
+                    for group in read_footer(store, file).groups
+                    if group.end > first
                 )
         except FileNotFoundError:  # sealed or removed since it was listed; the limit is an estimate
             continue

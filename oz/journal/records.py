@@ -254,7 +254,7 @@ def _subjects(table: pa.Table | pa.RecordBatch) -> list[str]:
     raw = table["subject_raw"]
     if raw.null_count < len(raw):
         pairs = zip(subjects, raw.to_pylist(), strict=True)
-        subjects = [text if one is None else one.decode(errors="surrogateescape") for text, one in pairs]
+        subjects = [text if pair is None else pair.decode(errors="surrogateescape") for text, pair in pairs]
     return subjects
 
 
@@ -497,7 +497,9 @@ def _column(name: str, columns: Mapping[str, Any], rows: int) -> pa.Array:
         array = _cast(name, value)
     elif name == "reply_to":
         values = value if _is_column(value) else [value] * rows
-        encoded = [one.encode(errors="surrogateescape") if isinstance(one, str) else one for one in values]
+        encoded = [
+            item.encode(errors="surrogateescape") if isinstance(item, str) else item for item in values
+        ]
         array = _from_values(name, encoded)
     elif _is_column(value):
         array = _from_values(name, value)
@@ -548,7 +550,7 @@ def _time_column(columns: Mapping[str, Any], rows: int, now_ns: int) -> pa.Array
         array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
         return array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(kind)
     if value is not None:
-        values = [_nanoseconds(one) for one in value] if _is_column(value) else _nanoseconds(value)
+        values = [_nanoseconds(element) for element in value] if _is_column(value) else _nanoseconds(value)
     else:
         values = columns.get("time_ns", now_ns)
     if values is None or isinstance(values, int):
@@ -560,11 +562,13 @@ def _time_column(columns: Mapping[str, Any], rows: int, now_ns: int) -> pa.Array
         microseconds = pc.divide(whole, _THOUSAND)
     else:
         wrong = {
-            type(one) for one in values if one is not None and (type(one) is bool or not isinstance(one, int))
+            type(item)
+            for item in values
+            if item is not None and (type(item) is bool or not isinstance(item, int))
         }
         if wrong:
             raise TypeError(f"time_ns is int, not {wrong.pop().__name__}")
-        listed = [(now_ns if one is None else one) // 1000 for one in values]
+        listed = [(now_ns if item is None else item) // 1000 for item in values]
         try:
             microseconds = pa.array(listed, pa.int64())
         except OverflowError:

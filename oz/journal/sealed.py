@@ -168,7 +168,7 @@ def _subjects_of(table: pa.Table) -> set[str]:
     texts = pc.unique(table["subject"].filter(pc.is_null(raw))).to_pylist()
     return {
         *texts,
-        *(one.decode(errors="surrogateescape") for one in pc.unique(raw).to_pylist() if one is not None),
+        *(item.decode(errors="surrogateescape") for item in pc.unique(raw).to_pylist() if item is not None),
     }
 
 
@@ -383,8 +383,12 @@ class Footer:
             raise self.damage("a row group is larger than a writer makes it")
         if not self._has_listed_subjects(groups):
             raise self.damage("the list of subjects contradicts the statistics")
-        is_ordered = all(one.first >= end for one, end in zip(groups, ends, strict=False))
-        if ends[-1] != self.file.end or not is_ordered or any(not self._is_complete(one) for one in groups):
+        is_ordered = all(item.first >= end for item, end in zip(groups, ends, strict=False))
+        if (
+            ends[-1] != self.file.end
+            or not is_ordered
+            or any(not self._is_complete(group) for group in groups)
+        ):
             raise self.damage("the offsets of the row groups contradict the file name")
         return groups
 

@@ -206,11 +206,11 @@ class SubjectFilter:
         listed = [pattern] if isinstance(pattern, (str, bytes, Pattern)) else list(pattern or ())
         if not listed:
             raise ValueError("the list of patterns is empty, so that no record would match; None selects all")
-        self.patterns = [compile(one) for one in listed]
-        literals = [one.literal for one in self.patterns]
-        self._literals = [one for one in literals if one is not None]
+        self.patterns = [compile(text) for text in listed]
+        literals = [item.literal for item in self.patterns]
+        self._literals = [literal for literal in literals if literal is not None]
         self._is_literal = len(self._literals) == len(literals)
-        prefixes = {prefix for one in self.patterns for prefix in one.prefixes}
+        prefixes = {prefix for item in self.patterns for prefix in item.prefixes}
         self._prefixes = sorted(prefixes) if b"" not in prefixes and len(prefixes) <= _MAX_PREFIXES else []
         self._verdicts: dict[str, bool] = {}
 
@@ -220,7 +220,7 @@ class SubjectFilter:
         if verdict is None:
             if len(self._verdicts) >= _MAX_VERDICTS:
                 self._verdicts.clear()
-            verdict = self._verdicts[subject] = any(_matches(one, subject) for one in self.patterns)
+            verdict = self._verdicts[subject] = any(_matches(pattern, subject) for pattern in self.patterns)
         return verdict
 
     def matches_some(self, subjects: Sequence[str]) -> bool:
@@ -258,7 +258,7 @@ class SubjectFilter:
         """
         if raw.null_count < len(raw):
             pairs = zip(subjects.to_pylist(), raw.to_pylist(), strict=True)
-            exact = [text if one is None else one.decode(errors="surrogateescape") for text, one in pairs]
+            exact = [text if pair is None else pair.decode(errors="surrogateescape") for text, pair in pairs]
             return _booleans([self.matches(subject) for subject in exact])
         if isinstance(subjects, pa.ChunkedArray):
             return pa.chunked_array([self._mask_chunk(chunk) for chunk in subjects.chunks], pa.bool_())
@@ -272,11 +272,13 @@ class SubjectFilter:
     def _mask_distinct(self, subjects: pa.Array) -> pa.Array:
         data = subjects.cast(pa.binary())
         if self._is_literal:
-            equal = (pc.equal(data, _binary_scalar(one)) for one in self._literals)
+            equal = (pc.equal(data, _binary_scalar(literal)) for literal in self._literals)
             return functools.reduce(pc.or_, equal)
         if not self._prefixes:
             return _booleans([self.matches(subject) for subject in subjects.to_pylist()])
-        candidates = functools.reduce(pc.or_, (pc.starts_with(data, pattern=one) for one in self._prefixes))
+        candidates = functools.reduce(
+            pc.or_, (pc.starts_with(data, pattern=prefix) for prefix in self._prefixes)
+        )
         if not pc.any(candidates).as_py():
             return candidates
         verdicts = [self.matches(subject) for subject in subjects.filter(candidates).to_pylist()]
@@ -295,7 +297,7 @@ class SubjectFilter:
     def _may_match_lost(self, lost: str) -> bool:
         try:
             pattern = compile(lost) if lost else None
-            return pattern is None or any(pattern.overlaps(one) for one in self.patterns)
+            return pattern is None or any(pattern.overlaps(item) for item in self.patterns)
         except OzError:  # no pattern, or a regex whose relations are undecidable
             return True
 

@@ -74,7 +74,11 @@ class _Verification:
             except FileNotFoundError:  # sealed or removed since it was listed
                 reached = before.end if before is not None else 0
                 mark = acknowledged_mark(self._store)
-                files = [one for one in self._store.segments() if (one.end or one.first + 1) > reached]
+                files = [
+                    segment
+                    for segment in self._store.segments()
+                    if (segment.end or segment.first + 1) > reached
+                ]
                 continue
             self._compare(before, checked, file)
             before = checked
@@ -85,7 +89,7 @@ class _Verification:
         reached = before.end if before is not None else 0
         if mark is not None:
             self._compare_mark(mark, reached)
-        findings = sorted(self._findings, key=lambda one: (one.first is None, one.first or 0))
+        findings = sorted(self._findings, key=lambda item: (item.first is None, item.first or 0))
         return Report(tuple(findings), self._segments, self._records, self._bytes)
 
     def _size(self, file: SegmentFile) -> int:

@@ -93,15 +93,15 @@ class PacketArrivals:
             self._repaired_at = now
         self._looked_at = now
         self._seen.update(dict.fromkeys(publishers, now))
-        self._seen = {one: at for one, at in self._seen.items() if now - at <= FRESH}
+        self._seen = {key: at for key, at in self._seen.items() if now - at <= FRESH}
         if now - self._began_at < FRESH:
             return None
         return Arriving(len(self._seen), now - self._repaired_at <= FRESH)
 
     def _read(self) -> tuple[set[bytes], bool]:
         publishers, has_repairs = set(), False
-        for one in self._sockets:
-            for packet in _packets(one):
+        for raw in self._sockets:
+            for packet in _packets(raw):
                 port, kind, publisher = _HEAD.unpack(packet)
                 if kind in _FROM_PUBLISHERS:
                     publishers.add(port + publisher)
@@ -110,20 +110,20 @@ class PacketArrivals:
 
     def close(self) -> None:
         """Close the sockets."""
-        for one in self._sockets:
-            one.close()
+        for raw in self._sockets:
+            raw.close()
 
 
-def _packets(one: socket.socket) -> Iterator[bytes]:
+def _packets(raw: socket.socket) -> Iterator[bytes]:
     """Return the heads of the packets that wait at a socket."""
     with suppress(OSError):
         for _ in range(_MAX_PACKETS):
-            packet = one.recv(_HEAD.size)
+            packet = raw.recv(_HEAD.size)
             if len(packet) == _HEAD.size:
                 yield packet
 
 
-def _accept_repairs_only(one: socket.socket) -> None:
+def _accept_repairs_only(raw: socket.socket) -> None:
     steps = ctypes.create_string_buffer(_REPAIRS_ONLY, len(_REPAIRS_ONLY))
     count = len(_REPAIRS_ONLY) // _FILTER.size
-    one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", count, ctypes.addressof(steps)))
+    raw.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", count, ctypes.addressof(steps)))

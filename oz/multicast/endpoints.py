@@ -18,9 +18,10 @@ import struct
 import sys
 from typing import NamedTuple
 
-from oz.errors import TransportUnavailable
+import zmq
+
 from oz.system import HAS_FCNTL, ioctl
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 
 SCHEMES = ("epgm", "pgm")
 
@@ -74,8 +75,8 @@ def parse(text: str) -> Endpoint:
     """Return the endpoint of a text, with the address of its interface.
 
     Raises:
-        EndpointError: the text is no multicast endpoint, or this host does not have the interface.
-        TransportUnavailable: this system cannot list its interfaces.
+        EndpointError: the text is no multicast endpoint, this host does not have the interface, or this
+            system cannot list its interfaces.
     """
     named = parts(text)
     return named._replace(interface=_address(named.interface, text))
@@ -107,7 +108,7 @@ def parts(text: str) -> Endpoint:
 def _address(interface: str, text: str) -> str:
     """Return the IPv4 address of an interface, given its name or its address."""
     if sys.platform != "linux" or not HAS_FCNTL:
-        raise TransportUnavailable(
+        raise EndpointError(
             f"{text!r}: multicast needs Linux. oz cannot list the interfaces of {sys.platform}, and libzmq ends "
             "the process for an unknown interface"
         )
@@ -155,8 +156,7 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
 
     Raises:
         EndpointError: another program has the port and does not share it, or the interface does not support
-            multicast or packets of this size.
-        TransportUnavailable: the privilege is missing, or too many files are open.
+            multicast or packets of this size, the privilege is missing, or too many files are open.
     """
     _check_mtu(endpoint, mtu)
     _check_descriptors(endpoint)
@@ -191,8 +191,9 @@ def _bind(probe: socket.socket, endpoint: Endpoint) -> None:
                 "socket of another user has it; choose another port",
                 errno.EADDRINUSE,
             ) from None
-        raise TransportUnavailable(
-            f"{str(endpoint)!r}: UDP port {endpoint.port} cannot be bound: {error.strerror}"
+        raise EndpointError(
+            f"{str(endpoint)!r}: UDP port {endpoint.port} cannot be bound: {error.strerror}",
+            error.errno or zmq.EINVAL,
         ) from None
 
 
@@ -201,10 +202,10 @@ def _check_mtu(endpoint: Endpoint, mtu: int) -> None:
         address, size = _ask(name, _SIOCGIFADDR), _ask(name, _SIOCGIFMTU)
         if address is None or size is None or socket.inet_ntoa(address[4:8]) != endpoint.interface:
             continue
-        (most,) = struct.unpack_from("i", size)
-        if mtu > most:
+        (max_mtu,) = struct.unpack_from("i", size)
+        if mtu > max_mtu:
             raise EndpointError(
-                f"{str(endpoint)!r}: interface {name} carries packets of {most:,} bytes: make mtu={mtu:,} smaller"
+                f"{str(endpoint)!r}: interface {name} carries packets of {max_mtu:,} bytes: make mtu={mtu:,} smaller"
             )
 
 
@@ -212,9 +213,10 @@ def _check_privilege(endpoint: Endpoint) -> None:
     try:
         socket.socket(socket.AF_INET, socket.SOCK_RAW, _IPPROTO_PGM).close()
     except OSError as error:
-        raise TransportUnavailable(
+        raise EndpointError(
             f"{str(endpoint)!r} needs a raw socket: {error.strerror}; run it with CAP_NET_RAW, "
-            f"or use e{endpoint}, which needs no privilege"
+            f"or use e{endpoint}, which needs no privilege",
+            error.errno or zmq.EINVAL,
         ) from None
 
 
@@ -224,13 +226,14 @@ def _check_descriptors(endpoint: Endpoint) -> None:
         for _ in range(_DESCRIPTORS):
             opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
-        raise TransportUnavailable(
+        raise EndpointError(
             f"{str(endpoint)!r}: a PGM socket needs {_DESCRIPTORS} free descriptors: {error.strerror}; "
-            "raise the limit (ulimit -n), or close files"
+            "raise the limit (ulimit -n), or close files",
+            error.errno or zmq.EINVAL,
         ) from None
     finally:
-        for one in opened:
-            os.close(one)
+        for raw in opened:
+            os.close(raw)
 
 
 def holders(port: int) -> int:

@@ -18,7 +18,7 @@ import zmq
 from oz.multicast.endpoints import Endpoint, check, holders, parse
 from oz.options import Multicast
 from oz.transport.capabilities import has
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 
 _RECEIVE_BUFFER = 4 << 20
 """Bytes of packets that wait in the kernel; it allows `net.core.rmem_max` at most."""
@@ -70,8 +70,8 @@ class Claim:
             is_publisher: whether to claim the port.
 
         Raises:
-            EndpointError: the text is no multicast endpoint, this host cannot use it, or the port is claimed.
-            TransportUnavailable: a privilege or free descriptors are missing.
+            EndpointError: the text is no multicast endpoint, this host cannot use it, the port is
+                claimed, or a privilege or free descriptors are missing.
         """
         self._socket: sockets.socket | None = None
         self.text, self.endpoint = text, parse(text)

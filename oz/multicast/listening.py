@@ -55,8 +55,8 @@ class Listener:
             on_notice: called with news of publishers; None writes them to the log.
 
         Raises:
-            EndpointError: the endpoint cannot be used.
-            TransportUnavailable: libzmq has no PGM, or a privilege or free descriptors are missing.
+            EndpointError: the endpoint cannot be used, libzmq has no PGM, or a privilege or free descriptors are
+                missing.
         """
         self._on_notice, self.options = on_notice, options
         claim = Claim(endpoint, mtu=options.mtu, is_publisher=False)

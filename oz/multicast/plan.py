@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from oz.options import (
-    LEAST_MTU,
-    MOST_MTU,
-    MOST_RATE,
-    MOST_RECOVERY,
-    MOST_WINDOW,
+    MAX_MTU,
+    MAX_RATE,
+    MAX_RECOVERY,
+    MAX_WINDOW,
+    MIN_MTU,
     REPAIR_SECONDS,
     Multicast,
 )
@@ -180,7 +180,7 @@ def plan(load: Load) -> MulticastPlan:
     rate_kbps = _rate_for(kbps * MARGIN, load.mtu)
     wanted = ceil((packets + BEATS) * (load.outage + HELD_SECONDS) * WINDOW_MARGIN)
     recovery = _recovery_for(wanted, rate_kbps, load.mtu)
-    if rate_kbps > MOST_RATE or recovery > MOST_RECOVERY or rate_kbps * 125 * recovery > MOST_WINDOW:
+    if rate_kbps > MAX_RATE or recovery > MAX_RECOVERY or rate_kbps * 125 * recovery > MAX_WINDOW:
         raise ValueError(
             f"{packets:,.0f} packets a second take rate_kbps={rate_kbps} and, for an outage of "
             f"{load.outage:g} s, recovery={recovery:g}, more than one publisher may have. "
@@ -227,8 +227,8 @@ def _check(load: Load) -> None:
         ("outage", load.outage, 0, 600, "seconds"),
         ("publishers", load.publishers, 1, 10_000, "publishers"),
         ("subject", load.subject, 1, 65_535, "bytes"),
-        ("mtu", load.mtu, LEAST_MTU, MOST_MTU, "bytes"),
+        ("mtu", load.mtu, MIN_MTU, MAX_MTU, "bytes"),
     )
-    for name, value, least, most, unit in bounds:
-        if not least <= value <= most:
-            raise ValueError(f"{name} is from {least:,} to {most:,} {unit}, not {value!r}")
+    for name, value, minimum, maximum, unit in bounds:
+        if not minimum <= value <= maximum:
+            raise ValueError(f"{name} is from {minimum:,} to {maximum:,} {unit}, not {value!r}")

@@ -11,9 +11,10 @@ from oz.multicast.endpoints import is_multicast
 from oz.multicast.group import Claim, configure
 from oz.multicast.sender import Sender
 from oz.options import Multicast
-from oz.transport.endpoints import EndpointError, refused_by_libzmq
+from oz.transport.endpoints import refused_by_libzmq
+from oz.transport.errors import EndpointError
 
-LEAST_WAITING = 1_000
+MIN_WAITING = 1_000
 """Frames that may wait in the socket at least, without a `high_water_mark`. The rate of one second may be more."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -47,7 +48,7 @@ class Transmitter:
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None
         if high_water_mark is None:
-            high_water_mark = max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
+            high_water_mark = max(MIN_WAITING, options.rate_kbps * 125 // options.mtu)
         configure(socket, options, is_publisher=True)
         socket.setsockopt(zmq.XPUB_NODROP, int(refuses))
         socket.setsockopt(zmq.SNDHWM, high_water_mark)
@@ -61,8 +62,8 @@ class Transmitter:
         """Begin to send to an endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or there is one already.
-            TransportUnavailable: a privilege or free descriptors are missing.
+            EndpointError: the endpoint cannot be used, there is one already, or a privilege or free descriptors
+                are missing.
         """
         if not is_multicast(text):
             raise EndpointError(f"{text!r} is no multicast endpoint, and this publisher has options for one")

@@ -103,9 +103,9 @@ class _Watch:
     def __init__(self, now: float) -> None:
         self.seen = 0
         self.is_compared = self.has_left = False
-        self.hear(now)
+        self.mark_heard(now)
 
-    def hear(self, now: float) -> None:
+    def mark_heard(self, now: float) -> None:
         self.heard_at = self.waits_from = self.looked_at = self.repaired_at = now
         self.tries = 0
         self.state = "heard"
@@ -128,7 +128,7 @@ class Watchdog:
 
     def has_silent(self) -> bool:
         """Return whether a publisher is silent, so that its packets must be observed."""
-        return any(one.state == "silent" and not one.has_left for one in self._watches.values())
+        return any(watch.state == "silent" and not watch.has_left for watch in self._watches.values())
 
     def look(
         self,
@@ -172,7 +172,7 @@ class Watchdog:
         watch.seen = sender.heard_at
         if watch.state != "heard":
             yield Notice("heard", origin, f"publisher {_name(origin)} is heard again")
-        watch.hear(now)
+        watch.mark_heard(now)
         if sender.rate and not watch.is_compared:
             watch.is_compared = True
             if sender.rate != self._rate:
@@ -189,7 +189,7 @@ class Watchdog:
         """Return the packets without those of publishers that are heard."""
         if arriving is None or arriving is UNOBSERVED:
             return arriving
-        heard = sum(one.state == "heard" and not one.has_left for one in self._watches.values())
+        heard = sum(watch.state == "heard" and not watch.has_left for watch in self._watches.values())
         return arriving._replace(publishers=arriving.publishers - heard)
 
     def _miss(

@@ -14,6 +14,7 @@ from oz.message import Message as BaseMessage
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
 from oz.node.events import MAX_EVENTS, Event
 from oz.node.loop_asking import LoopRequesting, LoopTimes
+from oz.node.snapshot import Snapshot
 from oz.node.tasks import TaskPool
 from oz.numbers import check_wait
 from oz.options import Ack, Delivery, NodeOptions, Overflow
@@ -235,6 +236,23 @@ class Node(NodeBase, Publishing, LoopRequesting):
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
         await self._wait(self._node.readiness.ready(peers, count, subscriber, timeout))
+
+    async def request_snapshots(self, *peers: str, timeout: float | None = 1.0) -> list[Snapshot]:
+        """Return the statistics of peers, by name; see `oz.Node.request_snapshots`.
+
+        Args:
+            peers: names of peers; without names, all peers that are up.
+            timeout: seconds; None waits as long as the peers are up.
+
+        Raises:
+            NoResponders: a named peer is not up.
+            PermissionDenied: peers deny the request for `_OZ.STATISTICS`, and none has answered.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._check_names(peers)
+        check_wait("timeout", timeout)
+        found: list[Snapshot] = await self._wait(self._node.sampling.ask(peers, timeout))
+        return found
 
     async def _wait(self, steps: Steps[Any]) -> Any:
         return await self._attendance.wait(steps, self._node.news)

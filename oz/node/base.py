@@ -14,6 +14,8 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.node.engine import Engine
 from oz.node.events import Event, Peer
 from oz.node.handlers import Pool, Runner
+from oz.node.metrics import exposition, families
+from oz.node.snapshot import Snapshot
 from oz.node.stats import NodeStats
 from oz.numbers import check_count
 from oz.options import Delivery, NodeOptions, OnFull
@@ -165,7 +167,7 @@ class NodeBase(PublishingBase):
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
         """Keep a subscription while it is active, because the engine refers to it weakly."""
         if len(self._handles) >= self._handles_limit:
-            self._handles = [one for one in self._handles if one.active]
+            self._handles = [handle for handle in self._handles if handle.active]
             self._handles_limit = max(2 * len(self._handles), _HANDLES)
         self._handles.append(subscription)
 
@@ -212,12 +214,38 @@ class NodeBase(PublishingBase):
         """Counters of the node."""
         return self._node.stats()
 
+    def snapshot(self) -> Snapshot:
+        """Return the statistics of this node: links, subscriptions, losses, times of handlers, and resources.
+
+        The times of handlers are measured from the first call on, as long as calls are less than 60 s apart.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._node.check_usable()
+        return self._node.sampling.snapshot()
+
+    def metrics(self) -> str:
+        """Return the statistics of this node in the text format of Prometheus; see `snapshot`.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        return exposition(families([self.snapshot()]))
+
+    def is_healthy(self) -> bool:
+        """Return whether the node is open, and its thread or loop has attended to the links in the last 5 s.
+
+        The result does not depend on peers. `wait_ready` waits for peers.
+        """
+        return self._node.is_healthy
+
     @property
     def subscriptions(self) -> tuple[Any, ...]:
         """Active subscriptions."""
         subscriber = self._node.subscriber
         with subscriber.lock:
-            return tuple(one.handle for one in subscriber.dispatcher.inboxes if one.is_active)
+            return tuple(inbox.handle for inbox in subscriber.dispatcher.inboxes if inbox.is_active)
 
     @property
     def closed(self) -> bool:
@@ -262,10 +290,16 @@ class NodeBase(PublishingBase):
         return subscription_class(self, inbox, delivery, overflow)
 
     @staticmethod
-    def _check_ready(peers: Sequence[str], count: int | None) -> None:
+    def _check_names(peers: Sequence[str]) -> None:
         for one in peers:
             if not isinstance(one, str):
-                raise TypeError(f"peers are waited for by name, not by {one!r}; a number is count=")
+                raise TypeError(f"peers are given by name, not by {one!r}")
+
+    @staticmethod
+    def _check_ready(peers: Sequence[str], count: int | None) -> None:
+        for peer in peers:
+            if not isinstance(peer, str):
+                raise TypeError(f"peers are waited for by name, not by {peer!r}; a number is count=")
         if count is not None:
             check_count("count", count, 0, _MAX_COUNT)
 

@@ -31,7 +31,7 @@ import zmq
 
 from oz.configuration import private_directory
 from oz.node.roster import NAME_INTERVAL, Effect, Event, Roster
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 
 READ_INTERVAL = 30.0
 """Seconds between two reads of a node that has peers."""

@@ -58,6 +58,7 @@ from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeSubscriber, runners_of
 from oz.node.readiness import Readiness
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
+from oz.node.sampling import STATISTICS, Sampling
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
     check_subscribed,
@@ -74,7 +75,8 @@ from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport import descriptors
-from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.endpoints import address_towards, advertised, warn_of_strangers
+from oz.transport.errors import EndpointError
 from oz.transport.runtime import runtime_of
 from oz.transport.security import Security, credentials_of, resolve_security
 from oz.transport.steps import Steps
@@ -91,6 +93,8 @@ MAX_INTRODUCTION = 1 << 20
 """Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+HEALTHY_SECONDS = 5.0
+"""Seconds of one turn of the attending side after which the node is not healthy."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
@@ -123,6 +127,8 @@ class Engine:
         introduced: ids of the nodes that have introduced peers.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
+        sampling: statistics of this node and of its peers.
+        attended_at: time of the last turn of the attending side, in seconds.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -210,6 +216,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
+        self.attended_at = self.clock()
         random_bytes = self.runtime.random_bytes
         self.id = (
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
@@ -240,6 +247,7 @@ class Engine:
                 credentials=credentials,
             )
             self.readiness = Readiness(self)
+            self.sampling = Sampling(self)
             self.publisher.describe_peers = self.readiness.describe_peers
             self.subscriber.on_denied = self._on_denied
             self.subscriber.describe_silence = self.readiness.describe_silence
@@ -312,8 +320,8 @@ class Engine:
 
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
-        tcp = [one for one in config.bind if one.startswith("tcp://")]
-        other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
+        tcp = [endpoint for endpoint in config.bind if endpoint.startswith("tcp://")]
+        other = [self.publisher.bind_links(endpoint) for endpoint in config.bind if endpoint not in tcp]
         try:
             if config.directory is not None:
                 self._directory = self._make_directory(config.directory)
@@ -323,9 +331,9 @@ class Engine:
             if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+        if not tcp and any(endpoint.startswith("tcp://") for endpoint in config.connect):
             tcp = [f"tcp://{address_towards(config.connect)}:*"]
-        bound = [self.publisher.bind_links(one) for one in tcp]
+        bound = [self.publisher.bind_links(endpoint) for endpoint in tcp]
         if self.subscriber.keys is None:
             warn_of_strangers(bound)
         advertise = self.options.advertise
@@ -384,9 +392,11 @@ class Engine:
                 self._events.append(partial(self.roster.introduced, _decode_peers(payload)))
             elif subject == LOSS:
                 self.on_loss(payload)
+            elif subject == STATISTICS:
+                self.sampling.on_direct(link, payload)
             elif subject == NOTICE:
                 self._notices.append((link.origin or b"", payload))
-        self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+        self.exchange.on_direct(link, [message for message in messages if message[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
         """Return the direct messages that the key of their sender may send."""
@@ -402,10 +412,10 @@ class Engine:
             return messages
         now = self.clock()
         allowed = []
-        for one in messages:
-            request = self.exchange.find(one[0])
+        for message in messages:
+            request = self.exchange.find(message[0])
             if request is None or request.admits(key, permissions, now):
-                allowed.append(one)
+                allowed.append(message)
                 continue
             keys.denials.denied += 1
             subject = request.content.subject
@@ -414,7 +424,7 @@ class Engine:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
-            self.exchange.refuse(link, one, PermissionDenied(text, subject=subject))
+            self.exchange.refuse(link, message, PermissionDenied(text, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
@@ -478,6 +488,13 @@ class Engine:
         """Whether this is the child of a fork."""
         return self.publisher.is_foreign
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the node is open, and its attending side sleeps or had a turn in the last `HEALTHY_SECONDS`."""
+        if self.is_foreign or self.is_closing:
+            return False
+        return self.is_resting or self.clock() - self.attended_at < HEALTHY_SECONDS
+
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         found = self.publisher.descriptors()
@@ -512,7 +529,9 @@ class Engine:
     def _turn(self) -> None:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
+        self.attended_at = now
         self.exchange.turn(now)
+        self.sampling.turn(now)
         while self._notices:
             self._read_notice(*self._notices.popleft())
         for node, notice in self._dropped.notices() if self._dropped else ():
@@ -590,7 +609,7 @@ class Engine:
                 self._report(effect)
 
     def _introduce(self, node: bytes, peers: Sequence[tuple[bytes, tuple[str, ...]]]) -> None:
-        payload = msgpack.packb([(one, list(where)) for one, where in peers])
+        payload = msgpack.packb([(peer, list(where)) for peer, where in peers])
         if len(payload) <= MAX_INTRODUCTION:
             self.publisher.direct(node, INTRODUCTION, payload, None)
         elif len(peers) > 1:
@@ -667,7 +686,7 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(one.kind != links.FORWARDER for one in self.cards(roster.UP)):
+        if all(item.kind != links.FORWARDER for item in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
@@ -690,9 +709,9 @@ class Engine:
     def cards(self, *states: str) -> list[Card]:
         """Return the cards of the peers in some states, without name servers. The caller has the lock."""
         return [
-            one.card
-            for one in self.roster.by_id.values()
-            if one.card is not None and one.state in states and one.card.kind != links.NAMESERVER
+            peer.card
+            for peer in self.roster.by_id.values()
+            if peer.card is not None and peer.state in states and peer.card.kind != links.NAMESERVER
         ]
 
     @property
@@ -702,7 +721,7 @@ class Engine:
             return []
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
-        return sorted(found, key=lambda one: (one.name, one.id))
+        return sorted(found, key=lambda item: (item.name, item.id))
 
     # subscriptions
 
@@ -822,7 +841,7 @@ class Engine:
 
     def _report_slow(self, runner: Runner, lag: float, dropped: int) -> None:
         with self.subscriber.lock:
-            inboxes = [one for one in self.subscriber.dispatcher.inboxes if one.handler is runner]
+            inboxes = [inbox for inbox in self.subscriber.dispatcher.inboxes if inbox.handler is runner]
         if inboxes:
             about = ", ".join(str(entry.pattern.text) for entry in inboxes[0].entries)
             text = f"the handler of {about!r} is slow: its oldest message has waited for {lag:.1f} s"
@@ -852,7 +871,7 @@ class Engine:
         except ClosedError:
             return
         try:
-            while not all(one.lanes.is_idle for one in runners_of(inboxes)):
+            while not all(runner.lanes.is_idle for runner in runners_of(inboxes)):
                 if end is not None and self.clock() >= end:
                     return
                 yield end
@@ -966,11 +985,11 @@ def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
     except Exception:
         return []
     peers = []
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, list) and len(one) == 2 and isinstance(one[0], bytes) and isinstance(one[1], list):
-            where = tuple(text for text in one[1] if isinstance(text, str))
-            if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
-                peers.append((one[0], where))
+    for row in found if isinstance(found, list) else ():
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], bytes) and isinstance(row[1], list):
+            where = tuple(text for text in row[1] if isinstance(text, str))
+            if len(row[0]) == len(links.UNKNOWN_EPOCH) and where:
+                peers.append((row[0], where))
     return peers
 
 

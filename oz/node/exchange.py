@@ -311,8 +311,8 @@ class Exchange:
     def _encode(self, payload: Any) -> bytes:
         value = payload if self._codec is None else self._codec.encode(payload)
         encoded = value if type(value) is bytes else _as_bytes(value)
-        if len(encoded) > self._publisher.most_bytes:
-            raise _too_large(len(encoded), self._publisher.most_bytes)
+        if len(encoded) > self._publisher.max_message_bytes:
+            raise _too_large(len(encoded), self._publisher.max_message_bytes)
         return encoded
 
     # calls of handlers
@@ -397,7 +397,7 @@ class Exchange:
             self._act(effects)
         if now >= self._slow_at:
             self._slow_at = now + SLOW_INTERVAL
-            self._young = {one: end for one, end in self._young.items() if now < end}
+            self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
         # At the end, because threads that wake up need the interpreter.

@@ -18,6 +18,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oz.errors import OwnershipError
+from oz.node.handler_times import Stopwatch
 from oz.node.lanes import Lane, Lanes
 from oz.subscriber.message import HandledMessage, Message
 
@@ -94,6 +95,8 @@ class Runner:
             overflow=overflow,
             owner=self,
         )
+        for lane in self.lanes.all:
+            lane.watch = Stopwatch(handler)
 
     def put(self, messages: Sequence[Message]) -> None:
         """Give messages to the handler."""
@@ -148,6 +151,7 @@ class InlineRunner:
 
     Attributes:
         handler: of the program.
+        watch: the handler, and its times.
     """
 
     def __init__(self, owner: Exchange, handler: Callable[[Any], Any]) -> None:
@@ -158,11 +162,12 @@ class InlineRunner:
             handler: plain function. It must not wait.
         """
         self._owner, self.handler = owner, handler
+        self.watch = Stopwatch(handler)
 
     def __call__(self, message: Message) -> None:
         """Call the handler with a message."""
         try:
-            result = self.handler(message)
+            result = self.watch.call(message)
             if result is not None and isawaitable(result):
                 result = finish_at_once(result)
         except Exception as error:

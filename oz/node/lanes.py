@@ -28,8 +28,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
+
+if TYPE_CHECKING:
+    from oz.node.handler_times import Stopwatch
 
 OVERHEAD = 128
 """Bytes of a message beside its payload, as estimated."""
@@ -44,9 +47,12 @@ class Lane:
         items: messages, or cells with one message each if messages can be replaced.
         take: removes and returns the oldest message; raises IndexError if the lane is empty.
         is_scheduled: whether a worker handles the messages, or will.
+        watch: handler of the messages, and its times.
     """
 
-    __slots__ = ("__weakref__", "_newest", "is_scheduled", "items", "owner", "take")
+    __slots__ = ("__weakref__", "_newest", "is_scheduled", "items", "owner", "take", "watch")
+
+    watch: Stopwatch
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
@@ -128,6 +134,16 @@ class Lanes:
         return sum(len(lane.items) for lane in self.all)
 
     @property
+    def oldest_ns(self) -> int | None:
+        """Time of the oldest message that waits, in nanoseconds since 1970; None without messages."""
+        times = []
+        for lane in self.all:
+            with suppress(IndexError):
+                item = lane.items[0]
+                times.append((item[0] if isinstance(lane, ConflatedLane) else item).time_ns)
+        return min(times, default=None)
+
+    @property
     def is_idle(self) -> bool:
         """Whether no message waits and no handler runs."""
         return not any(lane.is_scheduled for lane in self.all)
@@ -184,7 +200,7 @@ class Lanes:
     def _drop_oldest(self, lane: Lane) -> None:
         """Drop the oldest message of a lane, of the longest one if the lane is empty."""
         if not lane.items:
-            lane = max(self.all, key=lambda one: len(one.items))
+            lane = max(self.all, key=lambda item: len(item.items))
         # A worker may take the last message meanwhile.
         with suppress(IndexError):
             self._drop(lane.take())
@@ -232,14 +248,8 @@ class Lanes:
         Returns:
             Seconds that the oldest message has waited, and the number of messages dropped since the last call.
         """
-        lag = 0.0
-        for lane in self.all:
-            try:
-                item = lane.items[0]
-            except IndexError:
-                continue
-            message = item[0] if isinstance(lane, ConflatedLane) else item
-            lag = max(lag, (now_ns - message.time_ns) / 1e9)
+        oldest_ns = self.oldest_ns
+        lag = 0.0 if oldest_ns is None else max(0.0, (now_ns - oldest_ns) / 1e9)
         dropped, self._reported = self.dropped - self._reported, self.dropped
         return (lag, dropped) if dropped or lag >= SLOW_AFTER else None
 

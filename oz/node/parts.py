@@ -238,11 +238,11 @@ class NodeSubscriber(SubscriberEngine):
         assert queue.inbox is not None
         runner = queue.inbox.handler
         if isinstance(runner, Runner):
-            messages = [one for one in items if isinstance(one, Message)]
+            messages = [item for item in items if isinstance(item, Message)]
             runner.put(messages)
-        for one in items:
-            if isinstance(one, Gap):
-                self.report(one)
+        for item in items:
+            if isinstance(item, Gap):
+                self.report(item)
 
     def add_runner(self, inbox: Inbox) -> None:
         """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
@@ -257,13 +257,15 @@ class NodeSubscriber(SubscriberEngine):
         """End a subscription and drop its messages."""
         super().unsubscribe(inbox)
         with self.lock:
-            self.denials = {key: one for key, one in self.denials.items() if one[0] is not inbox}
+            self.denials = {key: denial for key, denial in self.denials.items() if denial[0] is not inbox}
         if isinstance(inbox.handler, Runner):
             inbox.handler.clear()
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
         """Return whether all messages are handled that were published before `begin_drain`."""
-        return super().is_drained(inboxes, revision) and all(one.lanes.is_idle for one in runners_of(inboxes))
+        return super().is_drained(inboxes, revision) and all(
+            runner.lanes.is_idle for runner in runners_of(inboxes)
+        )
 
     def runners(self) -> list[Runner]:
         """Return the runners of the handlers."""
@@ -273,4 +275,4 @@ class NodeSubscriber(SubscriberEngine):
 
 def runners_of(inboxes: Iterable[Inbox]) -> list[Runner]:
     """Return the runners of the handlers of subscriptions."""
-    return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
+    return [inbox.handler for inbox in inboxes if isinstance(inbox.handler, Runner)]

@@ -87,9 +87,9 @@ class Readiness:
             missing += self._missing_seeds(refusing)
             is_greeting = self._node.roster.is_greeting(self._node.clock())
             unreached, undialled = self._one_way_peers(self._node.clock())
-        absent = [one for one in names if all(one != card.name for card in up)]
-        missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
-        absent = [one for one in absent if one not in silent]
+        absent = [name for name in names if all(name != card.name for card in up)]
+        missing += [f"peer {name!r} does not answer" for name in absent if name in silent]
+        absent = [name for name in absent if name not in silent]
         if absent:
             missing.append(
                 f"no peer is named {', '.join(map(repr, absent))}; peers that are up: "
@@ -122,18 +122,21 @@ class Readiness:
         """
         unreached, undialled = [], []
         own = (
-            ", ".join([one for one in self._node.endpoints if not is_local(one)] or self._node.endpoints)
+            ", ".join(
+                [endpoint for endpoint in self._node.endpoints if not is_local(endpoint)]
+                or self._node.endpoints
+            )
             or "any endpoint"
         )
-        for one in self._node.roster.by_id.values():
-            if one.card is None or one.state != roster.KNOWN or now < one.greeting_until:
+        for peer in self._node.roster.by_id.values():
+            if peer.card is None or peer.state != roster.KNOWN or now < peer.greeting_until:
                 continue
-            name, where = one.card.name, ", ".join(one.endpoints) or "any endpoint"
-            if one.sessions and not one.is_linked:
+            name, where = peer.card.name, ", ".join(peer.endpoints) or "any endpoint"
+            if peer.sessions and not peer.is_linked:
                 unreached.append(
                     f"peer {name!r} has connected to this node, which cannot connect to it at {where}"
                 )
-            elif one.is_linked and not one.sessions:
+            elif peer.is_linked and not peer.sessions:
                 undialled.append(
                     f"this node has connected to peer {name!r}, which cannot connect to it at {own}"
                 )
@@ -149,15 +152,15 @@ class Readiness:
         found = []
         with self._node.subscriber.lock:
             for place in self._node.subscriber.places.values():
-                refused = [one for one in inbox.entries if one.sid in place.refusals] if inbox else []
+                refused = [entry for entry in inbox.entries if entry.sid in place.refusals] if inbox else []
                 found += [
-                    f"{place.endpoint} refuses {one.pattern.text!r}: {place.refusals[one.sid].reason}"
-                    for one in refused
+                    f"{place.endpoint} refuses {refusal.pattern.text!r}: {place.refusals[refusal.sid].reason}"
+                    for refusal in refused
                 ]
         with self._node.lock:
             up = self._node.cards(roster.UP)
             found += self._missing_seeds(self._refusing())
-        found += [one.removeprefix(". ") for one in [self._refusals()] if one]
+        found += [refusal.removeprefix(". ") for refusal in [self._refusals()] if refusal]
         if not up:
             found.append(f"no peer is up{self._hint()}")
         elif not found:
@@ -172,17 +175,17 @@ class Readiness:
             refusing: endpoints that refuse the key of this node.
         """
         seeds = sorted(self._node.roster.silent_seeds)
-        missing = [f"{one} refuses the key of this node" for one in seeds if one in refusing]
-        silent = ", ".join(one for one in seeds if one not in refusing)
+        missing = [f"{seed} refuses the key of this node" for seed in seeds if seed in refusing]
+        silent = ", ".join(seed for seed in seeds if seed not in refusing)
         if silent:
             missing.append(
                 f"nothing answers at {silent}: start a node or a name server of bus {self._node.bus!r} there, or "
                 "correct connect="
             )
-        for one in self._node.roster.by_id.values():
-            card = one.card
-            is_up = card is not None and card.kind == links.NAMESERVER and one.state == roster.UP
-            if card is not None and is_up and one.node not in self._node.introduced:
+        for peer in self._node.roster.by_id.values():
+            card = peer.card
+            is_up = card is not None and card.kind == links.NAMESERVER and peer.state == roster.UP
+            if card is not None and is_up and peer.node not in self._node.introduced:
                 missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
         return missing
 
@@ -196,15 +199,15 @@ class Readiness:
             )
         found = [*self._refusing().values()]
         more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
-        return "".join(f". {one}" for one in found[:_NAMED] + more)
+        return "".join(f". {text}" for text in found[:_NAMED] + more)
 
     def _refusing(self) -> dict[str, str]:
         """Return the reason of each endpoint that refuses the key of this node."""
         with self._node.subscriber.lock:
             return {
-                one.endpoint: one.key_refusal
-                for one in self._node.subscriber.places.values()
-                if one.key_refusal
+                place.endpoint: place.key_refusal
+                for place in self._node.subscriber.places.values()
+                if place.key_refusal
             }
 
     def _hint(self) -> str:
@@ -217,7 +220,7 @@ class Readiness:
     def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
         """Return why subscriptions of this node or of a peer may not be known to the other one yet."""
         with self._node.subscriber.lock:
-            if not any(one.is_answered for one in self._links_to(node)):
+            if not any(link.is_answered for link in self._links_to(node)):
                 return "has not answered the subscriptions of this node"
         with self._node.publisher.lock:
             session = self._node.publisher.session_of(node)

@@ -251,7 +251,9 @@ class Requests:
         """Send a request to the responders that do not hold it; return nothing without any."""
         request.asked_at = now
         held = request.holders
-        found = [one for one in self._responders.all(request.content, request._lost, now) if one not in held]
+        found = [
+            item for item in self._responders.all(request.content, request._lost, now) if item not in held
+        ]
         request.holders = [*held, *found]
         return [Send(stream, request) for stream in found]
 
@@ -333,10 +335,10 @@ class Requests:
         """Record that the session of a peer has ended: the peer is lost, has closed, or has a new session."""
         effects: list[Effect] = []
         for request in list(self._open.values()):
-            lost = [one for one in request.holders if one.session is session]
+            lost = [holder for holder in request.holders if holder.session is session]
             if not lost:
                 continue
-            held = request.holders = [one for one in request.holders if one.session is not session]
+            held = request.holders = [holder for holder in request.holders if holder.session is not session]
             if held and (request.is_many or not _loses_group(lost, held)):
                 continue
             if request._count:
@@ -382,7 +384,7 @@ class Requests:
             return None
         if request.failure is not None:
             return request.failure
-        nodes = dict.fromkeys(one.session.member for one in request.holders)
+        nodes = dict.fromkeys(holder.session.member for holder in request.holders)
         names = ", ".join(repr(self._responders.name(node)) for node in nodes)
         where = "no peer has announced a subscription for it"
         if names:
@@ -401,18 +403,18 @@ class Requests:
 
 def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
     """Return whether a member of a group was lost, and no other member holds the request."""
-    return any(one.group is not None for one in lost) and all(one.group is None for one in held)
+    return any(stream.group is not None for stream in lost) and all(stream.group is None for stream in held)
 
 
 def _without_one(holders: Sequence[Any], node: bytes) -> list[Any]:
     """Return the holders without one stream of a node: a plain one, because its others may be responders."""
-    streams = [one for one in holders if one.session.member == node]
-    failed = next((one for one in streams if one.group is None), streams[0] if streams else None)
-    return [one for one in holders if one is not failed]
+    streams = [holder for holder in holders if holder.session.member == node]
+    failed = next((stream for stream in streams if stream.group is None), streams[0] if streams else None)
+    return [holder for holder in holders if holder is not failed]
 
 
 def _may_reply(request: Request, node: bytes) -> bool:
-    return any(one.session.member == node or one.redelivers for one in request.holders)
+    return any(holder.session.member == node or holder.redelivers for holder in request.holders)
 
 
 def inbox_node(subject: str) -> bytes | None:

@@ -67,28 +67,28 @@ class StreamResponders:
             route = self._find(content.subject, content.raw)
             if route is None:
                 return ()
-            found: list[Stream] = [one for one in route.plain if one.session.member not in excluded]
+            found: list[Stream] = [stream for stream in route.plain if stream.session.member not in excluded]
             key = content.raw if content.key is None else content.key
             for group, members in route.groups:
                 member = _pick_member(group, members, key, excluded, now)
                 if member is not None:
                     found.append(member)
-            found = [one for one in found if not one.session.has_ended]
-            accepting = [one for one in found if one.pending < one.limit]
+            found = [item for item in found if not item.session.has_ended]
+            accepting = [item for item in found if item.pending < item.limit]
             if len(accepting) < len(found):
                 _check_space(content, found, accepting)
-            for one in accepting:
-                if one.group is not None:
+            for stream in accepting:
+                if stream.group is not None:
                     # A member counts the request at once, as `Group.pick` does.
-                    one.load += 1
+                    stream.load += 1
             return accepting
 
 
 def _check_space(content: Content, found: list[Stream], accepting: list[Stream]) -> None:
     """Raise WouldBlock if the member of each group is full; without groups, if each stream is full."""
     # Plain subscriptions beside a group only observe.
-    wanted = [one for one in found if one.group is not None] or found
-    if not any(one in accepting for one in wanted):
+    wanted = [item for item in found if item.group is not None] or found
+    if not any(stream in accepting for stream in wanted):
         raise WouldBlock(
             f"the request to {content.subject!r} was not sent: each node that has a subscription for it is full"
         )
@@ -99,7 +99,7 @@ def _pick_member(
 ) -> Stream | None:
     """Pick a member, with space in its backlog if there is one."""
     if excluded:
-        members = tuple(one for one in members if one.session.member not in excluded)
+        members = tuple(member for member in members if member.session.member not in excluded)
     if not members:
         return None
     picked = group.pick(members, key, now)
@@ -108,5 +108,7 @@ def _pick_member(
     # Only a request that is sent counts.
     picked.load -= 1
     if picked.pending >= picked.limit and group.policy == "round_robin":
-        return next((one for one in members if one.pending < one.limit and one.session.is_up), picked)
+        return next(
+            (member for member in members if member.pending < member.limit and member.session.is_up), picked
+        )
     return picked

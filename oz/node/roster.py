@@ -346,8 +346,8 @@ class Roster:
         """Return whether a new endpoint or peer may still bring subscriptions that are not known yet."""
         if now >= self._greeting_until:
             return False
-        return any(one.state == KNOWN and now < one.greeting_until for one in self.by_id.values()) or any(
-            one.node is None and now < one.greeting_until for one in self._endpoints.values()
+        return any(peer.state == KNOWN and now < peer.greeting_until for peer in self.by_id.values()) or any(
+            endpoint.node is None and now < endpoint.greeting_until for endpoint in self._endpoints.values()
         )
 
     @property
@@ -363,8 +363,8 @@ class Roster:
         """Return whether the link of a peer is LIVE at an endpoint."""
         return self._linked_at(endpoint) is not None
 
-    def _greet(self, one: Endpoint | Peer, now: float) -> None:
-        self._greeting_until = one.greeting_until = now + GREETING_TIME
+    def _greet(self, target: Endpoint | Peer, now: float) -> None:
+        self._greeting_until = target.greeting_until = now + GREETING_TIME
 
     # sources
 
@@ -438,20 +438,20 @@ class Roster:
     def _usable(self, endpoints: Iterable[str], *, is_same_host: bool = True) -> tuple[str, ...]:
         """Return the endpoints that may be dialled, sockets of the directory first."""
         found = [
-            one
-            for one in dict.fromkeys(islice(endpoints, 2 * MAX_ENDPOINTS))
-            if one not in self.card.endpoints
-            and may_dial(one, self._local_prefix)
-            and (is_same_host or not is_local(one))
+            endpoint
+            for endpoint in dict.fromkeys(islice(endpoints, 2 * MAX_ENDPOINTS))
+            if endpoint not in self.card.endpoints
+            and may_dial(endpoint, self._local_prefix)
+            and (is_same_host or not is_local(endpoint))
         ]
-        found.sort(key=lambda one: (one.startswith("tcp://"), not is_local(one)))
+        found.sort(key=lambda item: (item.startswith("tcp://"), not is_local(item)))
         return tuple(found[:MAX_ENDPOINTS])
 
     def _set_endpoints(self, peer: Peer, endpoints: tuple[str, ...], now: float) -> None:
         if endpoints != peer.endpoints:
             peer.endpoints, peer.turn = endpoints, 0
             # An endpoint that is dialled already may lead to the peer.
-            is_dialled = any(one in self._endpoints for one in endpoints)
+            is_dialled = any(endpoint in self._endpoints for endpoint in endpoints)
             peer.dial_at = now + DIAL_TURN if is_dialled else now
 
     # sessions of peers at this node
@@ -605,7 +605,7 @@ class Roster:
             if peer.state != KNOWN:
                 self._gone(peer, "restarted", now)
                 return
-        peer.endpoints = tuple(one for one in peer.endpoints if one != endpoint.text)
+        peer.endpoints = tuple(item for item in peer.endpoints if item != endpoint.text)
         peer.dial_at = now
         self._dial(peer, now)
 
@@ -654,9 +654,9 @@ class Roster:
 
     def _end_replaced(self, now: float, keep: Peer | None = None) -> None:
         """End peers that are down, if another peer has one of their endpoints: it is their new process."""
-        down = [one for one in self.by_id.values() if one.down_since is not None and one is not keep]
+        down = [peer for peer in self.by_id.values() if peer.down_since is not None and peer is not keep]
         for peer in down:
-            if any((one.is_linked or one.sessions) and _share(one, peer) for one in self.by_id.values()):
+            if any((item.is_linked or item.sessions) and _share(item, peer) for item in self.by_id.values()):
                 self._gone(peer, "restarted", now)
 
     # dialling
@@ -722,7 +722,7 @@ class Roster:
         if peer.state == KNOWN:
             peer.state, peer.up_since = UP, now
             self._out.append(PeerUp(card))
-            up = [one.card for one in self.by_id.values() if one.state == UP and one.down_since is None]
+            up = [item.card for item in self.by_id.values() if item.state == UP and item.down_since is None]
             for other in (self.card, *up):
                 is_named = other is not None and other is not card and other.name == card.name
                 if other is not None and is_named and other.shares_bus(card):
@@ -738,13 +738,13 @@ class Roster:
     def _introduce(self, peer: Peer) -> None:
         """Introduce all peers to a peer, as far as it can reach them."""
         named = []
-        for one in self._present():
-            if one is peer or one.card is None or peer.card is None or not one.card.shares_bus(peer.card):
+        for item in self._present():
+            if item is peer or item.card is None or peer.card is None or not item.card.shares_bus(peer.card):
                 continue
-            is_near = one.card.host == peer.card.host
-            endpoints = tuple(text for text in one.card.endpoints if is_near or not is_local(text))
+            is_near = item.card.host == peer.card.host
+            endpoints = tuple(text for text in item.card.endpoints if is_near or not is_local(text))
             if endpoints:
-                named.append((one.node, endpoints))
+                named.append((item.node, endpoints))
         # A name server always answers, so that a peer knows that it has the whole list.
         for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
@@ -853,8 +853,8 @@ class Roster:
             yield self._forget_at(peer)
 
 
-def _share(one: Peer, other: Peer) -> bool:
+def _share(peer: Peer, other: Peer) -> bool:
     """Return whether two peers name one endpoint of one host, which belongs to the newer process only."""
-    if one is other or one.card is None or other.card is None or one.card.host != other.card.host:
+    if peer is other or peer.card is None or other.card is None or peer.card.host != other.card.host:
         return False
-    return not set(one.card.endpoints).isdisjoint(other.card.endpoints)
+    return not set(peer.card.endpoints).isdisjoint(other.card.endpoints)

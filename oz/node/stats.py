@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
-from oz.subscriber.queue import Stats
+from oz.subscriber.queue import SubscriberStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class NodeStats:
     def of(
         cls,
         publisher: PublisherStats,
-        subscriber: Stats,
+        subscriber: SubscriberStats,
         peers: int,
         direct: int,
         requests: dict[str, Any],

@@ -14,6 +14,7 @@ from oz.node.asking import ThreadRequesting, defer_to_thread
 from oz.node.base import NodeBase, NodeSubscriptionBase
 from oz.node.engine import Engine
 from oz.node.events import MAX_EVENTS, Event
+from oz.node.snapshot import Snapshot
 from oz.node.threads import ThreadPool
 from oz.numbers import check_wait
 from oz.options import Ack, Delivery, NodeOptions, Overflow
@@ -262,6 +263,27 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         check_wait("timeout", timeout)
         self._node.check_may_wait()
         self._run(self._node.readiness.ready(peers, count, subscriber, timeout))
+
+    def request_snapshots(self, *peers: str, timeout: float | None = 1.0) -> list[Snapshot]:
+        """Return the statistics of peers, by name; see `snapshot`. A peer that does not answer in time is left out.
+
+        Each peer makes its snapshot when it is asked. Name servers and forwarders answer too.
+
+        Args:
+            peers: names of peers; without names, all peers that are up.
+            timeout: seconds; None waits as long as the peers are up.
+
+        Raises:
+            NoResponders: a named peer is not up.
+            PermissionDenied: peers deny the request for `_OZ.STATISTICS`, and none has answered.
+            OwnershipError: the caller is an inline handler, or the child of a fork.
+            ClosedError: the node is closed.
+        """
+        self._check_names(peers)
+        check_wait("timeout", timeout)
+        self._node.check_may_wait()
+        found: list[Snapshot] = self._run(self._node.sampling.ask(peers, timeout))
+        return found
 
     def _run(self, steps: Steps[Any]) -> Any:
         return wait_in_thread(self._node.news, steps)

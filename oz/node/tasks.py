@@ -39,7 +39,7 @@ class TaskPool:
 
     async def _handle(self, lane: Lane) -> None:
         runner: Runner = lane.owner
-        handler, take, lanes = runner.handler, lane.take, runner.lanes
+        watch, take, lanes = lane.watch, lane.take, runner.lanes
         # Not `time.monotonic`, because a loop of tests has a virtual clock.
         clock = asyncio.get_running_loop().time
         end = clock() + TURN
@@ -53,7 +53,7 @@ class TaskPool:
                 return
             self.is_alone = len(self._tasks) <= 1 and not lane.items
             try:
-                result = handler(message)
+                result = watch.call(message)
                 if result is not None and isawaitable(result):
                     result = await result
             except Exception as error:

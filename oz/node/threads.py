@@ -94,7 +94,7 @@ class ThreadPool:
     def _handle(self, lane: Lane) -> bool:
         """Handle the messages of a lane; return whether it is empty. Else it waits for its next turn."""
         runner: Runner = lane.owner
-        handler, take, lanes, lock = runner.handler, lane.take, runner.lanes, self.lock
+        watch, take, lanes, lock = lane.watch, lane.take, runner.lanes, self.lock
         if lanes._only is None:
             take = self._locked_take(lane)
         end = _clock() + TURN
@@ -109,7 +109,7 @@ class ThreadPool:
                     self._dismiss()
                 return True
             try:
-                result = handler(message)
+                result = watch.call(message)
             except BaseException as error:
                 # SystemExit too: a thread would end without a word.
                 runner.failed(message, error)
@@ -183,13 +183,13 @@ class ThreadPool:
             with suppress(Exception):
                 while True:
                     self._work.get_nowait()
-            threads = [one for one in self._threads if one is not threading.current_thread()]
+            threads = [thread for thread in self._threads if thread is not threading.current_thread()]
             self._ending = len(self._threads)
             for _ in self._threads:
                 self._work.put(None)
-        for one in threads:
-            one.join(None if end is None else max(0.0, end - _clock()))
-        return not any(one.is_alive() for one in threads)
+        for thread in threads:
+            thread.join(None if end is None else max(0.0, end - _clock()))
+        return not any(thread.is_alive() for thread in threads)
 
     def disown(self) -> None:
         """Forget the threads, in the child of a fork: they belong to the parent."""

@@ -75,7 +75,7 @@ class Publishing(PublishingBase):
             and key is None
             and id is None
             and type(payload) is bytes
-            and len(payload) <= engine.most_quick
+            and len(payload) <= engine.max_fast_bytes
         ):
             if type(way) is tuple and way:
                 waiting = engine.waiting

@@ -43,7 +43,7 @@ class PublishingBase:
                 lock=engine.lock,
                 plain=engine.plain_raw,
                 full_length=engine.full_length,
-                most_bytes=engine.most_quick,
+                max_fast_bytes=engine.max_fast_bytes,
                 window_bytes=engine.settings.window_bytes,
                 pending_bytes=engine.settings.pending_bytes,
                 total_bytes=engine.settings.total_bytes,
@@ -145,10 +145,10 @@ class PublisherBase(PublishingBase, ABC):
         self._publish_with(engine)
         self._begin(engine)
         try:
-            for one in as_list(bind):
-                self.bind(one)
-            for one in as_list(connect):
-                self.connect(one)
+            for endpoint in as_list(bind):
+                self.bind(endpoint)
+            for endpoint in as_list(connect):
+                self.connect(endpoint)
         except BaseException:
             self._abort()
             raise

@@ -22,7 +22,8 @@ from oz.publisher.keys import PublisherKeys
 from oz.publisher.links import LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.transport import descriptors
-from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
+from oz.transport.endpoints import as_text, check, refused_by_libzmq
+from oz.transport.errors import EndpointError
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 
@@ -83,7 +84,7 @@ class PublisherEndpoints:
     @property
     def link_endpoints(self) -> tuple[str, ...]:
         """Endpoints for links."""
-        return tuple(dict.fromkeys(one for one in self.bound.values() if one is not None))
+        return tuple(dict.fromkeys(endpoint for endpoint in self.bound.values() if endpoint is not None))
 
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint, and to its link endpoint.

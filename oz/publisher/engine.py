@@ -122,9 +122,9 @@ class Engine:
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
-        most_bytes: bytes of a payload at most.
-        most_quick: bytes of a payload of the hot path at most. If `publish` may wait, a batch of such payloads has at
-            most half of `pending_bytes`, and a larger one is sent at once.
+        max_message_bytes: bytes of a payload at most.
+        max_fast_bytes: bytes of a payload of the hot path at most. If `publish` may wait, a batch of such payloads has
+            at most half of `pending_bytes`, and a larger payload is sent at once.
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
@@ -182,7 +182,7 @@ class Engine:
         _check(on_full, last_value, links, context, options)
         wire.check_card(card)
         self.options, self.on_full = options, on_full
-        self.most_bytes = options.limits.message_bytes
+        self.max_message_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
         credentials = credentials_of(security, options.multicast)
         self._keys = (
@@ -202,9 +202,11 @@ class Engine:
         self._clock = runtime.clock
         self.defer: Callable[[], object] | None = None
         self.refuses = on_full != "drop"
-        self.most_quick = self.most_bytes
+        self.max_fast_bytes = self.max_message_bytes
         if self.refuses:
-            self.most_quick = min(self.most_bytes, ALONE_BYTES, options.pending_bytes // (2 * options.batch))
+            self.max_fast_bytes = min(
+                self.max_message_bytes, ALONE_BYTES, options.pending_bytes // (2 * options.batch)
+            )
         self.settings = Settings(
             window=WINDOW,
             # Subscribers acknowledge each quarter of it: a full publisher does not wait for their timer.
@@ -484,9 +486,9 @@ class Engine:
         session = self._sessions.of_node(node)
         if session is None:
             return None
-        most = session.largest_frame - wire.HEAD_BYTES - ALONE_OVERHEAD
-        if size > most:
-            return _too_large(size, most)
+        maximum = session.largest_frame - wire.HEAD_BYTES - ALONE_OVERHEAD
+        if size > maximum:
+            return _too_large(size, maximum)
         stream = self._sessions.direct_stream(session)
         return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
 
@@ -603,7 +605,7 @@ class Engine:
                 if listener is not None:
                     sockets.append(listener.socket)
                 try:
-                    found = tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+                    found = tuple(cast("int", self.runtime.get(socket, _FD)) for socket in sockets)
                 except zmq.ZMQError as error:
                     self._check_context(error)
                     raise
@@ -628,8 +630,8 @@ class Engine:
             payload = self._codec.encode(payload)
         if type(payload) is not bytes:
             payload = _as_bytes(payload)
-        if len(payload) > self.most_bytes:
-            raise _too_large(len(payload), self.most_bytes)
+        if len(payload) > self.max_message_bytes:
+            raise _too_large(len(payload), self.max_message_bytes)
         if headers is None and key is None and message_id is None:
             return Outgoing(text, raw, payload, None, None)
         extras = check_extras(Extras(headers, None, message_id, key)) or None
@@ -652,7 +654,7 @@ class Engine:
             sessions.now = self._clock()
             size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
             chooser = raw if key is None else key
-            waiting = len(self.waiting) // _ITEMS * self.most_quick
+            waiting = len(self.waiting) // _ITEMS * self.max_fast_bytes
             if sessions.is_full(subject, raw, chooser, size + waiting):
                 self._flush()
                 if sessions.is_full(subject, raw, chooser, size):
@@ -678,7 +680,7 @@ class Engine:
             elif not is_matched:
                 self._remember_plain(subject, raw)
         if self.waiting:
-            if size > self.most_quick:
+            if size > self.max_fast_bytes:
                 self._flush()
             else:
                 self._expect_flush()
@@ -1114,7 +1116,7 @@ class Engine:
         while (found := self.count_subscribers(subject, only_up=True)) < count:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
-                has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
+                has_called = any(not endpoint.startswith("inproc:") for endpoint in self._endpoints.connected)
                 hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 others = "" if subject is None else self._other_subscribers(found)
                 raise Timeout(
@@ -1303,9 +1305,9 @@ def _as_bytes(payload: Any) -> bytes:
     )
 
 
-def _too_large(size: int, most: int) -> ValueError:
+def _too_large(size: int, maximum: int) -> ValueError:
     return ValueError(
-        f"a payload of {size:,} bytes: at most {most:,} are allowed, because subscribers disconnect a "
+        f"a payload of {size:,} bytes: at most {maximum:,} are allowed, because subscribers disconnect a "
         "publisher that sends more; send it in parts, or raise Limits(message_bytes=) on both sides"
     )
 

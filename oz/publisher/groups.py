@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
-member has *room* if its session is UP, if its subscriber was heard within 3 seconds or has nothing to
-acknowledge, and if it has fewer messages than its prefetch limit that are not acknowledged (or not handled,
+member has *room* if its session is UP, if it does not owe an acknowledgement for 3 seconds in which nothing
+was heard, and if it has fewer messages than its prefetch limit that are not acknowledged (or not handled,
 with `ack="handled"`).
 
 =========== ==========================================================================================
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 STANDBY = "_OZ.STANDBY"
 """Pattern of a session that receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Seconds since the last frame after which a member with unacknowledged messages gets no new ones."""
+"""Seconds of an oldest message and of silence after which a member gets no new messages."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536
@@ -93,10 +93,10 @@ class Group:
         if self.policy == "sticky":
             chosen = self._owner(matching, key)
         elif self.policy == "failover":
-            chosen = next((one for one in matching if one.session.is_up), None)
+            chosen = next((item for item in matching if item.session.is_up), None)
         else:
             chosen = self._next(matching, now)
-        return chosen or next((one for one in matching if not one.session.has_ended), None)
+        return chosen or next((item for item in matching if not item.session.has_ended), None)
 
     def _next(self, matching: Sequence[Stream], now: float) -> Stream | None:
         count = len(matching)
@@ -106,17 +106,17 @@ class Group:
             if stream.load < stream.prefetch and stream.session.is_responsive(now):
                 self._step = step
                 return stream
-        up = [one for one in matching if one.session.is_up]
-        return min(up, key=lambda one: one.load) if up else None
+        up = [item for item in matching if item.session.is_up]
+        return min(up, key=lambda item: item.load) if up else None
 
     def _owner(self, matching: Sequence[Stream], key: bytes) -> Stream | None:
         found = self._owners.get(key)
         if found is not None and found[0] is matching and not found[1].session.has_ended:
             return found[1]
-        alive = [one for one in matching if not one.session.has_ended]
+        alive = [item for item in matching if not item.session.has_ended]
         if not alive:
             return None
-        owner = max(alive, key=lambda one: rank(key, one.session.member))
+        owner = max(alive, key=lambda item: rank(key, item.session.member))
         if len(self._owners) >= _CACHED_KEYS:
             self._owners.clear()
         self._owners[key] = matching, owner

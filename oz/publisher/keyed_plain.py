@@ -85,7 +85,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             options: of `PlainSubscribers`.
         """
         super().__init__(context, longest_prefix=longest_prefix, **options)
-        self._keys, self._most_bytes = keys, longest_prefix
+        self._keys, self._max_bytes = keys, longest_prefix
         self._connections: dict[Connection, _Held] = {}
         self._reported: dict[bytes, list[float]] = {}
         self._expected: Counter[bytes] = Counter()
@@ -168,7 +168,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             return
         connection.refused.add(prefix)
         self._keys.count(peer.key or "", denial)
-        if connection.size > self._most_bytes:
+        if connection.size > self._max_bytes:
             _log.warning("a connection of key %s is ended: it asks for too much that is denied", peer.key)
             cut(peer)
 
@@ -190,7 +190,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
 
     def _sweep(self) -> None:
         """Forget the connections that have ended."""
-        for peer in [one for one in self._connections if inode_of(one.descriptor) != one.inode]:
+        for peer in [item for item in self._connections if inode_of(item.descriptor) != item.inode]:
             connection = self._connections.pop(peer)
             if not self._is_manual:
                 continue

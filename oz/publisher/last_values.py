@@ -103,7 +103,7 @@ class LastValues:
         """
         values = self._values
         found = [(values[subject], subject) for subject in subjects if subject in values]
-        for (position, payload, extras), subject in sorted(found, key=lambda one: one[0][0]):
+        for (position, payload, extras), subject in sorted(found, key=lambda item: item[0][0]):
             yield position, subject, payload, {**(extras or {}), SID: sid}
 
 

@@ -44,7 +44,7 @@ _COPIED = (True, False)
 _HELLO = bytes((links.HELLO,))
 _SOURCE = int(zmq.SRCFD)
 _RECEIVED = 100  # Frames of one connection that wait in libzmq.
-_MOST_CONNECTIONS = 65_536
+_MAX_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 
 
@@ -236,7 +236,7 @@ class KeyedListener(LinkListener):
 
     def _remember(self, route: bytes, frame: zmq.Frame) -> None:
         connections = self._connections
-        if len(connections) >= _MOST_CONNECTIONS:
+        if len(connections) >= _MAX_CONNECTIONS:
             del connections[next(iter(connections))]
         descriptor = int(frame.get(_SOURCE))
         connections[route] = Connection(descriptor, inode_of(descriptor), self.user)

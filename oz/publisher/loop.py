@@ -145,8 +145,8 @@ class LoopAttendance:
             self.stop()
             return
         if descriptors != self._descriptors:
-            for one in descriptors:
-                loop.add_reader(one, self._turn)
+            for descriptor in descriptors:
+                loop.add_reader(descriptor, self._turn)
             self._descriptors = descriptors
         if more:
             self._wake()
@@ -172,8 +172,8 @@ class LoopAttendance:
             self._pause = None
 
     def _remove_readers(self, loop: asyncio.AbstractEventLoop) -> None:
-        for one in self._descriptors:
-            loop.remove_reader(one)
+        for descriptor in self._descriptors:
+            loop.remove_reader(descriptor)
         self._descriptors = ()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -53,12 +53,12 @@ class Route:
         self, subject: bytes, streams: list[Stream], choices: dict[tuple[Stream, ...], tuple[Stream, ...]]
     ):
         self.subject = subject
-        plain = tuple(one for one in streams if one.group is None)
+        plain = tuple(stream for stream in streams if stream.group is None)
         self.plain = choices.setdefault(plain, plain)
         members: dict[Group, list[Stream]] = {}
-        for one in streams:
-            if one.group is not None:
-                members.setdefault(one.group, []).append(one)
+        for stream in streams:
+            if stream.group is not None:
+                members.setdefault(stream.group, []).append(stream)
         self.groups = [(group, tuple(_on_duty(found))) for group, found in members.items()]
         self._choices = choices
 
@@ -85,7 +85,7 @@ class Route:
 
 def _on_duty(members: list[Stream]) -> list[Stream]:
     """Return the members that do not stand by; all members if each one stands by."""
-    return [one for one in members if not one.session.is_standby] or members
+    return [member for member in members if not member.session.is_standby] or members
 
 
 class _TimeLimit:
@@ -99,7 +99,7 @@ class _TimeLimit:
     is_tight = True
 
     def __init__(self, seconds: float, processor_clock: Callable[[], float]) -> None:
-        self.most = seconds
+        self.seconds = seconds
         # The index reads the clock only to divide a search, which is not wanted here.
         self.clock: Callable[[], float] = float
         self._processor_clock = processor_clock
@@ -121,17 +121,17 @@ class _TimeLimit:
             return 0.0
         self._leaf = leaf
         self._began = self._processor_clock()
-        return self.most
+        return self.seconds
 
     def _charge(self) -> None:
         """Count the last match for its sessions, if it was slow."""
         leaf, self._leaf = self._leaf, None
         if leaf is None:
             return
-        if self._processor_clock() - self._began >= SLOW * self.most:
+        if self._processor_clock() - self._began >= SLOW * self.seconds:
             self._slow_at.append((self._tried, leaf))
-            for one in values_of((leaf,)):
-                self._slow_of[one.session] = self._slow_of.get(one.session, 0) + 1
+            for entry in values_of((leaf,)):
+                self._slow_of[entry.session] = self._slow_of.get(entry.session, 0) + 1
         self._tried += 1
 
     def spend(self, tried: list[Attempt]) -> float:
@@ -145,7 +145,7 @@ class _TimeLimit:
     def _is_over(self, leaf: Leaf) -> bool:
         """Return whether all sessions of a pattern have had their slow matches."""
         slow = self._slow_of
-        return all(slow.get(one.session, 0) >= SLOW_MATCHES for one in values_of((leaf,)))
+        return all(slow.get(entry.session, 0) >= SLOW_MATCHES for entry in values_of((leaf,)))
 
 
 class Interest:
@@ -244,8 +244,10 @@ class Interest:
         # An index without regexes does not begin a search.
         self._limit.begin()
         streams, timed_out = self._index.find(raw)
-        alive = [one for one in set(streams) if not one.session.has_ended and self._may_have(one, raw)]
-        alive.sort(key=lambda one: one.joined)
+        alive = [
+            stream for stream in set(streams) if not stream.session.has_ended and self._may_have(stream, raw)
+        ]
+        alive.sort(key=lambda item: item.joined)
         route = Route(raw, alive, self._choices) if alive else None
         if timed_out or self._limit.has_passed_over:
             # The answer is incomplete: it is not cached.

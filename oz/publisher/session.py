@@ -35,7 +35,7 @@ ACK(n), other n              count as invalid                 –               
 message matches              number, or backlog, or drop      same                        given up
 EAGAIN                       keep                             –                           –
 EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
-every second                 PING                             PING; accepted: clock stops –
+every 1.5 s                  PING                             PING; accepted: clock stops –
 `resume_seconds` over        –                                ENDED                       –
 ============================ ================================ =========================== =========
 
@@ -441,15 +441,15 @@ class Stream:
         denied = drops = 0
         for waiting in self._open_all():
             body = waiting.body
-            messages = [one for one in body.messages() if is_kept(one[1])]
+            messages = [message for message in body.messages() if is_kept(message[1])]
             count = body.count - len(messages)
             if count:
                 denied += count
                 drops += count
                 session.bytes -= body.size
                 if messages:
-                    flat = [part for one in messages for part in one[1:]]
-                    waiting.body = Body(flat, [one[0] for one in messages])
+                    flat = [part for message in messages for part in message[1:]]
+                    waiting.body = Body(flat, [message[0] for message in messages])
                     waiting.body.at = body.at
                     waiting.body.settle()
                     session.bytes += waiting.body.size
@@ -684,7 +684,6 @@ class Session:
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None
         self.clock_at: float | None = None
-        self.ping_at = now + 1.0
         self._sent_batches = 0
         self._known_epoch = hello.epoch
         self._control: dict[object, bytes] = {}
@@ -881,8 +880,12 @@ class Session:
         self._is_ping_due = False
 
     def is_responsive(self, now: float) -> bool:
-        """Return whether the session is UP and was heard lately, if it has something to acknowledge."""
-        return self.is_up and (self.acked == self.following or now - self.heard_at < HEARD_WITHIN)
+        """Return whether the session is UP, and does not owe an acknowledgement for long."""
+        if not self.is_up or self.acked == self.following or now - self.heard_at < HEARD_WITHIN:
+            return self.is_up
+        # An idle session is not heard for 30 seconds. Its subscriber has time from its first message on.
+        body = self.batches[0].body
+        return body is not None and now - body.at < HEARD_WITHIN
 
     @property
     def pending(self) -> int:

@@ -39,7 +39,6 @@ In the last two cases members that are DOWN receive messages too.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -55,12 +54,20 @@ from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.subjects.pattern import Pattern, estimate_memory, is_timed
 from oz.subjects.spelling import restore
 from oz.wire import links
-from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
+from oz.wire.links import (
+    PING_INTERVAL,
+    SLOW_AFTER,
+    SLOW_PINGS,
+    Ack,
+    Answer,
+    Bye,
+    Declare,
+    Hello,
+    Item,
+    Refusal,
+    StreamOptions,
+)
 
-PING_INTERVAL = 1.0
-"""Seconds between two PINGs of a session."""
-SLOW_PING_INTERVAL, SLOW_AFTER = 30.0, 60.0
-"""Seconds between two PINGs of a session that was not heard for `SLOW_AFTER` seconds."""
 REDELIVER_AFTER = 3.0
 """Seconds after which the messages of a member that is DOWN go to other members."""
 MAX_INVALID = 100
@@ -152,8 +159,7 @@ class Sessions:
         self._of_key: dict[str, int] = {}
         self._work: deque[Session] = deque()
         self._declare_bytes = 0
-        self._timers: list[tuple[float, int, bytes]] = []
-        self._serial = 0
+        self._beat_at = 0.0
         self._compiled: WeakValueDictionary[tuple[str, str | bytes], Pattern] = WeakValueDictionary()
         self.card = b""
         self.admit: Callable[[Hello, str | None], int | None] = lambda hello, user: None
@@ -259,8 +265,8 @@ class Sessions:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
-        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total > limit else ():
-            streams = sorted(session.streams.values(), key=lambda one: -one.pending)
+        for session in sorted(self.by_id.values(), key=lambda item: -item.bytes) if total > limit else ():
+            streams = sorted(session.streams.values(), key=lambda item: -item.pending)
             for stream in streams:
                 while total > limit and stream.pending and not stream.is_awaited:
                     before = session.bytes
@@ -295,7 +301,6 @@ class Sessions:
             self.unreachable(session, now)
             return
         session.heard_at = now
-        self._hasten(session, now)
         if frame[0] == links.DECLARE:
             self._on_declare(session, frame, now)
             return
@@ -360,7 +365,6 @@ class Sessions:
             return
         if session is not None:
             session.heard_at = now
-            self._hasten(session, now)
             self._set_card(session, hello.card)
             if hello.attempt == session.attempt:
                 session.welcome(self.origin, self.card)
@@ -401,11 +405,12 @@ class Sessions:
         ):
             self.replies.append((route, self._bye(links.LIMIT)))
             return
+        if not self.by_id:
+            self._beat_at = _next_beat(now)
         session = Session(hello, route, self._new_id(), settings, now, user)
         self.by_id[session.id] = self._by_route[route] = session
         if user is not None:
             self._of_key[user] = self._of_key.get(user, 0) + 1
-        self._schedule(session, now + PING_INTERVAL)
         session.welcome(self.origin, self.card)
         self.ready[session] = None
         self._set_card(session, hello.card)
@@ -430,7 +435,7 @@ class Sessions:
         if session.declare_bytes > self.settings.declare_bytes:
             self._exceed(session, now)
         elif self._declare_bytes > self.settings.total_declare_bytes:
-            self._exceed(max(self._work, key=lambda one: one.declare_bytes), now)
+            self._exceed(max(self._work, key=lambda item: item.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
         """End a session whose declarations wait in too large a number."""
@@ -505,7 +510,9 @@ class Sessions:
         if mentioned is not None:
             # Only what exists, because the parts of a declaration may have no end.
             known = session.patterns, session.refused
-            mentioned.update(item.sid for item in declare.items if any(item.sid in one for one in known))
+            mentioned.update(
+                item.sid for item in declare.items if any(item.sid in candidate for candidate in known)
+            )
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -609,7 +616,7 @@ class Sessions:
             return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
         if (
             not stream.patterns
-            and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
+            and sum(element.patterns > 0 for element in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
         if session.weight + estimate_memory(pattern) > settings.pattern_weight:
@@ -695,7 +702,7 @@ class Sessions:
 
     def _revive(self, session: Session) -> None:
         """Ask for a new declaration of everything, if rights refused a pattern: the pattern itself is not kept."""
-        denied = [sid for sid, one in session.refused.items() if one.rule is not None]
+        denied = [sid for sid, item in session.refused.items() if item.rule is not None]
         if denied and session.applied:
             for sid in denied:
                 del session.refused[sid]
@@ -722,8 +729,8 @@ class Sessions:
                     self._move_removed(session, stream)
                 # Not a suspended pattern, which took too long.
                 kept = [
-                    one
-                    for own, (one, owner) in session.patterns.items()
+                    pattern
+                    for own, (pattern, owner) in session.patterns.items()
                     if owner is stream and own not in session.refused
                 ]
                 session.deny(stream, partial(_matches_any, kept))
@@ -767,9 +774,9 @@ class Sessions:
         for unit, body, start in stream.unhandled():
             messages = list(body.messages())[start:]
             sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
-            patterns = [one for one, since in kept if since <= sequence]
+            patterns = [entry for entry, since in kept if since <= sequence]
             if patterns and all(
-                any(_matches(one, subject) for one in patterns) for _, subject, _, _ in messages
+                any(_matches(pattern, subject) for pattern in patterns) for _, subject, _, _ in messages
             ):
                 continue
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
@@ -799,11 +806,11 @@ class Sessions:
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         members: Sequence[Stream] = ()
         if route is not None:
-            members = next((found for one, found in route.groups if one is group), ())
+            members = next((found for item, found in route.groups if item is group), ())
         alive = [
-            one
-            for one in members
-            if one is not stream and (one.session.is_up or is_final) and self.is_heir(one.session)
+            member
+            for member in members
+            if member is not stream and (member.session.is_up or is_final) and self.is_heir(member.session)
         ]
         if not alive and is_final and stream in members:
             alive = [stream]
@@ -849,8 +856,6 @@ class Sessions:
         self.now = now
         was_up = session.is_up
         session.unreachable(now)
-        if not session.has_ended:
-            self._hasten(session, now)
         if was_up:
             self.on_session(session, DOWN)
 
@@ -878,7 +883,7 @@ class Sessions:
         known = self.by_node.get(node)
         if known is None:
             return None
-        return next((one for one in known if one.is_up), None) or next(reversed(known))
+        return next((candidate for candidate in known if candidate.is_up), None) or next(reversed(known))
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of nodes that receive a subject; None without any.
@@ -891,7 +896,7 @@ class Sessions:
         if route is None:
             return None
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        nodes = [one for one in streams if one.session.card]
+        nodes = [stream for stream in streams if stream.session.card]
         if len(nodes) == len(streams):
             return route
         return Route(raw, nodes, {}) if nodes else None
@@ -938,35 +943,22 @@ class Sessions:
     def tick(self, now: float) -> None:
         """Do what is due: PING, redelivery, end of sessions that stay DOWN."""
         self.now = now
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            at, _, key = heapq.heappop(timers)
-            session = self.by_id.get(key)
-            if session is None or at != session.ping_at:
-                continue
+        if now < self._beat_at:
+            return
+        self._beat_at = _next_beat(now)
+        is_slow_turn = now % (SLOW_PINGS * PING_INTERVAL) < PING_INTERVAL
+        for session in [*self.by_id.values()]:
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
                     self.end(session, now)
                     continue
                 if session.down_at is not None and now - session.down_at >= REDELIVER_AFTER:
                     self._redeliver(session)
-            session.ping()
-            self.ready[session] = None
-            # Without a connection the clock of `resume_seconds` runs: it is read every second.
+            # A refused PING starts the clock of `resume_seconds`, which ends a session without a connection.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
-            interval = SLOW_PING_INTERVAL if is_slow else PING_INTERVAL
-            self._schedule(session, now + interval)
-
-    def _schedule(self, session: Session, at: float) -> None:
-        session.ping_at = at
-        self._serial += 1
-        # The id and not the session, so that an ended session is freed at once.
-        heapq.heappush(self._timers, (at, self._serial, session.id))
-
-    def _hasten(self, session: Session, now: float) -> None:
-        """End the slow PINGs of a session that is heard again or became DOWN."""
-        if session.ping_at > now + PING_INTERVAL:
-            self._schedule(session, now + PING_INTERVAL)
+            if is_slow_turn or not is_slow:
+                session.ping()
+                self.ready[session] = None
 
     def _redeliver(self, session: Session) -> None:
         for stream in session.streams.values():
@@ -979,11 +971,10 @@ class Sessions:
         Args:
             is_held: whether no flush is wanted.
         """
-        timers = self._timers
         flush = None if is_held else self.batcher.deadline()
-        if not timers:
+        if not self.by_id:
             return flush
-        return timers[0][0] if flush is None else min(flush, timers[0][0])
+        return self._beat_at if flush is None else min(flush, self._beat_at)
 
     def unacknowledged(self) -> int:
         """Return the number of messages that sessions have not acknowledged."""
@@ -997,7 +988,7 @@ class Sessions:
         - UP with messages that the socket has not accepted: until it has accepted them, or until the session
           was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
-          least. A healthy session without messages is heard once a second only. Then the linger time of the
+          least. A healthy session without messages is heard every 30 seconds only. Then the linger time of the
           socket delivers the messages.
         - DOWN: until a second after the cut, because a reconnection takes a tenth of it.
 
@@ -1020,7 +1011,8 @@ class Sessions:
         found = self._past_drops
         for session in self.by_id.values():
             for stream in session.streams.values():
-                found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
+                if any(stream.drops):
+                    found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
         return found
 
     def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:
@@ -1032,12 +1024,12 @@ class Sessions:
             only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(one.is_declared and (one.is_up or not only_up) for one in self.by_id.values())
+            return sum(peer.is_declared and (peer.is_up or not only_up) for peer in self.by_id.values())
         route = self.interest.find(subject, raw)
         if route is None:
             return 0
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return len({one.session for one in streams if one.session.is_up or not only_up})
+        return len({stream.session for stream in streams if stream.session.is_up or not only_up})
 
     def close(self) -> None:
         """Queue a BYE for each session that is UP; backlogs count as dropped."""
@@ -1048,8 +1040,16 @@ class Sessions:
                 self.ready[session] = None
 
 
+def _next_beat(now: float) -> float:
+    """Return the time of the next PINGs in seconds.
+
+    It is a multiple of `PING_INTERVAL` on the clock of the host, so that processes of one host wake up together.
+    """
+    return (now // PING_INTERVAL + 1) * PING_INTERVAL
+
+
 def _matches_any(patterns: Sequence[Pattern], subject: bytes) -> bool:
-    return any(_matches(one, subject) for one in patterns)
+    return any(_matches(pattern, subject) for pattern in patterns)
 
 
 def _matches(pattern: Pattern, subject: bytes) -> bool:

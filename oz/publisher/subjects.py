@@ -60,7 +60,7 @@ class SubjectCheck:
             rule = f"the delimiter {delimiter!r} ends a subject, so that no subject can contain it"
             raise SubjectError(rules.name, subject, raw.index(delimiter), rule)
         if raw.startswith(_LOCAL):
-            remote = [one for one in self._endpoints() if not is_local(one)]
+            remote = [endpoint for endpoint in self._endpoints() if not is_local(endpoint)]
             if remote:
                 rule = f"_LOCAL subjects stay on this host, and {', '.join(remote)} does not"
                 raise SubjectError(rules.name, subject, 0, rule)

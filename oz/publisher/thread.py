@@ -113,8 +113,8 @@ class Attendance:
         if descriptors != self._polled:
             self._polled = descriptors
             self._poll = make_poll()
-            for one in (*descriptors, self._wake_up.fileno()):
-                self._poll.register(one, POLLIN)
+            for descriptor in (*descriptors, self._wake_up.fileno()):
+                self._poll.register(descriptor, POLLIN)
         if self.is_stopped:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)

@@ -106,7 +106,7 @@ class Access:
             return None
         action: Action = "group" if group else "subscribe"
         answers = (self._answer(key, action, pattern, group) for pattern in patterns)
-        return next((one for one in answers if one is not None), None)
+        return next((answer for answer in answers if answer is not None), None)
 
     def denial_of_key(self, key: str, subscribed: bytes) -> Denial | None:
         """Return why a key may not have a plain subscription, or None.
@@ -123,8 +123,10 @@ class Access:
             if found is None:
                 return None
             reason = str(found)
-            for one in patterns:
-                reason = reason.replace(repr(one.text), f"the prefix {subscribed.decode(errors='replace')!r}")
+            for pattern in patterns:
+                reason = reason.replace(
+                    repr(pattern.text), f"the prefix {subscribed.decode(errors='replace')!r}"
+                )
             return Denial(reason, found.rule, found.subject)
         except PatternError as error:
             return Denial(str(error))

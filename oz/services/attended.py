@@ -17,7 +17,7 @@ from oz.logs import peer_logger
 from oz.numbers import check_number, check_wait
 from oz.program_end import close_all
 from oz.publisher.thread import Attendance, Attended
-from oz.services.waiting import Bell, look_again
+from oz.services.waiting import Bell, call_on_poll
 from oz.transport.steps import Steps, run
 
 CLOSE_TIMEOUT = 5.0
@@ -80,8 +80,8 @@ class Service:
                     except Exception:
                         _log.exception("a round of %r failed; it goes on", self)
                         time.sleep(_FAILURE_PAUSE)
-                    bell.hear()
-                    again = look_again(look)
+                    bell.clear()
+                    again = call_on_poll(look)
         finally:
             self._attendance.more_descriptors = ()
             self._idle.set()

@@ -134,11 +134,11 @@ class LegPublisher(NodePublisher):
             return ()
         streams: Sequence[Stream] = route.plain
         if group is not None:
-            streams = [one for found, members in route.groups if found.name == group for one in members]
+            streams = [member for found, members in route.groups if found.name == group for member in members]
         known = self.known
-        if all(rules.is_for(known.get(one.session), excluded) for one in streams):
+        if all(rules.is_for(known.get(stream.session), excluded) for stream in streams):
             return streams
-        return tuple(one for one in streams if rules.is_for(known.get(one.session), excluded))
+        return tuple(stream for stream in streams if rules.is_for(known.get(stream.session), excluded))
 
 
 class LegSubscriptions(NodeSubscriptions):
@@ -234,8 +234,8 @@ class Leg:
         given = dict(settings)
         allow = given.pop("allow", ())
         allowed = [allow] if isinstance(allow, (str, bytes, Pattern)) else list(allow)
-        self.side = Side([compile(one) for one in allowed])
-        options = {one: given.pop(one) for one in _OPTIONS if given.get(one) is not None}
+        self.side = Side([compile(pattern) for pattern in allowed])
+        options = {option: given.pop(option) for option in _OPTIONS if given.get(option) is not None}
         for name in ("name", "bus", "connect", "bind", "security"):
             given.setdefault(name, None)
         self._notify = notify
@@ -254,7 +254,7 @@ class Leg:
             on_full="drop",
             last_value=False,
             security=given["security"],
-            options=NodeOptions(echo=False, **{_OPTIONS[one]: value for one, value in options.items()}),
+            options=NodeOptions(echo=False, **{_OPTIONS[name]: value for name, value in options.items()}),
             runs_handlers=True,
             pool=ThreadPool(1),
             kind=links.FORWARDER,
@@ -309,14 +309,14 @@ class Leg:
             ids: of all forwarders that have a session at a leg.
         """
         with self.engine.lock:
-            peers = {one.node[-FORWARDER_ID:]: one for one in self.engine.roster.by_id.values()}
+            peers = {peer.node[-FORWARDER_ID:]: peer for peer in self.engine.roster.by_id.values()}
         self.side.forwarders = frozenset(ids & peers.keys())
         up = {
             source.forwarder: source.is_standby
             for session, source in self.side.sources.items()
             if source.forwarder in peers and session.is_up and peers[source.forwarder].state == roster.UP
         }
-        self.side.standby = frozenset(one for one, is_standby in up.items() if is_standby)
+        self.side.standby = frozenset(leg for leg, is_standby in up.items() if is_standby)
         self.side.active = frozenset(up.keys() - self.side.standby)
 
     def ask(self, wanted: Iterable[Interest]) -> int:
@@ -336,8 +336,8 @@ class Leg:
             asked = self.asked.get(stream)
             if asked is None:
                 asked = self.asked[stream] = _Asked(self.engine, stream)
-            added = [one for one in patterns if one not in asked.entries]
-            removed = [asked.entries.pop(one) for one in [*asked.entries] if one not in patterns]
+            added = [pattern for pattern in patterns if pattern not in asked.entries]
+            removed = [asked.entries.pop(entry) for entry in [*asked.entries] if entry not in patterns]
             if added or removed:
                 made = self.engine.subscriber.change_patterns(asked.inbox, stream, added, removed)
                 asked.entries.update(zip(added, made, strict=True))
@@ -386,11 +386,11 @@ class Leg:
             session = stream.session
             with self.publisher.lock:
                 out = stream.matched - stream.pending
-                for one in waiting:
-                    if one.sequence is None:
-                        if one.matched > out:
+                for message in waiting:
+                    if message.sequence is None:
+                        if message.matched > out:
                             break
-                        one.sequence = session.following
+                        message.sequence = session.following
                 has_ended = session.has_ended
                 if has_ended:
                     done = inf if stream.lost_from is None else stream.lost_from
@@ -403,7 +403,7 @@ class Leg:
             ):
                 waiting.popleft().message.ack()
             if has_ended:
-                lost += [(one.source, stream.options.group or "", one.message) for one in waiting]
+                lost += [(message.source, stream.options.group or "", message.message) for message in waiting]
                 waiting.clear()
             if not waiting:
                 del self.held[stream]
@@ -476,7 +476,7 @@ class _Crossing:
                     self._send(reply.payload, extras)
             if request.error is not None and not isinstance(request.error, (Timeout, ClosedError)):
                 self.failure = request.error
-        has_ended = all(one.has_ended for one in self.requests)
+        has_ended = all(request.has_ended for request in self.requests)
         if has_ended and self.failure is not None and not self._is_answered:
             self._fail(self.failure)
 
@@ -521,8 +521,8 @@ class BridgeEngine:
         self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
         try:
-            for one in legs:
-                self.legs.append(Leg(one, self.id, self._notify))
+            for leg in legs:
+                self.legs.append(Leg(leg, self.id, self._notify))
         except BaseException:
             self.finish(time.monotonic())
             self.end_context()
@@ -567,7 +567,7 @@ class BridgeEngine:
 
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
-        return tuple(one for leg in self.legs for one in leg.engine.descriptors())
+        return tuple(descriptor for leg in self.legs for descriptor in leg.engine.descriptors())
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Attend to the legs, and pass messages on; return whether there is more to do at once."""
@@ -591,14 +591,19 @@ class BridgeEngine:
         found = [leg.engine.next_deadline() for leg in self.legs]
         found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
         found.append(self._retry_at if self._unplaced else inf)
-        deadline = min(one for one in (*found, inf) if one is not None)
+        deadline = min(item for item in (*found, inf) if item is not None)
         return None if deadline == inf else deadline
 
     def _ask(self) -> None:
         for leg in self.legs:
             leg.read()
         sides = [leg.side for leg in self.legs]
-        ids = {one.forwarder for side in sides for one in side.sources.values() if one.forwarder is not None}
+        ids = {
+            source.forwarder
+            for side in sides
+            for source in side.sources.values()
+            if source.forwarder is not None
+        }
         for leg in self.legs:
             leg.find_forwarders(ids)
         self.stats.interests = 0
@@ -612,7 +617,7 @@ class BridgeEngine:
 
     def _pass(self, leg: Leg) -> bool:
         """Pass on the messages and losses of a leg; return whether there were any."""
-        others = [one for one in self.legs if one is not leg and not one.engine.is_closing]
+        others = [other for other in self.legs if other is not leg and not other.engine.is_closing]
         found = False
         while leg.losses:
             self._lose(leg, *leg.losses.popleft())
@@ -644,9 +649,11 @@ class BridgeEngine:
             stats.looped += 1
             message.ack()
             return
-        targets = [one for one in others if one.side.may_enter(raw) and not one.has_peer(source.origin)]
+        targets = [
+            other for other in others if other.side.may_enter(raw) and not other.has_peer(source.origin)
+        ]
         if not targets:
-            is_looped = any(one.has_peer(source.origin) for one in others)
+            is_looped = any(other.has_peer(source.origin) for other in others)
             stats.looped += is_looped
             stats.unwanted += not is_looped
             message.ack()
@@ -688,10 +695,10 @@ class BridgeEngine:
             if other.side.may_enter(raw) and not other.has_peer(source.origin):
                 publisher = other.publisher
                 members = publisher.recipients(publisher.find_route(message.subject, raw), group, excluded)
-                found.update((one, other) for one in members)
+                found.update((member, other) for member in members)
         extras = rules.extras_of(message.extras, source, self.id, is_redelivered=is_redelivered)
         is_placed = any(
-            found[one].send(leg, one, message, extras) for one in rules.by_rank([*found], raw, source)
+            found[item].send(leg, item, message, extras) for item in rules.by_rank([*found], raw, source)
         )
         self.stats.passed += is_placed
         return is_placed
@@ -841,16 +848,16 @@ class Forwarder(Service):
             EndpointError: an endpoint cannot be used.
         """
         given = [] if isinstance(legs, str) else list(legs)
-        if len(given) < 2 or not all(isinstance(one, Mapping) for one in given):
+        if len(given) < 2 or not all(isinstance(text, Mapping) for text in given):
             rule = 'give a list of two legs or more, such as [{"bus": "lan"}, {"bus": "wan"}]'
             raise ConfigurationError("legs", legs, "argument", rule)
         common = {"name": name or f"forwarder-{os.getpid()}", "security": security}
-        for number, one in enumerate(given, 1):
-            _check_leg(one, f"leg {number}")
-            if _network_of(one) in map(_network_of, given[: number - 1]):
+        for number, options in enumerate(given, 1):
+            _check_leg(options, f"leg {number}")
+            if _network_of(options) in map(_network_of, given[: number - 1]):
                 rule = "another leg joins the same bus: give another bus, or another connect or directory"
-                raise ConfigurationError("bus", one["bus"], f"leg {number}", rule)
-        self._engine = BridgeEngine([{**common, **one} for one in given])
+                raise ConfigurationError("bus", options["bus"], f"leg {number}", rule)
+        self._engine = BridgeEngine([{**common, **text} for text in given])
         super().__init__(self._engine)
 
     @property

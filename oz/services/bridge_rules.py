@@ -103,8 +103,8 @@ class Side:
         self.active: frozenset[bytes] = frozenset()
         self.standby: frozenset[bytes] = frozenset()
         self._index: PatternIndex[None] = PatternIndex()
-        for one in self.allowed:
-            self._index.add(one, None)
+        for pattern in self.allowed:
+            self._index.add(pattern, None)
 
     def may_enter(self, subject: bytes) -> bool:
         """Return whether a message may enter the bus."""
@@ -122,15 +122,15 @@ def stands_by(own: bytes, sides: Sequence[Side], at: int) -> bool:
         at: index of the leg on that bus.
     """
     here = sides[at]
-    return any(one < own for side in sides if side is not here for one in here.active & side.active)
+    return any(leg < own for side in sides if side is not here for leg in here.active & side.active)
 
 
 def is_needed(sides: Sequence[Side]) -> bool:
     """Return whether parallel forwarders exist, and all of them stand by."""
     pairs = list(combinations(sides, 2))
     return any(
-        (one.active | one.standby) & (two.active | two.standby) and not one.active & two.active
-        for one, two in pairs
+        (pair.active | pair.standby) & (two.active | two.standby) and not pair.active & two.active
+        for pair, two in pairs
     )
 
 
@@ -166,13 +166,13 @@ def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...
     if not allowed:
         return (pattern,)
     found: dict[Pattern, None] = {}
-    for one in allowed:
+    for item in allowed:
         try:
-            if one.covers(pattern):
+            if item.covers(pattern):
                 return (pattern,)
-            if pattern.covers(one):
-                found[one] = None
-            elif pattern.overlaps(one):
+            if pattern.covers(item):
+                found[item] = None
+            elif pattern.overlaps(item):
                 found[pattern] = None
         except Undecidable:
             found[pattern] = None
@@ -181,9 +181,9 @@ def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...
 
 def matches_any(patterns: Iterable[Pattern], subject: bytes) -> bool:
     """Return whether a pattern matches a subject. A pattern that exceeds its time does not."""
-    for one in patterns:
+    for pattern in patterns:
         with suppress(OzError):
-            if one.matches(subject):
+            if pattern.matches(subject):
                 return True
     return False
 
@@ -262,7 +262,7 @@ def by_rank(streams: Sequence[Any], subject: bytes, source: Forwarded) -> list[A
         return list(streams)
     # The `key=` of a message stays with its publisher.
     key = subject if policy == "sticky" else source.origin + source.position.to_bytes(8, "big")
-    found = sorted(streams, key=lambda one: rank(key, one.session.member), reverse=True)
+    found = sorted(streams, key=lambda item: rank(key, item.session.member), reverse=True)
     return found[:1] if policy == "sticky" else found
 
 

@@ -44,7 +44,7 @@ from oz.services.link import (
     with_origin,
 )
 from oz.services.relaying import Relaying
-from oz.services.waiting import Bell, look_again, wait
+from oz.services.waiting import Bell, call_on_poll, wait
 from oz.services.worker import Worker
 from oz.subscriber.sync import Subscriber
 from oz.transport.capabilities import require_pgm
@@ -123,7 +123,7 @@ class Gateway:
                 send it.
 
         Raises:
-            TransportUnavailable: libzmq has no PGM; the text has the line that adds it.
+            EndpointError: libzmq has no PGM; the text has the line that adds it.
             ConfigurationError: nothing to receive and nothing to send, or one side without the other.
             EndpointError: an endpoint cannot be used.
         """
@@ -184,12 +184,12 @@ class Gateway:
     @property
     def workers(self) -> list[Worker]:
         """Processes: the receiver, the sender, or both."""
-        return [one for one in (self._receiver, self._sender) if one is not None]
+        return [worker for worker in (self._receiver, self._sender) if worker is not None]
 
     @property
     def is_ready(self) -> bool:
         """Whether each process has opened its endpoints."""
-        return all(one.is_ready for one in self.workers)
+        return all(worker.is_ready for worker in self.workers)
 
     @property
     def subscribers_at(self) -> list[str]:
@@ -224,7 +224,7 @@ class Gateway:
         with self._bell.rung_by_signals():
             while not self._is_stopping:
                 self._turn(again)
-                again = look_again(look)
+                again = call_on_poll(look)
 
     def turn(self, seconds: float = 0) -> None:
         """Pass on the messages that have arrived, and start processes that have ended.
@@ -248,7 +248,7 @@ class Gateway:
                 self._handle_frame(kind, body)
             if worker.is_ready != was_ready:
                 self._publish_advisory("up" if worker.is_ready else "down", process=worker.role)
-        self.stats.restarts = sum(one.restarts for one in self.workers)
+        self.stats.restarts = sum(worker.restarts for worker in self.workers)
         self._has_more = self._pass_up(now)
 
     def _wait(self, until: float) -> None:
@@ -268,7 +268,7 @@ class Gateway:
             elif not self._sender.is_ready:
                 until = min(until, self._sender.down_since + HOLD_SECONDS)
         wait(poller, until)
-        self._bell.hear()
+        self._bell.clear()
 
     # From multicast to local programs.
 
@@ -300,8 +300,8 @@ class Gateway:
 
     def _publish(self, message: Relayed) -> None:
         try:
-            one = with_origin(message) if self._keep_origins else message
-            self.publisher.publish(one.subject, one.payload, headers=one.headers, id=one.id)
+            relayed = with_origin(message) if self._keep_origins else message
+            self.publisher.publish(relayed.subject, relayed.payload, headers=relayed.headers, id=relayed.id)
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
@@ -341,7 +341,7 @@ class Gateway:
                 messages = source.receive_many(MANY, timeout=0)
             except Timeout:
                 messages = []
-            batch = [one for message in messages if (one := self._numbered(message)) is not None]
+            batch = [relayed for message in messages if (relayed := self._numbered(message)) is not None]
             if self._numbering.reported < self._numbering.number:
                 self._send_batch(batch)
             has_more |= bool(messages)
@@ -350,7 +350,7 @@ class Gateway:
     def _numbered(self, message: Message) -> Relayed | None:
         """Return a message with the number that it is multicast with; None if it stays on this host."""
         headers = dict(message.headers) or None
-        one = Relayed(
+        relayed = Relayed(
             message.origin or b"",
             message.position or 0,
             message.subject_bytes,
@@ -359,12 +359,12 @@ class Gateway:
             message.id,
         )
         if self._keep_origins:
-            one = with_origin(one)
+            relayed = with_origin(relayed)
         if self._echo:
-            self._publish(one)
-        if one.subject.startswith(_LOCAL):
+            self._publish(relayed)
+        if relayed.subject.startswith(_LOCAL):
             return None
-        return one._replace(origin=b"", sequence=self._numbering.take())
+        return relayed._replace(origin=b"", sequence=self._numbering.take())
 
     def _send_batch(self, batch: list[Relayed]) -> None:
         assert self._sender is not None
@@ -386,7 +386,7 @@ class Gateway:
     def _send_gap(self) -> None:
         """Send a loss of unknown size to the sender, if it has room."""
         if self._sender is not None:
-            self._numbering.tell_gap(self._sender.send)
+            self._numbering.send_gap(self._sender.send)
 
     # Close.
 
@@ -424,8 +424,8 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
     if bool(send) != bool(publishers):
         raise _wrong("send", send, "send and publishers go together: give send= and publishers= or connect=")
     # Before PGM is missed: an endpoint that is not multicast needs no PGM.
-    for one in (*receive, *([send] if send else ())):
-        endpoint_parts(one)
+    for endpoint in (*receive, *([send] if send else ())):
+        endpoint_parts(endpoint)
 
 
 def _wrong(name: str, value: object, rule: str) -> ConfigurationError:

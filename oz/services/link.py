@@ -98,7 +98,7 @@ class Numbering:
         else:
             self.number += count
 
-    def tell_gap(self, send: Callable[[bytes], bool]) -> None:
+    def send_gap(self, send: Callable[[bytes], bool]) -> None:
         """Send an unknown loss to the sender, if it is not sent yet.
 
         Args:

@@ -128,10 +128,10 @@ class _Receiving:
         options = Multicast(**task["multicast"])
         self._listeners = [
             Listener(
-                link.context, one, options,
-                high_water_mark=_RECEIVED_FRAMES, on_notice=partial(self._send_notice, one),
+                link.context, endpoint, options,
+                high_water_mark=_RECEIVED_FRAMES, on_notice=partial(self._send_notice, endpoint),
             )
-            for one in task["endpoints"]
+            for endpoint in task["endpoints"]
         ]  # fmt: skip
         # The messages of a publisher that began while no process listened are lost: no late joiner missed them.
         for listener in self._listeners:
@@ -146,7 +146,7 @@ class _Receiving:
     def run(self) -> None:
         """Receive until the gateway ends or sends CLOSE."""
         link = self._link
-        link.send(READY, min(one.receiver.joined_at for one in self._listeners))
+        link.send(READY, min(listener.receiver.joined_at for listener in self._listeners))
         while not link.is_orphaned():
             frame = link.receive()
             if frame is not None and frame[0] == CLOSE:
@@ -166,16 +166,16 @@ class _Receiving:
                 wait(self._poller, min(link.beats_at, self._next_deadline()))
 
     def _next_deadline(self) -> float:
-        due = [one for listener in self._listeners if (one := listener.next_deadline()) is not None]
+        due = [deadline for listener in self._listeners if (deadline := listener.next_deadline()) is not None]
         if self._state() != self._reached:
             due.append(self._reaches_at)
         return min(due, default=inf)
 
     def _state(self) -> dict[bytes, int]:
         return {
-            origin: one.expected
+            origin: sender.expected
             for listener in self._listeners
-            for origin, one in listener.receiver.senders.items()
+            for origin, sender in listener.receiver.senders.items()
         }
 
     def _report(self) -> None:

@@ -90,10 +90,10 @@ class NameServer(Service):
         endpoints = as_list(bind)
         if not endpoints:
             raise ConfigurationError("bind", bind, "argument", "nodes need an endpoint of the name server")
-        for one in endpoints:
-            if not one.startswith(("tcp://", "ipc://")):
+        for endpoint in endpoints:
+            if not endpoint.startswith(("tcp://", "ipc://")):
                 rule = "nodes reach a name server over tcp:// or ipc://"
-                raise ConfigurationError("bind", one, "argument", rule)
+                raise ConfigurationError("bind", endpoint, "argument", rule)
         self.stats = NameServerStats()
         self._up: set[str] = set()
         options = NodeOptions(lost_after=lost_after, echo=False, limits=limits or Limits())
@@ -148,7 +148,7 @@ class NameServer(Service):
         """Nodes that are up, of all buses, by bus and name. Name servers are not among them."""
         with self._engine.lock:
             found = self._engine.cards(roster.UP, roster.SILENT)
-        return sorted(found, key=lambda one: (one.bus, one.name, one.node))
+        return sorted(found, key=lambda item: (item.bus, item.name, item.node))
 
     def __repr__(self) -> str:
         """Show name and endpoints."""

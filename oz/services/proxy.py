@@ -14,7 +14,7 @@ import zmq
 from oz.logs import peer_logger
 from oz.numbers import check_count
 from oz.options import Limits
-from oz.services.waiting import Bell, look_again, wait
+from oz.services.waiting import Bell, call_on_poll, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.ipc_paths import SocketFiles
 
@@ -85,19 +85,19 @@ class Proxy:
         Raises:
             TypeError: the limits are of another class.
             ValueError: one of the sides has no endpoint, or a text is no endpoint.
-            TransportUnavailable: this libzmq lacks the transport of an endpoint.
+            EndpointError: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
         if not isinstance(limits, Limits):
             raise TypeError(f"limits is an oz.Limits, not {type(limits).__name__}")
-        ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
+        ins, outs, dialled = (endpoints.as_list(value) for value in (frontend, backend, connect))
         if not outs or not (ins or dialled):
             raise ValueError(
                 "a plain forwarder needs endpoints of publishers and of subscribers: give frontend=… or "
                 "connect=… for publishers, and backend=… for subscribers"
             )
-        for one in (*ins, *outs, *dialled):
-            endpoints.check(one, own_context=True)
+        for endpoint in (*ins, *outs, *dialled):
+            endpoints.check(endpoint, own_context=True)
         check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)
         self._is_stopping = False
         self._counting = threading.Lock()
@@ -117,9 +117,9 @@ class Proxy:
             """Endpoints for publishers, with their ports."""
             self.backends = self._bind(self._back, outs)
             """Endpoints for subscribers, with their ports."""
-            for one in dialled:
-                self._front.set(zmq.IPV6, endpoints.needs_ipv6(one))
-                self._front.connect(one)
+            for endpoint in dialled:
+                self._front.set(zmq.IPV6, endpoints.needs_ipv6(endpoint))
+                self._front.connect(endpoint)
             self._control = self._context.socket(zmq.PAIR)
             self._control.setsockopt(zmq.LINGER, 0)
             self._control.bind("inproc://control")
@@ -137,8 +137,8 @@ class Proxy:
         socket = self._context.socket(kind)
         for option, value in _KEEPALIVE:
             socket.set(option, value)
-        most = min(limits.message_bytes, _MAX_SUBSCRIPTION) if kind == zmq.XPUB else limits.message_bytes
-        socket.set(zmq.MAXMSGSIZE, most)
+        maximum = min(limits.message_bytes, _MAX_SUBSCRIPTION) if kind == zmq.XPUB else limits.message_bytes
+        socket.set(zmq.MAXMSGSIZE, maximum)
         socket.set(zmq.HANDSHAKE_IVL, max(int(limits.handshake * 1000), 1))
         socket.setsockopt(zmq.LINGER, _LINGER)
         socket.setsockopt(unbounded, 0)
@@ -147,10 +147,10 @@ class Proxy:
 
     def _bind(self, socket: Any, places: list[str]) -> list[str]:
         bound = []
-        for one in places:
-            socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
-            with endpoints.refused_by_libzmq(one, _BIND_HINT):
-                self._files.bind(socket, one)
+        for place in places:
+            socket.set(zmq.IPV6, endpoints.needs_ipv6(place))
+            with endpoints.refused_by_libzmq(place, _BIND_HINT):
+                self._files.bind(socket, place)
             bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
         return bound
 
@@ -182,8 +182,8 @@ class Proxy:
         try:
             with self._bell.rung_by_signals():
                 while not self._is_stopping and passing.is_alive():
-                    wait(poller, look_again(look))
-                    self._bell.hear()
+                    wait(poller, call_on_poll(look))
+                    self._bell.clear()
         finally:
             with self._counting:
                 self._count()
@@ -215,8 +215,8 @@ class Proxy:
     def close(self) -> None:
         """Close the sockets; waiting messages are sent for a second. A second call has no effect."""
         self._files.remove_all()
-        for one in (self._front, self._back, self._control, self._commands):
-            one.close()
+        for raw in (self._front, self._back, self._control, self._commands):
+            raw.close()
         self._bell.close()
         self._context.term()
 

@@ -42,7 +42,7 @@ from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
 from oz.options import Ack, Delivery
 from oz.program_end import close_all
-from oz.services.waiting import look_again
+from oz.services.waiting import call_on_poll
 from oz.subjects.pattern import Pattern, compile
 from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
@@ -149,7 +149,7 @@ class Recorder:
         """
         if isinstance(patterns, (str, bytes, Pattern)):
             patterns = [patterns]
-        compiled = [compile(one) for one in patterns]
+        compiled = [compile(pattern) for pattern in patterns]
         if not compiled:
             raise ValueError("patterns is empty: give at least one pattern to record")
         check_count("max_pending_bytes", max_pending_bytes, 0, sys.maxsize)
@@ -230,7 +230,7 @@ class Recorder:
                 while not self._is_stopping and self._failure is None:
                     if not self._receive():
                         self._wait(max(0.0, again - time.monotonic()))
-                    again = look_again(on_poll)
+                    again = call_on_poll(on_poll)
             self._receive_rest()
         finally:
             self._giving_up.set()
@@ -265,7 +265,7 @@ class Recorder:
         if self.subscriber is not None:
             seconds = min(seconds, SERVICE_INTERVAL)
         self._poll.poll(None if seconds == inf else ceil(seconds * 1000))
-        self._bell.hear()
+        self._bell.clear()
 
     def _receive(self) -> bool:
         """Receive the messages that have arrived; return whether there were any."""
@@ -283,9 +283,9 @@ class Recorder:
             rows: list[Row] = [self._gap_record(gap.count, gap.origin) for gap in self._gaps]
             self._gaps.clear()
             ids = self._ids
-            repeats = [one for one in messages if one.id in ids] if ids else []
+            repeats = [message for message in messages if message.id in ids] if ids else []
             acknowledge(repeats)
-            rows += messages if not repeats else [one for one in messages if one.id not in ids]
+            rows += messages if not repeats else [message for message in messages if message.id not in ids]
             self._buffer.put(rows)
         return bool(messages)
 
@@ -570,7 +570,7 @@ def last_ids(journal: Journal, count: int) -> set[MessageId]:
     start = max(journal.first_offset, journal.end_offset - count)
     column = journal.table(start=start, columns=["headers"])["headers"]
     found = (unpack_headers(packed)[2] for packed in column.drop_null().to_pylist())
-    return {one for one in found if one is not None}
+    return {item for item in found if item is not None}
 
 
 def _end(subscription: Subscription) -> None:
@@ -589,7 +589,7 @@ def spanning_pattern(patterns: Sequence[Pattern]) -> str:
         text = pattern.text
         with suppress(UnicodeError):
             return f"{pattern.dialect}:{text if isinstance(text, str) else text.decode()}"
-    prefixes = [prefix for one in patterns for prefix in one.prefixes]
+    prefixes = [prefix for item in patterns for prefix in item.prefixes]
     low, high = min(prefixes), max(prefixes)
     length = next((at for at, byte in enumerate(low) if high[at : at + 1] != bytes([byte])), len(low))
     # Less text than bytes if the prefixes differ within a character.

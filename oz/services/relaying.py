@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_PUBLISHERS = 10_000
+MAX_PUBLISHERS = 10_000
 """Publishers in the account at most. The publisher with the oldest message is removed first."""
 
 
@@ -66,7 +66,7 @@ class Relaying:
         account = self._accounts.pop(origin, None)
         if account is None:
             account = _Account(sequence)
-            if len(self._accounts) >= MOST_PUBLISHERS:
+            if len(self._accounts) >= MAX_PUBLISHERS:
                 del self._accounts[next(iter(self._accounts))]
         # A dict keeps the order of insertion: the oldest publisher is the first.
         self._accounts[origin] = account

@@ -175,7 +175,7 @@ class Replay:
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
         poller.poll(-1 if seconds == inf else int(min(seconds, 1e6) * 1000))
-        self._bell.hear()
+        self._bell.clear()
 
     def _poll(self) -> None:
         if self._on_poll is not None and (now := time.monotonic()) >= self._polls_at:

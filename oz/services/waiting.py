@@ -26,7 +26,7 @@ def wait(poller: Pollable, until: float) -> None:
     poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), 2**31 - 1)))
 
 
-def look_again(look: Callable[[], object] | None) -> float:
+def call_on_poll(look: Callable[[], object] | None) -> float:
     """Call `look`; return the monotonic time of its next call at the latest.
 
     `look` may return that time as a float. Otherwise it is called ten times a second.

@@ -4,13 +4,13 @@ Needs the extra `ozmq[spark]` and Java 17 or newer. `import oz` does not load th
 executors need oz too.
 """
 
-from oz.errors import MissingDependency
+from oz.errors import SinkError, missing_module
 
 try:
     import pyarrow  # noqa: F401
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise MissingDependency(error.name or "pyspark", "spark") from None
+    raise missing_module(error.name or "pyspark", "spark") from None
 
 from oz.spark.archive import ArchiveError, ArchiveResult, archive, archive_batch, archive_stream, read_archive
 from oz.spark.columns import depth, gaps, join_patterns, match_all, matches, prefix, token
@@ -25,6 +25,7 @@ __all__ = [
     "ArchiveResult",
     "PayloadError",
     "Report",
+    "SinkError",
     "archive",
     "archive_batch",
     "archive_stream",

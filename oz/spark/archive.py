@@ -293,10 +293,10 @@ class _Files:
             ArchiveError: the ranges of two batches overlap.
         """
         found = [_parse(name) for name in self.names(self.path)]
-        for one, other in pairwise(found):
-            if other.first < one.end:
+        for first, other in pairwise(found):
+            if other.first < first.end:
                 raise ArchiveError(
-                    f"{self.path}: {one.name} and {other.name} hold the same records; remove one"
+                    f"{self.path}: {first.name} and {other.name} hold the same records; remove one"
                 )
         return found
 

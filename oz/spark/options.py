@@ -6,17 +6,24 @@ import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from oz.errors import OptionError
+from oz.errors import ConfigurationError
 
 T = TypeVar("T")
 
 _LARGEST = (1 << 63) - 1
 
 
+def option_error(name: str, value: object, rule: str) -> ConfigurationError:
+    """Return the error for a wrong value, or for an option that is unknown or absent: its value is None."""
+    if value is None:
+        return ConfigurationError(None, None, f"option {name}", rule)
+    return ConfigurationError(name, value, "option of Spark", rule)
+
+
 class OptionValues:
     """The options of one read or write, as Spark passes them.
 
-    Each method returns one option, or its default if the option is absent, and raises `OptionError` for a
+    Each method returns one option, or its default if the option is absent, and raises `ConfigurationError` for a
     value that is not allowed. Names are written as in the documentation; Spark passes them in lower case.
     """
 
@@ -32,7 +39,7 @@ class OptionValues:
             side: "source" or "sink", for the error.
 
         Raises:
-            OptionError: an option is unknown.
+            ConfigurationError: an option is unknown.
         """
         self._given = {name.lower(): str(value) for name, value in given.items()}
         known = {name.lower(): name for name in names}
@@ -41,7 +48,7 @@ class OptionValues:
             similar = [] if "." in name else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = foreign.get(name) or (known[similar[0]] if similar else None)
             meant = f"use {hint}. " if hint else ""
-            raise OptionError(
+            raise option_error(
                 name, None, f"the {side} has no such option; {meant}Options: {', '.join(names)}"
             )
 
@@ -54,14 +61,14 @@ class OptionValues:
         return self._given.get(name.lower()) or None
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """Return an option that a function parses; its `ValueError` becomes the rule of the `OptionError`."""
+        """Return an option that a function parses; its `ValueError` becomes the rule of the `ConfigurationError`."""
         text = self._given.get(name.lower())
         if text is None:
             return None
         try:
             return parse(text)
         except ValueError as error:
-            raise OptionError(name, text, str(error)) from None
+            raise option_error(name, text, str(error)) from None
 
     def integer(self, name: str, minimum: int = 1) -> int | None:
         """Return an integer of at least `minimum`."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oz.errors import OptionError
+from oz.errors import ConfigurationError
 from oz.journal import MESSAGE, SCHEMA, Journal, ranges
 from oz.journal.selection import Bound
 from oz.spark.columns import matches
@@ -66,7 +66,7 @@ def read(
 
     Raises:
         JournalError: the directory is no journal, a file is damaged, or records are missing.
-        OptionError: a bound is beyond the end of the journal, or is no offset and no time.
+        ConfigurationError: a bound is beyond the end of the journal, or is no offset and no time.
         PatternError: a pattern is not allowed in its dialect.
 
     The query itself fails if Spark finds a damaged page.
@@ -190,7 +190,7 @@ def _bound(name: str, value: Bound) -> int | datetime | None:
     try:
         return ranges.parse_bound(value)
     except (ValueError, TypeError) as error:
-        raise OptionError(name, value, str(error)) from None
+        raise ConfigurationError(name, value, "argument", str(error)) from None
 
 
 def _offsets(journal: str, low: int | datetime | None, high: int | datetime | None) -> Range:
@@ -200,7 +200,7 @@ def _offsets(journal: str, low: int | datetime | None, high: int | datetime | No
     end = high if isinstance(high, int) else available
     for name, offset in (("start", first), ("end", end)):
         if offset > available:
-            raise OptionError(name, offset, f"{journal} ends at offset {available}")
+            raise ConfigurationError(name, offset, "argument", f"{journal} ends at offset {available}")
     return Range(first, max(first, end))
 
 

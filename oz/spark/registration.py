@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from oz.errors import OptionError, SinkError
+from oz.errors import SinkError
+from oz.spark.options import option_error
 from oz.spark.rows import RowFormat
 from oz.spark.source_options import SourceOptions, read_source_options
 
@@ -36,10 +37,10 @@ class OzDataSource(DataSource):  # type: ignore[misc]
 
         Raises:
             JournalError: a directory is no journal.
-            OptionError, PatternError: an option is wrong.
+            ConfigurationError, PatternError: an option is wrong.
         """
         if "provider" in self.options:  # Spark adds this option for CREATE TABLE only.
-            raise OptionError("provider", self.options["provider"], _NO_TABLES)
+            raise option_error("provider", self.options["provider"], _NO_TABLES)
         options = self._source_options()
         options.check_journals()
         return RowFormat(options.rows).ddl

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oz.errors import MissingDependency
+from oz.errors import missing_module
 from oz.escaping import printable
 from oz.journal.format import GAP, MESSAGE
 from oz.spark.archive import is_archive, read_archive
@@ -246,7 +246,8 @@ def _rates(
         return {"seconds": _WIDTHS[0], "bins": []}
     first, last = (datetime.fromisoformat(total[name]).timestamp() for name in ("first", "last"))
     width = (
-        next((one for one in _WIDTHS if (last - first) / one < BINS), None) or int((last - first) / BINS) + 1
+        next((item for item in _WIDTHS if (last - first) / item < BINS), None)
+        or int((last - first) / BINS) + 1
     )
     # Integers, because the text of a timestamp would depend on the time zone of the session.
     number = F.expr(f"unix_micros(time) div {width * 1_000_000}")
@@ -307,7 +308,7 @@ def _require(*modules: str) -> None:
         try:
             import_module(module)
         except ImportError:
-            raise MissingDependency(module, "spark") from None
+            raise missing_module(module, "spark") from None
 
 
 def _page(figures: dict[str, Any]) -> str:

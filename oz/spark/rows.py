@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from oz.errors import JournalError, OptionError
+from oz.errors import JournalError
 from oz.journal import COLUMNS, MESSAGE
 from oz.logs import logger
+from oz.spark.options import option_error
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string, undecodable
 from oz.times import iso_nanoseconds
 
@@ -94,7 +95,7 @@ class RowFormat:
         """Choose the columns.
 
         Raises:
-            OptionError: the column for malformed payloads has the name of another column.
+            ConfigurationError: the column for malformed payloads has the name of another column.
         """
         self.types = dict(DDL)
         if options.payload == "string":
@@ -111,7 +112,7 @@ class RowFormat:
             self.types["journal"] = "STRING NOT NULL"
         if options.payload != "raw":
             if options.corrupt.lower() in self.types:
-                raise OptionError("columnNameOfCorruptRecord", options.corrupt, "there is such a column")
+                raise option_error("columnNameOfCorruptRecord", options.corrupt, "there is such a column")
             self.types[options.corrupt] = "BINARY"
 
     @property
@@ -135,7 +136,7 @@ class RowConverter:
             schema: the columns that Spark asks for: all, or those of `spark.read.schema(...)`.
 
         Raises:
-            OptionError: there is no such column, or it has another type.
+            ConfigurationError: there is no such column, or it has another type.
         """
         self._options = options
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
@@ -154,20 +155,20 @@ class RowConverter:
         options, known = self._options, RowFormat(self._options).types
         for field, arrow in zip(schema.fields, self._schema, strict=True):
             if field.name not in known:
-                raise OptionError("schema", field.name, f"the columns are {', '.join(known)}")
+                raise option_error("schema", field.name, f"the columns are {', '.join(known)}")
             kind, _, not_null = known[field.name].partition(" NOT")
             if kind.startswith("STRUCT"):
                 for wrong in undecodable(field.dataType):
-                    raise OptionError("payloadSchema", field.dataType.simpleString(), wrong)
+                    raise option_error("payloadSchema", field.dataType.simpleString(), wrong)
                 self._decode_empty(arrow.type)
             elif arrow.type != _ARROW[kind]:
-                raise OptionError("schema", f"{field.name} {field.dataType.simpleString()}", f"it is {kind}")
+                raise option_error("schema", f"{field.name} {field.dataType.simpleString()}", f"it is {kind}")
             if not field.nullable and not not_null:
                 # Spark would skip its null checks, and return wrong results.
-                raise OptionError("schema", f"{field.name} NOT NULL", "the column may be null")
+                raise option_error("schema", f"{field.name} NOT NULL", "the column may be null")
         names = self._schema.names
         if "payload" not in names and (options.corrupt in names or options.mode != "permissive"):
-            raise OptionError(
+            raise option_error(
                 "schema", ", ".join(names), "mode and malformed payloads need the column payload"
             )
 
@@ -175,7 +176,7 @@ class RowConverter:
         try:
             decode_msgpack(pa.array([], pa.binary()), kind)
         except TypeError as error:
-            raise OptionError("payloadSchema", str(kind), str(error)) from None
+            raise option_error("payloadSchema", str(kind), str(error)) from None
 
     def convert(self, batch: pa.RecordBatch, journal: str) -> pa.RecordBatch:
         """Convert a batch that has `columns`.

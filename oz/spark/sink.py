@@ -26,18 +26,18 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from oz.errors import OptionError, OzError, SinkError, SubjectError, WouldBlock
+from oz.errors import OzError, SinkError, SubjectError, WouldBlock
 from oz.logs import logger
 from oz.options import Options
 from oz.publisher.engine import Engine
 from oz.publisher.session import Session
 from oz.publisher.sync import Publisher
-from oz.spark.options import OptionValues
+from oz.spark.options import OptionValues, option_error
 from oz.spark.sink_rows import Columns, Row, RowIds, RowReader, find_columns
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, validate_subject
 from oz.transport import endpoints
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from oz.transport.routers import link_endpoint
 from oz.transport.steps import Steps
 from oz.transport.waiting import wait_in_thread
@@ -101,7 +101,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Parse the options of a sink.
 
     Raises:
-        OptionError: an option is absent, unknown or wrong.
+        ConfigurationError: an option is absent, unknown or wrong.
     """
     values = OptionValues(given, NAMES, _FOREIGN, "sink")
     dialect = values.choice("dialect", dialects.DIALECTS, DEFAULT_DIALECT)
@@ -110,7 +110,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         try:
             validate_subject(subject, dialect)
         except SubjectError as error:
-            raise OptionError("subject", subject, str(error)) from None
+            raise option_error("subject", subject, str(error)) from None
     return SinkOptions(
         _endpoints(values),
         values.integer("subscribers") or 1,
@@ -127,7 +127,7 @@ def _endpoints(values: OptionValues) -> tuple[str, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         rule = "give an endpoint to bind to, one for each task of a host, as in tcp://*:5600-5603"
-        raise OptionError("endpoint", None, rule)
+        raise option_error("endpoint", None, rule)
     found: list[str] = []
     for part in parts:
         try:
@@ -136,7 +136,7 @@ def _endpoints(values: OptionValues) -> tuple[str, ...]:
                 endpoints.check(each, own_context=True)
                 link_endpoint(each)
         except (ValueError, OzError) as error:
-            raise OptionError("endpoint", part, str(error)) from None
+            raise option_error("endpoint", part, str(error)) from None
     return tuple(dict.fromkeys(found))
 
 
@@ -393,7 +393,7 @@ def sink_task(given: Mapping[str, str], schema: T.StructType) -> SinkTask:
     """Check the options and the columns of a sink.
 
     Raises:
-        OptionError: an option is absent, unknown or wrong.
+        ConfigurationError: an option is absent, unknown or wrong.
         SinkError: a column is absent or has a wrong type.
     """
     options = read_sink_options(given)

@@ -34,10 +34,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from oz.errors import JournalError, OptionError
+from oz.errors import JournalError
 from oz.journal import Journal, JournalGap, ranges
 from oz.journal.ranges import Checkpoint
 from oz.logs import logger
+from oz.spark.options import option_error
 from oz.spark.rows import RowConverter
 from oz.spark.source_options import LATEST, SourceOptions
 
@@ -70,7 +71,7 @@ class SliceReader:
         """Prepare the columns.
 
         Raises:
-            OptionError: a column is unknown or has another type.
+            ConfigurationError: a column is unknown or has another type.
         """
         self._options = options
         self._converter = RowConverter(options.rows, schema)
@@ -168,13 +169,13 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         """Check the options.
 
         Raises:
-            OptionError: an option or a column is not allowed in a batch.
+            ConfigurationError: an option or a column is not allowed in a batch.
         """
         if options.start == LATEST:
-            raise OptionError("startingOffset", LATEST, "a batch would be empty; it is for readStream")
+            raise option_error("startingOffset", LATEST, "a batch would be empty; it is for readStream")
         for name in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
             if name in options.given:
-                raise OptionError(name, None, "it is for readStream")
+                raise option_error(name, None, "it is for readStream")
         self._options = options
         self._reader = SliceReader(options, schema)
 
@@ -183,7 +184,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
 
         Raises:
             JournalError: records are missing, and `failOnDataLoss` is set.
-            OptionError: an offset is beyond the end of the journal.
+            ConfigurationError: an offset is beyond the end of the journal.
         """
         slices = [part for each in self._options.journals for part in self._slices(each)]
         return slices or [Slice("", ())]
@@ -216,7 +217,7 @@ def offset_range(journal: str, options: SourceOptions) -> Range:
     """Return the offsets that a batch reads of a journal.
 
     Raises:
-        OptionError: an offset is beyond the end.
+        ConfigurationError: an offset is beyond the end.
     """
     opened = Journal(journal)
     kept, available = opened.first_offset, opened.end_offset
@@ -224,7 +225,7 @@ def offset_range(journal: str, options: SourceOptions) -> Range:
     end = available if options.end is None else options.end
     for name, offset in (("startingOffset", first), ("endingOffset", end)):
         if offset > available:
-            raise OptionError(name, offset, f"{journal} ends at offset {available}")
+            raise option_error(name, offset, f"{journal} ends at offset {available}")
     return Range(first, max(first, end))
 
 
@@ -273,11 +274,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Check the options.
 
         Raises:
-            OptionError: an option or a column is not allowed in a stream.
+            ConfigurationError: an option or a column is not allowed in a stream.
         """
         for name in ("endingOffset", "endingTime"):
             if name in options.given:
-                raise OptionError(name, None, "it is for spark.read; a stream ends with a trigger")
+                raise option_error(name, None, "it is for spark.read; a stream ends with a trigger")
         self._options = options
         # startingTime is the position of a new query, and no filter: a query that goes on reads all that came
         # since, also if the option is relative ("-1h").
@@ -290,7 +291,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
         Raises:
             JournalError: a directory is no journal; or the offset was removed, and `failOnDataLoss` is set.
-            OptionError: the offset is beyond the end.
+            ConfigurationError: the offset is beyond the end.
         """
         return Positions({each: self._beginning(each) for each in self._options.journals}, 0).to_json()
 
@@ -305,7 +306,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if isinstance(options.start, int) and options.start != first:
             available = opened.end_offset
             if options.start > available:
-                raise OptionError("startingOffset", options.start, f"{journal} ends at offset {available}")
+                raise option_error("startingOffset", options.start, f"{journal} ends at offset {available}")
             if options.start > first:
                 return ranges.checkpoint(journal, options.start)
             missing = ranges.plan(journal, options.start, first).missing

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from oz.errors import OptionError
 from oz.journal import Journal
-from oz.spark.options import OptionValues
+from oz.spark.options import OptionValues, option_error
 from oz.spark.rows import RowOptions
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile
@@ -116,7 +115,7 @@ def read_source_options(given: Mapping[str, str], parallelism: int = 1) -> Sourc
         parallelism: number of tasks that the session runs at once.
 
     Raises:
-        OptionError: an option is unknown or wrong, or contradicts another one.
+        ConfigurationError: an option is unknown or wrong, or contradicts another one.
         PatternError: a pattern is not allowed in its dialect.
     """
     given = dict(given)
@@ -144,7 +143,7 @@ def read_source_options(given: Mapping[str, str], parallelism: int = 1) -> Sourc
         for name, offset in (("startingOffset", options.start), ("endingOffset", options.end)):
             if isinstance(offset, int) and name in values:
                 rule = "an offset belongs to one journal; give a time for several journals"
-                raise OptionError(name, offset, rule)
+                raise option_error(name, offset, rule)
     _check_range(options)
     return options
 
@@ -152,22 +151,22 @@ def read_source_options(given: Mapping[str, str], parallelism: int = 1) -> Sourc
 def _check_range(options: SourceOptions) -> None:
     start, end = options.start, options.end
     if isinstance(start, int) and end is not None and start > end:
-        raise OptionError("startingOffset", start, f"it is after endingOffset={end}")
+        raise option_error("startingOffset", start, f"it is after endingOffset={end}")
     if options.start_time and options.end_time and options.start_time > options.end_time:
-        raise OptionError("startingTime", str(options.start_time), "it is after endingTime")
+        raise option_error("startingTime", str(options.start_time), "it is after endingTime")
 
 
 def _rows(values: OptionValues, *, names_journal: bool) -> RowOptions:
     payload = values.choice("payload", ("raw", "string", "json", "msgpack"), "raw")
     schema = values.text("payloadSchema")
     if payload in ("json", "msgpack") and schema is None:
-        raise OptionError("payload", payload, "it needs the option payloadSchema, as in 'price DOUBLE'")
+        raise option_error("payload", payload, "it needs the option payloadSchema, as in 'price DOUBLE'")
     if payload in ("raw", "string") and schema is not None:
-        raise OptionError("payloadSchema", schema, "it needs payload=json or payload=msgpack")
+        raise option_error("payloadSchema", schema, "it needs payload=json or payload=msgpack")
     if payload == "raw":
         for name in ("mode", "columnNameOfCorruptRecord"):
             if name in values:
-                raise OptionError(name, values.text(name), "it needs payload=string, json or msgpack")
+                raise option_error(name, values.text(name), "it needs payload=string, json or msgpack")
     return RowOptions(
         payload,
         schema,
@@ -187,7 +186,7 @@ def _patterns(text: str) -> tuple[Pattern, ...]:
         # Other connectors separate topics by commas. Here a comma is a character of a subject.
         if "," in line and line.partition(":")[0] not in dialects.BY_NAME:
             rule = f"write one pattern in each line; if the comma is part of the subject, write nats:{line}"
-            raise OptionError("subject", line, rule)
+            raise option_error("subject", line, rule)
     return tuple(compile(line) for line in lines)
 
 
@@ -212,14 +211,14 @@ def _time(text: str) -> datetime:
 def _journals(values: OptionValues) -> tuple[tuple[str, ...], bool]:
     """Return the journals, and whether the option can name several: by lines, or by a glob."""
     if "journal" in values and "path" in values:
-        raise OptionError("journal", values.text("journal"), "give either journal or load(path), not both")
+        raise option_error("journal", values.text("journal"), "give either journal or load(path), not both")
     name = "journal" if "journal" in values else "path"
     lines = [line.strip() for line in (values.text(name) or "").splitlines() if line.strip()]
     if not lines:
-        raise OptionError("journal", None, "give the directory of a journal")
+        raise option_error("journal", None, "give the directory of a journal")
     found = [journal for line in lines for journal in _expand(line)]
     if not found:
-        raise OptionError(name, lines[0], "the glob matches no directory")
+        raise option_error(name, lines[0], "the glob matches no directory")
     return tuple(dict.fromkeys(found)), len(lines) > 1 or _is_glob(lines[0])
 
 

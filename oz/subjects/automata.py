@@ -126,15 +126,15 @@ class Automaton:
         return joined
 
     def _repeat(self, repeat: Repeat, start: int) -> int:
-        item, least = (nonempty(repeat.item), 0) if nullable(repeat.item) else (repeat.item, repeat.least)
-        if repeat.most is None:
-            for _ in range(least - 1):
+        item, minimum = (nonempty(repeat.item), 0) if nullable(repeat.item) else (repeat.item, repeat.minimum)
+        if repeat.maximum is None:
+            for _ in range(minimum - 1):
                 start = self._add(item, start)
-            return self._loop(item, start, at_least_once=least > 0)
-        for _ in range(least):
+            return self._loop(item, start, at_least_once=minimum > 0)
+        for _ in range(minimum):
             start = self._add(item, start)
         ends = [start]
-        for _ in range(repeat.most - least):
+        for _ in range(repeat.maximum - minimum):
             ends.append(self._add(item, ends[-1]))
         return self._join(ends)
 
@@ -174,16 +174,16 @@ class Intersection:
 
     def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
         """Return whether a pair is final, and its moves."""
-        one, other = (
+        state_moves, other = (
             side.expand_state(each) for side, each in zip(self._sides, self._pairs[state], strict=True)
         )
         moves = (
             (mask & also, self._number((to, also_to)))
-            for mask, to in one[1]
+            for mask, to in state_moves[1]
             for also, also_to in other[1]
             if mask & also
         )
-        return one[0] and other[0], tuple(moves)
+        return state_moves[0] and other[0], tuple(moves)
 
     def _number(self, pair: tuple[int, int]) -> int:
         number = self._numbers.setdefault(pair, len(self._pairs))

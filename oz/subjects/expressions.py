@@ -51,11 +51,11 @@ class Alt:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Repeat of `least` to `most` copies; None for any number."""
+    """Repeat of `minimum` to `maximum` copies; None for any number."""
 
     item: Expression
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
 
 
 Expression = Text | Bytes | Chars | Seq | Alt | Repeat
@@ -121,8 +121,8 @@ def nullable(expression: Expression) -> bool:
             return all(nullable(item) for item in items)
         case Alt(items):
             return any(nullable(item) for item in items)
-        case Repeat(item, least, _):
-            return least == 0 or nullable(item)
+        case Repeat(item, minimum, _):
+            return minimum == 0 or nullable(item)
     return False
 
 
@@ -137,8 +137,8 @@ def nonempty(expression: Expression) -> Expression:
             return tails[0] if len(tails) == 1 else Alt(tuple(tails))
         case Alt(items):
             return Alt(tuple(nonempty(item) for item in items))
-        case Repeat(item, _, most):
-            return Alt(()) if most == 0 else Repeat(nonempty(item), 1, most)
+        case Repeat(item, _, maximum):
+            return Alt(()) if maximum == 0 else Repeat(nonempty(item), 1, maximum)
     return Alt(())
 
 

@@ -292,14 +292,14 @@ def _regex(expression: Expression) -> str:
             return "|".join(map(_regex, items))
         case Repeat(item, 1, 1):
             return _group_text(item)
-        case Repeat(item, least, most):
-            sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
-            return _group_text(item) + (sign or f"{{{least},{'' if most is None else most}}}")
+        case Repeat(item, minimum, maximum):
+            sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((minimum, maximum))
+            return _group_text(item) + (sign or f"{{{minimum},{'' if maximum is None else maximum}}}")
 
 
 def _group_text(item: Expression) -> str:
-    one = isinstance(item, (Bytes, Chars))
-    return _regex(item) if one else f"(?:{_regex(item)})"
+    is_single = isinstance(item, (Bytes, Chars))
+    return _regex(item) if is_single else f"(?:{_regex(item)})"
 
 
 def _join_literals(items: Sequence[Expression]) -> list[Expression]:

@@ -82,9 +82,9 @@ def witness(pattern: Comparable, other: Comparable) -> str | None:
     # Permissions compare each pattern with each rule, and most pairs differ in their prefixes or tokens.
     if not (prefixes_overlap(pattern, other) and _tokens_may_overlap(pattern, other)):
         return None
-    for one, another in ((pattern, other), (other, pattern)):
-        if one.literal is not None:
-            return subject_text(one.literal) if matches_subject(another, one.literal) else None
+    for item, another in ((pattern, other), (other, pattern)):
+        if item.literal is not None:
+            return subject_text(item.literal) if matches_subject(another, item.literal) else None
     found = find_text(find_common, automaton_of(pattern), automaton_of(other))
     return _verify(found, pattern, other, expected=True)
 
@@ -169,8 +169,8 @@ def _tokens_may_overlap(pattern: Comparable, other: Comparable) -> bool:
 def prefixes_overlap(pattern: Comparable, other: Comparable) -> bool:
     """Return whether a prefix of one pattern begins with a prefix of the other."""
     return any(
-        one.startswith(another) or another.startswith(one)
-        for one in pattern.prefixes
+        prefix.startswith(another) or another.startswith(prefix)
+        for prefix in pattern.prefixes
         for another in other.prefixes
     )
 

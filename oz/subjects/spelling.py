@@ -100,9 +100,9 @@ def _restore_regex(text: bytes, flags: int) -> Pattern:
     return regex_with_flags(text, flags, max_weight=MAX_ELEMENTS)
 
 
-def _too_long(dialect: str, text: bytes, size: str, most: int) -> PatternError:
+def _too_long(dialect: str, text: bytes, size: str, maximum: int) -> PatternError:
     rule = (
-        f"{size} take too long to compile at a publisher, which takes {most}: split it into several "
+        f"{size} take too long to compile at a publisher, which takes {maximum}: split it into several "
         'patterns, or use filtering="prefix"'
     )
-    return PatternError(dialect, text[:most], 0, rule)
+    return PatternError(dialect, text[:maximum], 0, rule)

@@ -249,8 +249,8 @@ class Subscriber(SubscriberBase):
         """Start the tasks of handlers that were subscribed before the loop ran."""
         if not self._runs_tasks:
             self._runs_tasks = True
-            for one in self.subscriptions:
-                one._start()
+            for subscription in self.subscriptions:
+                subscription._start()
 
     _runs_tasks = False
 
@@ -339,9 +339,9 @@ class Subscriber(SubscriberBase):
         self._engine.close()
         running = asyncio._get_running_loop()
         current = asyncio.current_task() if running is not None else None
-        tasks = [one for one in self._tasks if one is not current and one.get_loop() is running]
-        for one in tasks:
-            one.cancel()
+        tasks = [task for task in self._tasks if task is not current and task.get_loop() is running]
+        for task in tasks:
+            task.cancel()
         return _Ending(tasks) if tasks else Done(None)
 
     async def __aenter__(self) -> Self:

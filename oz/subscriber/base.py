@@ -20,7 +20,7 @@ from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
 from oz.subscriber.places import PublisherInfo
-from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.subscriber.queue import Inbox, Queue, SubscriberStats
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.security import credentials_of
 from oz.wire.codec import Codec, find_codec
@@ -46,7 +46,7 @@ class SubscriptionBase:
     @property
     def patterns(self) -> tuple[Pattern, ...]:
         """Compiled patterns."""
-        return tuple(one.pattern for one in self._inbox.entries)
+        return tuple(entry.pattern for entry in self._inbox.entries)
 
     @property
     def group(self) -> str | None:
@@ -82,7 +82,7 @@ class SubscriptionBase:
             raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
-        texts = ", ".join(repr(one.text) for one in self.patterns)
+        texts = ", ".join(repr(pattern.text) for pattern in self.patterns)
         return f"<{self._class_name} {texts}{'' if self.active else ' ended'}>"
 
 
@@ -143,7 +143,7 @@ class SubscriberBase:
         return next(iter(self._engine.places), None)
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> SubscriberStats:
         """Counters since the subscriber was created, as a copy."""
         return self._engine.stats
 
@@ -151,7 +151,7 @@ class SubscriberBase:
     def subscriptions(self) -> tuple[Any, ...]:
         """Active subscriptions."""
         with self._engine.lock:
-            return tuple(one.handle for one in self._engine.dispatcher.inboxes if one.is_active)
+            return tuple(inbox.handle for inbox in self._engine.dispatcher.inboxes if inbox.is_active)
 
     @property
     def publishers(self) -> list[PublisherInfo]:

@@ -16,7 +16,7 @@ from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
 """Bytes of the name of a queue group."""
-MOST_PENDING = 2**32 - 1
+MAX_PENDING = 2**32 - 1
 _DEFAULT_PENDING = Delivery().max_pending
 FILTERINGS = ("auto", "publisher", "prefix")
 
@@ -53,8 +53,8 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     compiled = list(
         dict.fromkeys(
             # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
-            compile_asked(one, "zmq" if isinstance(one, bytes) else dialect, default)
-            for one in found
+            compile_asked(item, "zmq" if isinstance(item, bytes) else dialect, default)
+            for item in found
         )
     )
     if not compiled:
@@ -93,8 +93,8 @@ def stream_options(
         for name, value in given.items():
             if value is not None:
                 raise _wrong(name, value, 'it needs a link: use filtering="auto" or "publisher"')
-    if delivery.max_pending > MOST_PENDING:
-        raise _wrong("max_pending", delivery.max_pending, f"it is at most {MOST_PENDING:,}")
+    if delivery.max_pending > MAX_PENDING:
+        raise _wrong("max_pending", delivery.max_pending, f"it is at most {MAX_PENDING:,}")
     return StreamOptions(
         group,
         delivery.policy,

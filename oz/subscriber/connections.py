@@ -51,7 +51,8 @@ from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
-from oz.transport.endpoints import EndpointError, check, check_destination
+from oz.transport.endpoints import check, check_destination
+from oz.transport.errors import EndpointError
 from oz.transport.keys import LINK as LINK_SOCKET
 from oz.transport.monitors import HANDSHAKES, Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
@@ -356,7 +357,7 @@ class Connections(ABC):
 
     def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
         assert place.link_endpoint is not None
-        if any(one.link_endpoint == place.link_endpoint for one in self.places.values()):
+        if any(item.link_endpoint == place.link_endpoint for item in self.places.values()):
             raise EndpointError(
                 f"{place.endpoint!r}: another endpoint has the link endpoint {place.link_endpoint!r}; "
                 "connect to each publisher once"
@@ -476,10 +477,10 @@ class Connections(ABC):
         if self.keys is None:
             return (effect,)
         kept = self.keys.allowed(self.keys.key_of(place.endpoint), link.origin or b"", effect)
-        if sum(len(one.positions) for one in kept) < len(effect.positions):
+        if sum(len(entry.positions) for entry in kept) < len(effect.positions):
             sequences = set(range(effect.sequence, effect.sequence + len(effect.positions)))
-            for one in kept:
-                sequences.difference_update(range(one.sequence, one.sequence + len(one.positions)))
+            for entry in kept:
+                sequences.difference_update(range(entry.sequence, entry.sequence + len(entry.positions)))
             self._drop_denied(place, link, effect, sequences)
         return kept
 
@@ -557,7 +558,7 @@ class Connections(ABC):
             place = self.places.get(endpoint)
             if place is None or place.is_bound != is_bound:
                 verb = "bound" if is_bound else "connected"
-                known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
+                known = ", ".join(item for item, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             if self.keys is not None:
                 # As in `_hang_up`, while the events still find the place.
@@ -565,7 +566,7 @@ class Connections(ABC):
             del self.places[endpoint]
             if self.keys is not None:
                 self.keys.forget(endpoint)
-            self.denials = {key: one for key, one in self.denials.items() if key[0] is not place}
+            self.denials = {key: denial for key, denial in self.denials.items() if key[0] is not place}
             self._close_plain(place)
             if place.link is not None:
                 if is_lost and place.link.may_have_lost:
@@ -830,20 +831,20 @@ class Connections(ABC):
         self._changed()
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
-        known, place.refusals = place.refusals, {one.sid: one for one in effect.refusals}
+        known, place.refusals = place.refusals, {refusal.sid: refusal for refusal in effect.refusals}
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
             granted = self.subscriptions.by_sid.get(sid)
             if granted is not None:
                 granted.owner.refusal = None
-        for one in effect.refusals:
-            place.refusal = one.reason
-            entry = self.subscriptions.by_sid.get(one.sid)
-            if entry is not None and one.sid not in known and one.rule is not None:
-                self.denials[place, one.sid] = entry.owner, self.denial(place, entry.pattern.text, one)
+        for gap in effect.refusals:
+            place.refusal = gap.reason
+            entry = self.subscriptions.by_sid.get(gap.sid)
+            if entry is not None and gap.sid not in known and gap.rule is not None:
+                self.denials[place, gap.sid] = entry.owner, self.denial(place, entry.pattern.text, gap)
             if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
-                entry.owner.refusal = one
+                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, gap.reason)
+                entry.owner.refusal = gap
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:
             if fallback.state == PREFIX and link.is_answered:
@@ -1016,13 +1017,13 @@ class Connections(ABC):
 
     def _place_at(self, where: str) -> Place | None:
         """Return the place of an event of a monitor, which may name an address in place of a host."""
-        found = [one for one in self.places.values() if one.link_endpoint == where]
+        found = [place for place in self.places.values() if place.link_endpoint == where]
         if not found:
             port = where.rpartition(":")[2]
             found = [
-                one
-                for one in self.places.values()
-                if one.link_endpoint is not None and one.link_endpoint.rpartition(":")[2] == port
+                place
+                for place in self.places.values()
+                if place.link_endpoint is not None and place.link_endpoint.rpartition(":")[2] == port
             ]
         return found[0] if len(found) == 1 else None
 

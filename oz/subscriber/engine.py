@@ -43,7 +43,7 @@ from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
-from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.subscriber.queue import Inbox, Queue, SubscriberStats
 from oz.subscriber.subscriptions import Subscription as Entry
 from oz.system import after_fork
 from oz.transport.contexts import has_ended
@@ -223,10 +223,10 @@ class Engine(Connections):
         """
         with self.lock:
             self.check_open()
-            made = [self.subscriptions.add(one, stream, owner=inbox) for one in added]
+            made = [self.subscriptions.add(pattern, stream, owner=inbox) for pattern in added]
             for entry in removed:
                 self.subscriptions.remove(entry)
-            inbox.entries = [one for one in inbox.entries if one.is_active] + made
+            inbox.entries = [entry for entry in inbox.entries if entry.is_active] + made
             self.dispatcher.forget()
             self._declare()
             return made
@@ -494,9 +494,9 @@ class Engine(Connections):
         """
         owners = [owner]
         if not self.runs_handlers:
-            owners += [one for one in self.in_hand if one is not owner and one.done()]
-        for one in owners:
-            message = self.in_hand.pop(one, None)
+            owners += [item for item in self.in_hand if item is not owner and item.done()]
+        for item in owners:
+            message = self.in_hand.pop(item, None)
             if message is not None:
                 message.ack()
 
@@ -521,7 +521,7 @@ class Engine(Connections):
             return ""
         if not self.places:
             return "; the subscriber has no endpoint: call connect(endpoint)"
-        silent = [one.endpoint for one in self.publishers if one.mode == "connecting"]
+        silent = [publisher.endpoint for publisher in self.publishers if publisher.mode == "connecting"]
         return f"; no publisher answers at {', '.join(silent)}" if silent else ""
 
     def missing(self) -> list[str]:
@@ -533,17 +533,17 @@ class Engine(Connections):
         """
         self.check_open()
         with self.lock:
-            needs_link = any(not one.falls_back for one in self.dispatcher.inboxes)
+            needs_link = any(not inbox.falls_back for inbox in self.dispatcher.inboxes)
             found = [
-                one.missing(
+                place.missing(
                     needs_link=needs_link,
                     may_fall_back=self.filtering == "auto",
                     has_keys=self.keys is not None,
                 )
-                for one in self.places.values()
+                for place in self.places.values()
             ]
             self.raise_refusals()
-            return [one for one in found if one]
+            return [item for item in found if item]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
         """Raise the next refusal that the program was not told of.
@@ -595,13 +595,13 @@ class Engine(Connections):
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
             self._is_draining = self._is_draining or inbox is None
             self._drains += 1
-            for one in inboxes:
-                for entry in one.entries:
+            for item in inboxes:
+                for entry in item.entries:
                     self.subscriptions.retire(entry)
-                if one.falls_back:
+                if item.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(self._patterns.prefixes_of(one))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(item))
             for place in self.places.values():
                 place.drained = place.plain is None and place.multicast is None
             self._declare()
@@ -620,9 +620,9 @@ class Engine(Connections):
         self.check_open()
         with self.lock:
             return (
-                all(one.is_drained(revision) for one in self.places.values())
+                all(place.is_drained(revision) for place in self.places.values())
                 and not self.handlers_running
-                and not any(one.handler and one.queue and one.queue.items for one in inboxes)
+                and not any(inbox.handler and inbox.queue and inbox.queue.items for inbox in inboxes)
             )
 
     def end_drain(self, inboxes: list[Inbox], *, is_last: bool) -> None:
@@ -636,13 +636,13 @@ class Engine(Connections):
             self._drains -= 1
             if self.state in (CLOSED, FOREIGN):
                 return
-            for one in inboxes:
-                if one.is_active:
-                    one.is_active = False
-                    for entry in one.entries:
+            for inbox in inboxes:
+                if inbox.is_active:
+                    inbox.is_active = False
+                    for entry in inbox.entries:
                         self.subscriptions.forget(entry)
-                    self.dispatcher.inboxes.pop(one, None)
-                    self._patterns.discard(one)
+                    self.dispatcher.inboxes.pop(inbox, None)
+                    self._patterns.discard(inbox)
             self.dispatcher.forget()
             if is_last:
                 self.state = DRAINED
@@ -665,21 +665,21 @@ class Engine(Connections):
             return self.dispatcher.own_queue(inbox, delivery.max_pending, overflow)
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> SubscriberStats:
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
             all_links: list[Link | EndedLinks] = [self._past, *self._place_of]
-            withdrawn = sum(one.unwanted for one in all_links)
+            withdrawn = sum(link.unwanted for link in all_links)
             denied = 0 if self.keys is None else self.keys.denied
-            return Stats(
+            return SubscriberStats(
                 received=found.received + withdrawn + denied,
                 delivered=found.delivered,
                 filtered=found.filtered,
-                malformed=found.malformed + sum(one.malformed for one in all_links),
+                malformed=found.malformed + sum(link.malformed for link in all_links),
                 dropped=found.dropped,
                 lost=found.lost,
-                repeated=found.repeated + sum(one.repeated for one in all_links),
+                repeated=found.repeated + sum(link.repeated for link in all_links),
                 unwanted=found.unwanted + withdrawn,
                 failed=found.failed,
                 denied=denied,
@@ -690,7 +690,7 @@ class Engine(Connections):
         """State of each endpoint."""
         with self.lock:
             now = self.clock()
-            return [one.info(now) for one in self.places.values()]
+            return [place.info(now) for place in self.places.values()]
 
     # end
 
@@ -755,13 +755,13 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _disown_all() -> None:
-    for one in list(_engines):
-        one.disown()
+    for engine in list(_engines):
+        engine.disown()
     _engines.clear()
 
 
 if HOT is not None:
-    HOT.know_lone_links(Engine, Lone, Link, Place, ListeningClock, Stats, Arrival)
+    HOT.know_lone_links(Engine, Lone, Link, Place, ListeningClock, SubscriberStats, Arrival)
 
 after_fork(_disown_all)
 atexit.register(lambda: close_all(_engines))

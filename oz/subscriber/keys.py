@@ -93,16 +93,16 @@ class SubscriberKeys(Keys):
         rights.key = key
         delimiter = self._delimiter
         if delimiter is not None:
-            return [one for one in messages if rights.allows(one[0].partition(delimiter)[0])]
-        return [one for one in messages if rights.allows(one[0])]
+            return [message for message in messages if rights.allows(message[0].partition(delimiter)[0])]
+        return [message for message in messages if rights.allows(message[0])]
 
 
 def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | None:
     """Return the subjects for replies to requests; None if no message is a request."""
-    found = [None if one is None else one.get(REPLY_TO) for one in extras]
+    found = [None if extra is None else extra.get(REPLY_TO) for extra in extras]
     if not any(found):
         return None
-    return [Extras(reply_to=one) if isinstance(one, str) else None for one in found]
+    return [Extras(reply_to=item) if isinstance(item, str) else None for item in found]
 
 
 def _without(effect: Messages, denied: list[int]) -> list[Messages]:

@@ -33,7 +33,9 @@ sequence < expected           –              –                         repea
 sequence > expected           –              –                         replace                 –
 body malformed                –              –                         Gap(count)              –
 PING(n)                       –              –                         n > expected: replace;  –
-                                                                       else ACK, drops, DECLARE
+                                                                       else ACK, if there is
+                                                                       news or the 20th; drops,
+                                                                       DECLARE
 ANSWER                        –              –                         refusals                –
 BYE                           –              known before: Gap(None)   Gap(n − expected),      –
                                              ENDED                     drops, ENDED; reason
@@ -58,12 +60,10 @@ from typing import Any, NamedTuple
 from oz.errors import ProtocolError
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire import links
-from oz.wire.links import Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome
+from oz.wire.links import SILENT_AFTER, SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome
 
 NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
 
-SILENT_AFTER = 3.5
-"""Listened seconds without a frame after which the connection is replaced."""
 HELLO_AGAIN = 1.0
 """Listened seconds after which a HELLO without WELCOME is sent again."""
 WELCOME_WITHIN = 10.0
@@ -319,11 +319,13 @@ class Link:
         self.reasons: dict[int, Drops] = {}
         self._marks: dict[int, Marks] = {}
         self._abandoned: list[tuple[int, int, int]] = []
-        self._sent_marks: dict[int, int] = {}
         self._begin_connection()
 
     def _begin_connection(self) -> None:
         self._head: Head | None = None
+        # The last ACK of an earlier connection may be lost.
+        self._sent_marks: dict[int, int] = {}
+        self._pings = 0
         self._declared = self._replaced_by = 0
         self._unacked_batches = self._unacked_bytes = 0
         self._ack_batches, self._ack_bytes = 1, 1
@@ -504,7 +506,9 @@ class Link:
         if ping.following > self.expected:
             self._replace("the connection lost messages", effects)
             return
-        self._acknowledge_ping()
+        if self._pings % SLOW_PINGS == 0 or self._unacked_batches or self._has_new_marks():
+            self.is_ack_due = True
+        self._pings += 1
         self.applied = ping.applied
         self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
         self._report_unknown(ping.streams, effects)
@@ -512,9 +516,6 @@ class Link:
             self._apply_drops(ping.streams, effects)
         if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
             self._declare_all()
-
-    def _acknowledge_ping(self) -> None:
-        self.is_ack_due = True
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         """Report losses of unknown size before the publisher."""

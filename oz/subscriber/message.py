@@ -180,7 +180,7 @@ class Message(MessageFields, message.Message):
         """Subscriptions that the message matches, without those that `unsubscribe` has ended."""
         if self.route is None:
             return ()
-        return tuple(one.handle for one in self.route.inboxes if not one.is_removed)
+        return tuple(inbox.handle for inbox in self.route.inboxes if not inbox.is_removed)
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
         """Reply to a request that came through a node; see `oz.message.Message.reply`."""

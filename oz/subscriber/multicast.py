@@ -60,7 +60,7 @@ class MulticastSource:
             match: returns the inboxes that a subject matches.
 
         Raises:
-            EndpointError, TransportUnavailable: as `Listener`.
+            EndpointError: as `Listener`.
         """
         self.listener = Listener(context, endpoint, options, high_water_mark=HIGH_WATER_MARK)
         self._dispatcher, self._match = dispatcher, match
@@ -70,13 +70,13 @@ class MulticastSource:
     @property
     def is_heard(self) -> bool:
         """Whether a publisher was heard and has not left."""
-        return any(not one.has_left for one in self.listener.receiver.senders.values())
+        return any(not sender.has_left for sender in self.listener.receiver.senders.values())
 
     @property
     def origin(self) -> bytes | None:
         """Id of the publisher that was heard last, None before the first."""
         senders = self.listener.receiver.senders
-        return max(senders, key=lambda one: senders[one].heard_at, default=None)
+        return max(senders, key=lambda item: senders[item].heard_at, default=None)
 
     def missing(self) -> str | None:
         """Return why the endpoint is not ready, None if a publisher is heard."""

@@ -30,7 +30,7 @@ from oz.transport.monitors import HANDSHAKES, Monitor, Outcome
 from oz.transport.peer_keys import key_of_client
 from oz.transport.runtime import message_reader, runtime_of
 
-_MOST_FRAMES = 1 << 30
+_MAX_FRAMES = 1 << 30
 
 
 class PlainPatterns:
@@ -66,7 +66,7 @@ class PlainPatterns:
         found = dict.fromkeys(self._index.find(subject).values)
         if subject.startswith(RESERVED):
             named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
-            return tuple(dict.fromkeys(one.owner for one in named if one.pattern.matches(subject)))
+            return tuple(dict.fromkeys(item.owner for item in named if item.pattern.matches(subject)))
         return tuple(found)
 
     def prefixes(self) -> Iterable[bytes]:
@@ -178,7 +178,7 @@ class PlainSocket:
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             if binds:
-                self._files.bind(self.socket, endpoint, lambda one, where: one.bind(where))
+                self._files.bind(self.socket, endpoint, lambda item, where: item.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:
@@ -214,7 +214,7 @@ class PlainSocket:
         messages: list[list[bytes]] = []
         self.is_empty = False
         if self._raw is not None:
-            messages = self._raw.read(limit, _MOST_FRAMES)
+            messages = self._raw.read(limit, _MAX_FRAMES)
             self.is_empty = len(messages) < limit
             return messages
         try:
@@ -231,7 +231,7 @@ class PlainSocket:
         try:
             while len(messages) < limit:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-                messages.append((key_of_client(frames[0]), [one.bytes for one in frames]))
+                messages.append((key_of_client(frames[0]), [frame.bytes for frame in frames]))
         except zmq.Again:
             self.is_empty = True
         return messages

@@ -52,6 +52,8 @@ MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 MAX_FORWARDED = 65_536
 """Messages of forwarders that are remembered, so that two forwarders between the same buses deliver each once."""
+MAX_REASONS = 20
+"""Reasons of gaps that are counted separately."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras may have any content."""
@@ -61,7 +63,7 @@ _subject = attrgetter("subject")
 
 
 @dataclass(slots=True)
-class Stats:
+class SubscriberStats:
     """Counters of a subscriber.
 
     Attributes:
@@ -178,8 +180,8 @@ class Queue:
             return False
         dropped, origins = 0, set()
         if self.overflow == "conflate":
-            for one in self._conflate(message.subject):
-                origins.add(one.origin)
+            for replaced in self._conflate(message.subject):
+                origins.add(replaced.origin)
                 dropped += 1
         # Gaps of other kinds stay in front.
         kept: list[Gap] = []
@@ -356,6 +358,8 @@ class Dispatcher:
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
+        lost: messages that gaps report, by reason.
+        unknown_losses: gaps with an unknown number of messages, by reason.
         on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
             of the direct stream; None if they are unwanted. It must not raise.
     """
@@ -384,7 +388,9 @@ class Dispatcher:
         self.reports: deque[Gap] = deque()
         self.finished: list[Inbox] = []
         self.inboxes: dict[Inbox, None] = {}
-        self.stats = Stats()
+        self.stats = SubscriberStats()
+        self.lost: dict[str, int] = {}
+        self.unknown_losses: dict[str, int] = {}
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
@@ -417,7 +423,7 @@ class Dispatcher:
         for _ in range(len(items)):
             item = items.popleft()
             if isinstance(item, Message) and inbox in item.route.inboxes:
-                if all(one.queue is not None for one in item.route.inboxes):
+                if all(receiver.queue is not None for receiver in item.route.inboxes):
                     queue.items.append(item)
                     continue
                 if isinstance(item, HandledMessage):
@@ -456,7 +462,7 @@ class Dispatcher:
             for _ in range(len(items)):
                 item = items.popleft()
                 if isinstance(item, Message) and not any(
-                    not one.is_removed and one.queue is None for one in item.route.inboxes
+                    not receiver.is_removed and receiver.queue is None for receiver in item.route.inboxes
                 ):
                     self._abandon(item)
                 else:
@@ -487,8 +493,8 @@ class Dispatcher:
         """Return the number of messages that wait for an inbox."""
         items = list((inbox.queue or self.shared).items)
         if inbox.queue is not None:
-            return sum(isinstance(one, Message) for one in items)
-        return sum(isinstance(one, Message) and inbox in one.route.inboxes for one in items)
+            return sum(isinstance(item, Message) for item in items)
+        return sum(isinstance(item, Message) and inbox in item.route.inboxes for item in items)
 
     # messages of links
 
@@ -533,8 +539,8 @@ class Dispatcher:
             if None in found:
                 find = self.find
                 found = [
-                    one or find(routes, stream, subject, None)
-                    for one, subject in zip(found, subjects, strict=True)
+                    route or find(routes, stream, subject, None)
+                    for route, subject in zip(found, subjects, strict=True)
                 ]
             fields = zip(map(_subject, found), payloads, found, repeat(arrival), range(count), strict=False)
             messages: list[Message] = list(map(_new, repeat(kind), fields))
@@ -690,7 +696,7 @@ class Dispatcher:
 
     def _make_route(self, stream: int, subject: bytes, extras: Any) -> Route:
         entries = self._subscriptions.match(stream, subject, extras)
-        inboxes = tuple([one.owner for one in entries])
+        inboxes = tuple([entry.owner for entry in entries])
         if len(inboxes) > 1:
             inboxes = tuple(dict.fromkeys(inboxes))
         return self._route_to(subject, inboxes)
@@ -698,8 +704,10 @@ class Dispatcher:
     def _route_to(self, subject: bytes, inboxes: tuple[Inbox, ...]) -> Route:
         queues = self._queues.get(inboxes)
         if queues is None:
-            found = dict.fromkeys(one.queue or self.shared for one in inboxes)
-            is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
+            found = dict.fromkeys(inbox.queue or self.shared for inbox in inboxes)
+            is_simple = not any(
+                inbox.is_inline or inbox.is_handled or inbox.limit is not None for inbox in inboxes
+            )
             if len(self._queues) >= MAX_ROUTES:
                 self._queues.clear()
             queues = self._queues[inboxes] = tuple(found) if is_simple else ()
@@ -854,17 +862,21 @@ class Dispatcher:
             gap: to report.
             stream: that lost messages; None for all streams of a link.
         """
+        losses = self.unknown_losses if gap.count is None else self.lost
+        # A forwarder passes on the reason of another bus.
+        reason = gap.reason if gap.reason in losses or len(losses) < MAX_REASONS else "other"
+        losses[reason] = losses.get(reason, 0) + (1 if gap.count is None else gap.count)
         if gap.count is not None and gap.reason != "malformed":
             self.stats.lost += gap.count
         concerned = [
-            one
-            for one in self.inboxes
-            if stream is None or any(entry.stream == stream for entry in one.entries)
+            inbox
+            for inbox in self.inboxes
+            if stream is None or any(entry.stream == stream for entry in inbox.entries)
         ]
         if stream is not None and gap.count is not None and gap.reason == "dropped":
-            for one in concerned:
-                one.dropped += gap.count
-        queues = {None if one.is_inline else one.queue or self.shared for one in concerned}
+            for inbox in concerned:
+                inbox.dropped += gap.count
+        queues = {None if inbox.is_inline else inbox.queue or self.shared for inbox in concerned}
         queue = queues.pop() if len(queues) == 1 else None
         if queue is None:
             self.reports.append(gap)
@@ -889,10 +901,10 @@ class Dispatcher:
                 items.pop()
 
 
-def _joined(one: Gap, other: Gap) -> Gap:
+def _joined(gap: Gap, other: Gap) -> Gap:
     """Return the sum of two gaps of one kind."""
-    count = None if one.count is None or other.count is None else one.count + other.count
-    return Gap(one.origin, count, one.recovered + other.recovered, one.reason)
+    count = None if gap.count is None or other.count is None else gap.count + other.count
+    return Gap(gap.origin, count, gap.recovered + other.recovered, gap.reason)
 
 
 def _delivery(message: Message, left: list[int] | None) -> Message:

@@ -120,17 +120,17 @@ class Subscriptions:
                 )  # fmt: skip
             self._numbers[options] = number
             self._options.append(options)
-        one = Subscription(self._next_sid, number, pattern, options, last_value, owner)
+        subscription = Subscription(self._next_sid, number, pattern, options, last_value, owner)
         self._next_sid += 1
-        self.by_sid[one.sid] = one
+        self.by_sid[subscription.sid] = subscription
         self._active[number] = self._active.get(number, 0) + 1
         index = self._indexes.get(number)
         if index is None:
             # The dispatcher has a cache of its own.
             index = self._indexes[number] = self.index_class(cache_size=0)
-        index.add(pattern, one)
-        self._changed(one)
-        return one
+        index.add(pattern, subscription)
+        self._changed(subscription)
+        return subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription, if it is active. The caller makes each link `declare` afterwards."""
@@ -182,20 +182,20 @@ class Subscriptions:
             revision = max(self.revision, 1)
             if self._full[0] != revision:
                 # Kept for the other links, and because a publisher may ask again and again.
-                items = [one.item for one in self.by_sid.values()]
+                items = [subscription.item for subscription in self.by_sid.values()]
                 streams = {number: self._options[number] for number in self._active}
                 self._full = revision, links.split_declaration(revision, 0, streams, items, [])
             return self._full[1], True
         added: dict[int, Subscription] = {}
         removed: list[int] = []
-        for revision, one in reversed(log):
+        for revision, change in reversed(log):
             if revision <= base:
                 break
-            added[one.sid] = one
-        for one in added.values():
-            if not one.is_active:
-                removed.append(one.sid)
-        items = [one.item for one in reversed(added.values()) if one.is_active]
+            added[change.sid] = change
+        for change in added.values():
+            if not change.is_active:
+                removed.append(change.sid)
+        items = [change.item for change in reversed(added.values()) if change.is_active]
         streams = {item.stream: self._options[item.stream] for item in items}
         return links.split_declaration(self.revision, base, streams, items, removed), False
 
@@ -208,14 +208,14 @@ class Subscriptions:
             extras: of the message; a last value belongs to one subscription.
         """
         if extras is not None and SID in extras:
-            one = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
-            return () if one is None or one.stream != stream else (one,)
+            subscription = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
+            return () if subscription is None or subscription.stream != stream else (subscription,)
         index = self._indexes.get(stream)
         if index is None:
             return ()
         found = tuple(index.find(subject).values)
         if subject.startswith(RESERVED):
-            found = tuple(one for one in found if names_reserved(one.pattern))
+            found = tuple(item for item in found if names_reserved(item.pattern))
         return found
 
 

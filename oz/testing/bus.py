@@ -73,7 +73,9 @@ class Bus:
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
-        if new := [one for one in self._members[self._adopted :] if isinstance(one, (Publisher, Node))]:
+        if new := [
+            member for member in self._members[self._adopted :] if isinstance(member, (Publisher, Node))
+        ]:
             self._runner.run(_adopt(new))
         self._adopted = len(self._members)
         return self._runner.run(coroutine)
@@ -129,9 +131,9 @@ class Bus:
         self._members.append(made)
         if is_own:
             self._endpoints.append(options["bind"])
-            for one in self._followers:
-                if not one.closed:
-                    one.connect(options["bind"])
+            for follower in self._followers:
+                if not follower.closed:
+                    follower.connect(options["bind"])
         return made
 
     def subscriber(
@@ -189,54 +191,54 @@ class Bus:
 
     def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> Context:
         self._join_loop()
-        for one in _OTHERS:
-            if options.get(one) is not None:
-                raise ValueError(f"a bus of oz.testing has no {one}=: leave it out")
-        taken = {one.place.host for one in self._members if not one.closed}
+        for other in _OTHERS:
+            if options.get(other) is not None:
+                raise ValueError(f"a bus of oz.testing has no {other}=: leave it out")
+        taken = {member.place.host for member in self._members if not member.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
-        host = name if name and name not in taken else next(one for one in numbered if one not in taken)
+        host = name if name and name not in taken else next(item for item in numbered if item not in taken)
         return Context(self.network, host)
 
     # faults ----------------------------------------------------------------------------------------------
 
-    def cut(self, one: Member | str, other: Member | str) -> None:
+    def cut(self, member: Member | str, other: Member | str) -> None:
         """Break all connections between two members, and allow no new ones until `heal`.
 
         Messages in transit are lost. New connections time out, as if a network dropped their packets.
 
         Args:
-            one: member, or name of a node.
+            member: member, or name of a node.
             other: another member.
         """
-        self.network.cut(self._host(one), self._host(other))
+        self.network.cut(self._host(member), self._host(other))
 
-    def stall(self, one: Member | str, other: Member | str) -> None:
+    def stall(self, member: Member | str, other: Member | str) -> None:
         """Hold back all messages between two members until `heal`. No message is lost.
 
         Args:
-            one: member, or name of a node.
+            member: member, or name of a node.
             other: another member.
         """
-        self.network.stall(self._host(one), self._host(other))
+        self.network.stall(self._host(member), self._host(other))
 
     def heal(self) -> None:
         """End all cuts, stalls and `disturb`. Connections are made again, and stalled messages arrive."""
         self._is_disturbed = False
         self.network.heal()
 
-    def kill(self, one: Member | str) -> None:
+    def kill(self, member: Member | str) -> None:
         """End a member as `kill -9` ends a process. Unsent messages are lost.
 
         Later calls of its methods raise `oz.ClosedError`. Create another member to start it again.
 
         Args:
-            one: member, or name of a node.
+            member: member, or name of a node.
         """
-        host = self._host(one)
+        host = self._host(member)
         self.network.kill(host)
-        for member in self._members:
-            if member.place.host == host and not member.closed:
-                member.die()
+        for killed in self._members:
+            if killed.place.host == host and not killed.closed:
+                killed.die()
 
     def disturb(self, every: float, longest: float = 1.0) -> None:
         """Cut or stall two random members again and again until `heal`.
@@ -260,29 +262,29 @@ class Bus:
         self.network.call_at(when, lambda: self._disturb(every, longest))
 
     def _disturb(self, every: float, longest: float) -> None:
-        hosts = sorted({one.place.host for one in self._members if not one.closed})
+        hosts = sorted({member.place.host for member in self._members if not member.closed})
         if not self._is_disturbed or self._is_closed:
             return
         if len(hosts) > 1:
-            one, other = self._random.sample(hosts, 2)
+            host, other = self._random.sample(hosts, 2)
             fault = self._random.choice((self.network.cut, self.network.stall))
-            fault(one, other)
+            fault(host, other)
             ends = self.network.now + self._random.uniform(0, longest)
-            self.network.call_at(ends, lambda: self.network.heal(one, other))
+            self.network.call_at(ends, lambda: self.network.heal(host, other))
         self._disturb_later(every, longest)
 
-    def _host(self, one: Member | str) -> str:
-        if not isinstance(one, str) and one not in self._members:
+    def _host(self, member: Member | str) -> str:
+        if not isinstance(member, str) and member not in self._members:
             raise TypeError(
-                f"{one!r} is not a member of this bus or the name of a node; members are {self._names()}"
+                f"{member!r} is not a member of this bus or the name of a node; members are {self._names()}"
             )
-        host = one if isinstance(one, str) else one.place.host
-        if not any(member.place.host == host for member in self._members):
+        host = member if isinstance(member, str) else member.place.host
+        if not any(known.place.host == host for known in self._members):
             raise ValueError(f"this bus has no member {host!r}; it has {self._names()}")
         return host
 
     def _names(self) -> str:
-        return ", ".join(sorted({one.place.host for one in self._members})) or "none"
+        return ", ".join(sorted({member.place.host for member in self._members})) or "none"
 
     # the end ---------------------------------------------------------------------------------------------
 
@@ -308,15 +310,15 @@ class Bus:
 
     async def _close_members(self) -> None:
         self.heal()
-        for one in reversed(self._members):
-            await one.close()
+        for member in reversed(self._members):
+            await member.close()
 
     def _end(self) -> None:
         """Kill the remaining members, because no time passes any more."""
         self._is_closed = True
-        for one in self._members:
-            if not one.closed:
-                self.kill(one)
+        for member in self._members:
+            if not member.closed:
+                self.kill(member)
 
     def __enter__(self) -> Self:
         """Return the bus."""
@@ -339,8 +341,8 @@ class Bus:
 
 async def _adopt(members: list[Publisher | Node]) -> None:
     """Attend to members in the loop that were made while no loop ran."""
-    for one in members:
-        one.adopt()
+    for member in members:
+        member.adopt()
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
@@ -357,8 +359,8 @@ def _refuse_unmodelled(options: dict[str, Any]) -> None:
         raise ConfigurationError("security", security, "argument", rule)
     if getattr(options.get("options"), "multicast", None) is not None:
         raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")
-    for one in (*as_list(options.get("bind")), *as_list(options.get("connect"))):
-        if one.startswith(("epgm:", "pgm:")):
+    for endpoint in (*as_list(options.get("bind")), *as_list(options.get("connect"))):
+        if endpoint.startswith(("epgm:", "pgm:")):
             raise ValueError(
-                f"a bus of oz.testing has no multicast: use tcp://, ipc:// or inproc://, not {one!r}"
+                f"a bus of oz.testing has no multicast: use tcp://, ipc:// or inproc://, not {endpoint!r}"
             )

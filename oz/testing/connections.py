@@ -131,9 +131,9 @@ class End:
         other = End(found.socket, found.endpoint, name=self._identity)
         self.hosts = other.hosts = frozenset((self.socket.host, found.host))
         other.is_local = self.is_local
-        for one, peer in ((self, other), (other, self)):
-            one.peer, one._capacity = peer, network.capacity
-            one._last_arrival, one._sent_at = network.now, -1.0
+        for end, peer in ((self, other), (other, self)):
+            end.peer, end._capacity = peer, network.capacity
+            end._last_arrival, end._sent_at = network.now, -1.0
         network.connections[self] = other
         found.socket.attach(other)
         if self.is_local:

@@ -76,5 +76,5 @@ class Context:
 
     def _die(self) -> None:
         self.closed = True
-        for one in self._sockets:
-            one.die()
+        for raw in self._sockets:
+            raw.die()

@@ -53,8 +53,8 @@ class Descriptor:
         if loop is not None and not self._is_scheduled and not loop.is_closed():
             self._is_scheduled = True
             loop.call_soon(self._call)
-        for one in self.parents:
-            one.signal()
+        for parent in self.parents:
+            parent.signal()
 
     def _call(self) -> None:
         self._is_scheduled = False
@@ -85,7 +85,7 @@ class VirtualPoll(Poll):
         self.is_polling = self.is_full = False
 
     def _is_readable(self) -> bool:
-        return self._is_rung or any(one.is_readable() for one in self._members.values())
+        return self._is_rung or any(member.is_readable() for member in self._members.values())
 
     def add(self, descriptors: Iterable[int]) -> None:
         """Poll descriptors."""

@@ -124,10 +124,10 @@ class Blocking:
     def _each(self, found: AsyncIterator[Any]) -> Iterator[Any]:
         while True:
             try:
-                one = self._run(_awaiting(anext(found)))
+                item = self._run(_awaiting(anext(found)))
             except StopAsyncIteration:
                 return
-            yield one
+            yield item
 
 
 async def _awaiting(found: Any) -> Any:

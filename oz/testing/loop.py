@@ -24,7 +24,7 @@ _PATIENCE = 5.0
 LONGEST_RUN = 86_400.0
 """Virtual seconds of one run at most."""
 
-_MOST_WAITS = 10_000
+_MAX_WAITS = 10_000
 """Waits of one run, below which a run may be longer: a sleep of years is one wait."""
 
 _BUSY_TURNS, _BUSY_SECONDS = 100, 0.001
@@ -116,7 +116,7 @@ class VirtualSelector(selectors.BaseSelector):
         self.is_woken = False
         self._waits += 1
         self._pass_busy_time(timeout)
-        if self.clock.now > self._ends and self._waits > _MOST_WAITS:
+        if self.clock.now > self._ends and self._waits > _MAX_WAITS:
             self.begin()
             raise Deadlock(
                 f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give what waits a "
@@ -169,8 +169,8 @@ class VirtualSelector(selectors.BaseSelector):
         """Wait in real time for threads and real descriptors."""
         # The loop has one descriptor itself, by which threads wake it.
         has_others = self._watched > 1 or any(
-            one is not threading.current_thread() and not one.name.startswith(_IDLE)
-            for one in threading.enumerate()
+            thread is not threading.current_thread() and not thread.name.startswith(_IDLE)
+            for thread in threading.enumerate()
         )
         found = self._real.select(_PATIENCE) if has_others else []
         if not found:

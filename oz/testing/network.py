@@ -111,7 +111,7 @@ class Network:
 
     def listen(self, transport: str, address: str, socket: Socket) -> bool:
         """Bind a socket to an address; return whether the address was free."""
-        if any(_overlap(transport, address, one) for one in self._ports):
+        if any(_overlap(transport, address, port) for port in self._ports):
             return False
         self._ports[transport, address] = Port(socket, socket.host, f"{transport}://{address}")
         return True
@@ -133,7 +133,7 @@ class Network:
 
     def bound(self, transport: str, prefix: str) -> list[str]:
         """Return the bound addresses with a prefix, also unreachable ones."""
-        return [address for one, address in self._ports if one == transport and address.startswith(prefix)]
+        return [address for port, address in self._ports if port == transport and address.startswith(prefix)]
 
     @property
     def capacity(self) -> int:
@@ -146,16 +146,16 @@ class Network:
 
     # faults ----------------------------------------------------------------------------------------------
 
-    def reset(self, one: str, other: str) -> None:
+    def reset(self, host: str, other: str) -> None:
         """Break all connections between two hosts. They may connect again at once."""
-        for ends in self._between(one, other):
+        for ends in self._between(host, other):
             for end in ends:
                 end.break_off()
 
-    def cut(self, one: str, other: str) -> None:
+    def cut(self, host: str, other: str) -> None:
         """Break all connections between two hosts, and allow no new ones until `heal`."""
-        self._cut.add(frozenset((one, other)))
-        self.reset(one, other)
+        self._cut.add(frozenset((host, other)))
+        self.reset(host, other)
 
     def half_open(self, host: str, other: str) -> None:
         """Break connections for one host only. The other host does not notice until `heal`."""
@@ -166,13 +166,13 @@ class Network:
                 else:
                     end.open_half()
 
-    def stall(self, one: str, other: str) -> None:
+    def stall(self, host: str, other: str) -> None:
         """Hold back all messages between two hosts until `heal`. No message is lost."""
-        self._stalled.add(frozenset((one, other)))
+        self._stalled.add(frozenset((host, other)))
 
-    def throttle(self, one: str, other: str, rate: float) -> None:
+    def throttle(self, host: str, other: str, rate: float) -> None:
         """Limit the messages a second in each direction between two hosts until `heal`."""
-        self._rates[frozenset((one, other))] = rate
+        self._rates[frozenset((host, other))] = rate
 
     def heal(self, *between: str) -> None:
         """End faults between hosts. Connections are made again, and stalled messages arrive.
@@ -181,12 +181,12 @@ class Network:
             between: two hosts; without them all faults end.
         """
         hosts = frozenset(between)
-        for one in [*self._cut, *self._stalled, *self._rates]:
-            if not hosts or one == hosts:
-                self._cut.discard(one)
-                self._stalled.discard(one)
-                self._rates.pop(one, None)
-        for end in [one for one in self.half_open_ends if not hosts or one.hosts == hosts]:
+        for pair in [*self._cut, *self._stalled, *self._rates]:
+            if not hosts or pair == hosts:
+                self._cut.discard(pair)
+                self._stalled.discard(pair)
+                self._rates.pop(pair, None)
+        for end in [end for end in self.half_open_ends if not hosts or end.hosts == hosts]:
             end.break_off()
         for ends in [*self.connections.items()]:
             for end in ends:
@@ -206,8 +206,8 @@ class Network:
         """Return whether two hosts are throttled."""
         return bool(self._rates) and hosts in self._rates
 
-    def _between(self, one: str, other: str) -> list[tuple[End, End]]:
-        hosts = frozenset((one, other))
+    def _between(self, host: str, other: str) -> list[tuple[End, End]]:
+        hosts = frozenset((host, other))
         return [ends for ends in self.connections.items() if ends[0].hosts == hosts]
 
 
@@ -217,5 +217,5 @@ def _overlap(transport: str, address: str, taken: tuple[str, str]) -> bool:
         return False
     if transport != "tcp":
         return address == taken[1]
-    (one, _, port), (other, _, taken_port) = address.rpartition(":"), taken[1].rpartition(":")
-    return port == taken_port and (one == other or "0.0.0.0" in (one, other))
+    (host, _, port), (other, _, taken_port) = address.rpartition(":"), taken[1].rpartition(":")
+    return port == taken_port and (host == other or "0.0.0.0" in (host, other))

@@ -57,7 +57,9 @@ class VirtualEngine(Engine):
 
     @staticmethod
     def _resolve(**given: Any) -> Configuration:
-        return Configuration(tuple(_setting(one, given.get(one.name)) for one in DEFINITIONS), Limits())
+        return Configuration(
+            tuple(_setting(definition, given.get(definition.name)) for definition in DEFINITIONS), Limits()
+        )
 
     def _bind(self, config: Configuration) -> tuple[str, ...]:
         if self.kind == NAMESERVER:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oz.testing.context import Context
 
 _EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (
-    int(one) for one in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
+    int(number) for number in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
 )
 _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
@@ -166,7 +166,7 @@ class Socket:
         self._check_open()
         endpoint = "://".join(self._parse(addr))
         bound = self._bound.pop(endpoint, None)
-        found = [one for one in self.ends if one.endpoint == endpoint]
+        found = [end for end in self.ends if end.endpoint == endpoint]
         if bound is not None:
             self.network.release(*bound)
         elif not found:

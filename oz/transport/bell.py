@@ -30,7 +30,7 @@ class Bell:
         with suppress(OSError):
             self._ringer.send(b"!")
 
-    def hear(self) -> bool:
+    def clear(self) -> bool:
         """Return whether `ring` was called since the last call."""
         was_rung = False
         with suppress(OSError):

@@ -7,8 +7,9 @@ import sys
 
 import zmq
 
-from oz.errors import TransportUnavailable
+from oz.errors import MissingDependency
 from oz.system import user
+from oz.transport.errors import EndpointError
 
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
 """Packages of Debian and Ubuntu to build pyzmq against their libzmq, which has PGM."""
@@ -26,14 +27,6 @@ _NEEDED = {
     "ws": "WS",
     "wss": "WSS",
 }
-
-
-class MissingTransport(TransportUnavailable, zmq.ZMQError):
-    """libzmq was built without a transport; `errno` is EPROTONOSUPPORT, as in pyzmq."""
-
-    def __init__(self, text: str) -> None:
-        """Set the message and the errno."""
-        zmq.ZMQError.__init__(self, zmq.EPROTONOSUPPORT, text)
 
 
 def has(feature: str) -> bool:
@@ -88,13 +81,13 @@ def pgm_line() -> str:
 
 
 def require_pgm() -> None:
-    """Raise TransportUnavailable with the command that adds PGM, if libzmq has no PGM."""
+    """Raise EndpointError with the command that adds PGM, if libzmq has no PGM."""
     if not has("pgm"):
-        raise TransportUnavailable(f"this libzmq has no PGM; {_pgm_hint()}")
+        raise EndpointError(f"this libzmq has no PGM; {_pgm_hint()}", zmq.EPROTONOSUPPORT)
 
 
 def check_transport(scheme: str, endpoint: str) -> None:
-    """Raise TransportUnavailable if libzmq was built without the transport of an endpoint.
+    """Raise EndpointError if libzmq was built without the transport of an endpoint.
 
     Args:
         scheme: text before `://`.
@@ -104,7 +97,18 @@ def check_transport(scheme: str, endpoint: str) -> None:
     if needed is None or has(needed):
         return
     hint = _pgm_hint() if needed == "pgm" else "use a libzmq that was built with it"
-    raise MissingTransport(f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}")
+    raise EndpointError(
+        f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}", zmq.EPROTONOSUPPORT
+    )
+
+
+def require_curve() -> None:
+    """Raise MissingDependency if libzmq has no CURVE."""
+    if not has("curve"):
+        raise MissingDependency(
+            "this libzmq was built without CURVE, so it has no keys; the wheels of pyzmq have it: "
+            "install pyzmq from one"
+        )
 
 
 def _pgm_hint() -> str:

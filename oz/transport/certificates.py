@@ -18,14 +18,14 @@ from typing import NamedTuple
 import zmq
 
 from oz.configuration.directory import private_directory
-from oz.errors import ConfigurationError, TransportUnavailable
+from oz.errors import ConfigurationError
 from oz.security.identity import KEY_SIZE, is_key
 from oz.system import user
-from oz.transport.capabilities import has
+from oz.transport.capabilities import has, require_curve
 
 PUBLIC, SECRET = ".key", ".key_secret"
 
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 _FIELD = re.compile(r"""(public-key|secret-key)\s*=\s*["']?([^\s"']*)["']?\s*""")
 _NAME = re.compile(r"[\w.@-]{1,100}")
 
@@ -54,13 +54,9 @@ def new_key_pair() -> KeyPair:
     """Create a key pair.
 
     Raises:
-        TransportUnavailable: this libzmq has no CURVE.
+        MissingDependency: this libzmq has no CURVE.
     """
-    if not has("curve"):
-        raise TransportUnavailable(
-            "this libzmq was built without CURVE, so it has no keys; the wheels of pyzmq have it: "
-            "install pyzmq from one"
-        )
+    require_curve()
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode())
 
@@ -240,7 +236,7 @@ def _read(
             _check_private(path, found)
         if is_trusted and found.st_mode & stat.S_IWOTH:
             raise _wrong(path, f"all users may change the key: chmod o-w {path}")
-        text = file.read(_MOST_BYTES)
+        text = file.read(_MAX_BYTES)
     keys: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if field := _FIELD.fullmatch(line.strip()):

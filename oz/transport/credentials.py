@@ -19,12 +19,12 @@ from typing import Any, Generic, TypeVar
 import zmq
 
 from oz.configuration.permission_file import read_permissions
-from oz.errors import ConfigurationError, TransportUnavailable
+from oz.errors import ConfigurationError
 from oz.logs import peer_logger
 from oz.security.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
-from oz.transport.capabilities import has
+from oz.transport.capabilities import require_curve
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
 from oz.transport.endpoints import host_of
 from oz.transport.mechanisms import NULL, mechanism_at
@@ -71,12 +71,9 @@ class Credentials:
         """Read the files; see `oz.Security`.
 
         Raises:
-            ConfigurationError, TransportUnavailable: as `oz.Security`.
+            ConfigurationError, MissingDependency: as `oz.Security`.
         """
-        if not has("curve"):
-            raise TransportUnavailable(
-                "this libzmq was built without CURVE, so nothing can be secured; the wheels of pyzmq have it"
-            )
+        require_curve()
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
         self._counting = threading.Lock()
@@ -147,8 +144,8 @@ class Credentials:
         self._log(lines)
 
     def _log(self, lines: list[str]) -> None:
-        for one in lines:
-            _log.warning("%s; this side has %s", one, self.public_key)
+        for line in lines:
+            _log.warning("%s; this side has %s", line, self.public_key)
 
     # sockets
 
@@ -198,7 +195,7 @@ class Credentials:
         found: tuple[Probed, str | None] = (Probed.STRANGER, None)
         if (likely := self._found.get(endpoint) or self._key_named(host_of(endpoint))) in candidates:
             found = probe(where, kind, self._pair, [likely])
-        others = [one for one in candidates if one != likely]
+        others = [candidate for candidate in candidates if candidate != likely]
         if found[0] is Probed.STRANGER and others:
             found = probe(where, kind, self._pair, others)
         if found[0] is Probed.STRANGER and mechanism_at(where) == NULL:
@@ -245,7 +242,7 @@ class Credentials:
         candidates, trusted = self.candidates(endpoint), self.trusted
         if not candidates:
             return f"{endpoint}: no key is trusted; put certificates into {self.directory}"
-        theirs = ", ".join(f"{trusted[one]} {one}" for one in candidates[:3])
+        theirs = ", ".join(f"{trusted[candidate]} {candidate}" for candidate in candidates[:3])
         return (
             f"{endpoint} has no key that this side trusts: none of {theirs}"
             f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
@@ -360,7 +357,7 @@ def _state(path: Path) -> object:
         if not path.is_dir():
             return own
         with os.scandir(path) as entries:
-            return own, sorted((one.name, _marks_at(one.path)) for one in entries)
+            return own, sorted((entry.name, _marks_at(entry.path)) for entry in entries)
     except OSError:
         return None
 

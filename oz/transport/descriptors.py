@@ -85,5 +85,5 @@ def _check(count: int, purpose: str) -> None:
             ) from None
         raise
     finally:
-        for one in held:
-            one.close()
+        for stream in held:
+            stream.close()

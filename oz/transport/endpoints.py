@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import zmq
 
-from oz.errors import OzError
 from oz.logs import peer_logger
 from oz.transport.capabilities import check_transport
+from oz.transport.errors import EndpointError
 
 Endpoints = str | bytes | Iterable[str | bytes]
 """One endpoint, such as `tcp://127.0.0.1:5555`, or several."""
@@ -24,17 +24,6 @@ _ANY_PORT = ("*", "!")
 
 _ADDRESSED = ("tcp", "ws", "wss")
 """Transports whose endpoints have a host and a port."""
-
-
-class EndpointError(OzError, ValueError, zmq.ZMQError):
-    """Text that is no endpoint, or endpoint that this socket cannot use.
-
-    `errno` is EINVAL for a text that is no endpoint, else that of libzmq, such as EADDRINUSE.
-    """
-
-    def __init__(self, text: str, code: int = zmq.EINVAL) -> None:
-        """Set the message and the errno."""
-        zmq.ZMQError.__init__(self, code, text)
 
 
 _REFUSALS = {
@@ -83,7 +72,7 @@ def as_list(endpoints: object) -> list[str]:
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
         # `check` refuses other types.
         return [as_text(cast("str", endpoints))]
-    return [as_text(one) for one in endpoints]
+    return [as_text(endpoint) for endpoint in endpoints]
 
 
 def check(endpoint: str | bytes, *, own_context: bool) -> None:
@@ -94,8 +83,8 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
         own_context: whether the socket has a context of its own, which no other socket shares.
 
     Raises:
-        TransportUnavailable: libzmq was built without the transport.
-        EndpointError: the text is no endpoint, or inproc without a shared context.
+        EndpointError: the text is no endpoint, inproc without a shared context, or libzmq was built without the
+            transport.
         TypeError: neither text nor bytes.
     """
     endpoint = as_text(endpoint)
@@ -188,7 +177,7 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
         return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
-        return [one[4][:2] for one in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
+        return [item[4][:2] for item in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
     return []
 
 
@@ -214,7 +203,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
         address = _source_address((found["host"].strip("[]"), int(found["port"])))
         if address is not None:
             return address
-    return next((one for one in map(_source_address, _OUTSIDE) if one is not None), "127.0.0.1")
+    return next((item for item in map(_source_address, _OUTSIDE) if item is not None), "127.0.0.1")
 
 
 def _source_address(peer: tuple[str, int]) -> str | None:
@@ -250,7 +239,7 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
 
 def warn_of_strangers(bound: Iterable[str]) -> None:
     """Warn about TCP endpoints of a node without keys that other hosts can reach."""
-    reached = [one for one in bound if one.startswith("tcp://") and not is_local(one)]
+    reached = [endpoint for endpoint in bound if endpoint.startswith("tcp://") and not is_local(endpoint)]
     if reached:
         _log.warning(
             "every host that reaches %s can subscribe to everything and publish anything: this node has no keys. "

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import zmq
 
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 
 _SCHEME = "ipc://"
 _REMEDY = "stop that process, or bind to another path"

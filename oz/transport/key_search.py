@@ -86,7 +86,7 @@ class KeySearch:
 
     def results(self, now: float) -> list[Found]:
         """Return the results since the last call, and begin the searches that are due."""
-        for endpoint in [one for one, at in self._at.items() if now >= at]:
+        for endpoint in [endpoint for endpoint, at in self._at.items() if now >= at]:
             del self._at[endpoint]
             self.begin(endpoint, self._kinds[endpoint])
         found = []

@@ -51,7 +51,7 @@ class PeerKeys:
         if not called:
             return Connection(descriptor, inode, _admitted_key(frame))
         first = next(iter(called.values()))
-        if not self.bound and all(one == first for one in called.values()):
+        if not self.bound and all(endpoint == first for endpoint in called.values()):
             return Connection(descriptor, inode, first)
         known = self._known.get(descriptor)
         if known is None or inode not in (None, known[0]):
@@ -103,7 +103,7 @@ def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
             return None
         with connection:
             both = (connection.getsockname(), connection.getpeername())
-        here, there = (one[:2] if isinstance(one, tuple) else (one,) for one in both)
+        here, there = (address[:2] if isinstance(address, tuple) else (address,) for address in both)
         return here, there
     return None
 
@@ -118,10 +118,10 @@ def called_endpoint(where: str, called: Iterable[str]) -> str | None:
     endpoints = list(called)
     if where in endpoints:
         return where
-    found = [one for one in endpoints if _port_of(one) == _port_of(where)]
+    found = [endpoint for endpoint in endpoints if _port_of(endpoint) == _port_of(where)]
     if len(found) > 1:
         there = set(addresses_of(where))
-        found = [one for one in found if there.intersection(addresses_of(one))]
+        found = [item for item in found if there.intersection(addresses_of(item))]
     return found[0] if len(found) == 1 else None
 
 
@@ -133,11 +133,13 @@ def is_of_caller(where: str, bound: Iterable[str], called: Iterable[str]) -> boo
         bound: endpoints that peers connect to.
         called: endpoints that the socket connects to.
     """
-    if all(_port_of(one) != _port_of(where) for one in bound):
+    if all(_port_of(endpoint) != _port_of(where) for endpoint in bound):
         return False
     there = set(addresses_of(where))
     return not any(
-        there.intersection(addresses_of(one)) for one in called if _port_of(one) == _port_of(where)
+        there.intersection(addresses_of(endpoint))
+        for endpoint in called
+        if _port_of(endpoint) == _port_of(where)
     )
 
 

@@ -24,8 +24,8 @@ class Poll:
         """Create the descriptor of `ring`."""
         self._wake_up = WakeUp()
         self._selector, self._alone = selectors.DefaultSelector(), selectors.DefaultSelector()
-        for one in (self._selector, self._alone):
-            one.register(self._wake_up.fileno(), selectors.EVENT_READ)
+        for raw in (self._selector, self._alone):
+            raw.register(self._wake_up.fileno(), selectors.EVENT_READ)
         self.is_polling = self.is_full = False
         self._pair: tuple[int, SystemPoll] | None = None
 
@@ -38,8 +38,8 @@ class Poll:
         """
         if self._pair is None or self._pair[0] != descriptor:
             poll = make_poll()
-            for one in (descriptor, self._wake_up.fileno()):
-                poll.register(one, POLLIN)
+            for number in (descriptor, self._wake_up.fileno()):
+                poll.register(number, POLLIN)
             self._pair = descriptor, poll
         self._pair[1].poll(seconds * 1000)
 
@@ -50,14 +50,14 @@ class Poll:
 
     def add(self, descriptors: Iterable[int]) -> None:
         """Poll descriptors."""
-        for one in descriptors:
-            self._selector.register(one, selectors.EVENT_READ)
+        for descriptor in descriptors:
+            self._selector.register(descriptor, selectors.EVENT_READ)
 
     def remove(self, descriptors: Iterable[int]) -> None:
         """Poll descriptors no more, before they are closed."""
-        for one in descriptors:
+        for descriptor in descriptors:
             with suppress(KeyError, ValueError):
-                self._selector.unregister(one)
+                self._selector.unregister(descriptor)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable if one of the descriptors is."""

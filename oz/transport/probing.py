@@ -76,8 +76,8 @@ def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) ->
             try:
                 found = _outcome(tried)
             finally:
-                for one in tried:
-                    one.close()
+                for attempt in tried:
+                    attempt.close()
         if found[0] is not Probed.STRANGER:
             break
     return found
@@ -131,28 +131,28 @@ class _Try:
 def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
     """Wait until a key is admitted or refused, or all have failed."""
     poller, begun = zmq.Poller(), time.monotonic()
-    for one in tried:
-        poller.register(one.monitor, zmq.POLLIN)
+    for attempt in tried:
+        poller.register(attempt.monitor, zmq.POLLIN)
     while True:
-        for one in [one for one in tried if one.outcome is None]:
-            one.read()
-            if one.outcome in (Probed.ADMITTED, Probed.REFUSED):
-                return one.outcome, one.key
-            if one.outcome is not None:
-                poller.unregister(one.monitor)
-                one.close()
-        waiting = [one for one in tried if one.outcome is None]
+        for item in [attempt for attempt in tried if attempt.outcome is None]:
+            item.read()
+            if item.outcome in (Probed.ADMITTED, Probed.REFUSED):
+                return item.outcome, item.key
+            if item.outcome is not None:
+                poller.unregister(item.monitor)
+                item.close()
+        waiting = [attempt for attempt in tried if attempt.outcome is None]
         left = begun + _timeout(tried) - time.monotonic()
         if not waiting or left <= 0:
             break
         poller.poll(ceil(1000 * left))
-    if not any(one.has_connected for one in tried):
+    if not any(attempt.has_connected for attempt in tried):
         return Probed.ABSENT, None
     return (Probed.SILENT if waiting else Probed.STRANGER), None
 
 
 def _timeout(tried: Sequence[_Try]) -> float:
-    if not any(one.has_connected for one in tried):
+    if not any(attempt.has_connected for attempt in tried):
         return _ACCEPT_TIMEOUT
-    has_answered = any(one.outcome is Probed.STRANGER for one in tried)
+    has_answered = any(attempt.outcome is Probed.STRANGER for attempt in tried)
     return BUSY_HANDSHAKE_TIMEOUT if has_answered else HANDSHAKE_TIMEOUT

@@ -22,7 +22,7 @@ from typing import Any
 
 import zmq
 
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 
 PORT_DISTANCE = 10_000
 """Distance from the port of an endpoint to the port of its links."""

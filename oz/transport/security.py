@@ -10,7 +10,7 @@ from pathlib import Path
 from oz.configuration import security_source
 from oz.configuration.files import SECURITY_TABLE, WORLD_WRITABLE, is_world_writable, load_toml, open_file
 from oz.configuration.settings import nearest_name
-from oz.errors import ConfigurationError, TransportUnavailable
+from oz.errors import ConfigurationError, MissingDependency
 from oz.transport.connections import IS_KNOWN
 from oz.transport.credentials import Credentials
 
@@ -44,7 +44,7 @@ class Security:
 
         Raises:
             ConfigurationError: a file cannot be read or used, or other users may read or write it.
-            TransportUnavailable: this libzmq has no CURVE.
+            MissingDependency: this libzmq has no CURVE.
         """
         file = None if permissions is None else Path(permissions)
         self._credentials = Credentials(Path(key), Path(trusted), file, servers or {})
@@ -58,7 +58,7 @@ class Security:
 
         Raises:
             ConfigurationError: the file cannot be read or used.
-            TransportUnavailable: this libzmq has no CURVE.
+            MissingDependency: this libzmq has no CURVE.
         """
         source = Path(path)
         try:
@@ -95,7 +95,7 @@ def resolve_security() -> Security | None:
 
     Raises:
         ConfigurationError: its file cannot be read or used.
-        TransportUnavailable: this libzmq has no CURVE.
+        MissingDependency: this libzmq has no CURVE.
     """
     found = security_source()
     if found is None:
@@ -114,7 +114,7 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
     Raises:
         TypeError: the argument has another type.
         ConfigurationError: the file cannot be used, or multicast has no CURVE.
-        TransportUnavailable: this system does not identify connections.
+        MissingDependency: this system does not identify connections.
     """
     if isinstance(security, (str, os.PathLike)):
         security = Security.from_file(security)
@@ -126,7 +126,7 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
         rule = "multicast has no CURVE, so that every host can read it: leave security= out, or use tcp"
         raise ConfigurationError("security", security, "argument", rule)
     if not IS_KNOWN:
-        raise TransportUnavailable("keys need Linux or macOS, which identify the connection of a message")
+        raise MissingDependency("keys need Linux or macOS, which identify the connection of a message")
     return security._credentials
 
 
@@ -144,7 +144,7 @@ def _from_table(kind: type[Security], table: object, source: Path) -> Security:
         if name not in table:
             raise _wrong(source, f"it is missing below [{SECURITY_TABLE}]", name)
     servers = table.get("servers", {})
-    if not isinstance(servers, dict) or not all(isinstance(one, str) for one in servers.values()):
+    if not isinstance(servers, dict) or not all(isinstance(server, str) for server in servers.values()):
         raise _wrong(source, 'write "tcp://hub:5556" = "NAME" for each endpoint', "servers", servers)
     paths = {
         name: source.parent / os.path.expanduser(value) for name, value in table.items() if name != "servers"

@@ -54,8 +54,8 @@ class WakeUp:
         """Close the descriptor. A second call has no effect."""
         descriptors = {self._read, self._write} - {-1}
         self._read = self._write = -1
-        for one in descriptors:
-            os.close(one)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         """Close the descriptor."""

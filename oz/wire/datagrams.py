@@ -189,9 +189,9 @@ def common_prefix(subjects: list[bytes]) -> bytes:
     """Return what all subjects begin with, up to the first zero byte."""
     first, last = min(subjects), max(subjects)
     size = 0
-    for one, other in zip(first, last, strict=False):
+    for left, other in zip(first, last, strict=False):
         # The first zero byte of a frame begins its head.
-        if one != other or not one:
+        if left != other or not left:
             break
         size += 1
     return first[:size]

@@ -68,6 +68,15 @@ CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = 
 PUBLISHER, SUBSCRIBER = 0, 1
 """Roles of the sender of BYE."""
 
+PING_INTERVAL = 1.5
+"""Seconds between two PINGs of a session."""
+SILENT_AFTER = 2 * PING_INTERVAL + 0.5
+"""Seconds without a frame after which a link is silent: two PINGs are missing."""
+SLOW_PINGS = 20
+"""A link acknowledges one PING of so many without news. A session without a sign of life gets one of so many."""
+SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
+"""Seconds without a frame after which a session gets slow PINGs: two acknowledgements are missing."""
+
 DIRECT = 0
 """Number of the direct stream, which no declaration names."""
 
@@ -405,7 +414,9 @@ class Card(NamedTuple):
 
     def shares_bus(self, other: Card) -> bool:
         """Return whether two nodes may be peers. A name server without a bus serves all buses."""
-        return self.bus == other.bus or any(one.kind == NAMESERVER and not one.bus for one in (self, other))
+        return self.bus == other.bus or any(
+            card.kind == NAMESERVER and not card.bus for card in (self, other)
+        )
 
 
 # Encoders
@@ -481,8 +492,10 @@ def encode_answer(answer: Answer) -> bytes:
     if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
         kept = refused[-MAX_ENTRIES:]
         # An empty rule still marks a denial by permissions.
-        short = [Refusal(one.sid, "refused", None if one.rule is None else "") for one in kept[:-100]]
-        frame = head + _pack(short + [_cut_refusal(one) for one in kept[-100:]])
+        short = [
+            Refusal(refusal.sid, "refused", None if refusal.rule is None else "") for refusal in kept[:-100]
+        ]
+        frame = head + _pack(short + [_cut_refusal(refusal) for refusal in kept[-100:]])
     return frame
 
 
@@ -915,7 +928,7 @@ def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
     if not streams:
         return _EMPTY
     # The last number is rare, and absent if it is 0.
-    return _pack({stream: one if one.unknown else one[:-1] for stream, one in streams.items()})
+    return _pack({stream: entry if entry.unknown else entry[:-1] for stream, entry in streams.items()})
 
 
 def _streams_of(packed: bytes) -> dict[int, Drops]:

@@ -106,7 +106,7 @@ def test_an_asyncio_node_belongs_to_one_loop(options):
 def test_wrong_members_of_a_test_bus_are_named():
     with oz.testing.Bus() as bus:
         bus.node("first")
-        for call in (bus.kill, lambda one: bus.cut("first", one), lambda one: bus.stall(one, "first")):
+        for call in (bus.kill, lambda item: bus.cut("first", item), lambda item: bus.stall(item, "first")):
             with pytest.raises(TypeError, match=r"5 is not a member of this bus .*first"):
                 call(5)
     with pytest.raises(TypeError, match="a subject is str or bytes, not int: 5"):

@@ -24,7 +24,9 @@ MODULES = ("oz", "oz.asyncio", "oz.services", "oz.testing")
 WRONG = ("5", b"5", [5], 5j, True, nan)
 """Values that are no numbers. `True` is an int to Python, and a mistake here."""
 
-MADE_BY_OZ = re.compile(r"\w*(Stats|Subscription|Info)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting")
+MADE_BY_OZ = re.compile(
+    r"\w*(Stats|Status|Subscription|Info|Snapshot|Times)|Event|Peer|Configuration|Gap|\w*Message\w*|Setting"
+)
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
 
 OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option", "socket_type"}
@@ -74,11 +76,15 @@ def numbers():
 
 
 def numbers_of(owner, name, function):
-    for one in inspect.signature(function).parameters.values():
-        words = set(re.findall(r"[\w.]+", str(one.annotation)))
+    for parameter in inspect.signature(function).parameters.values():
+        words = set(re.findall(r"[\w.]+", str(parameter.annotation)))
         is_number = bool(words & {"int", "float"}) and words <= {"int", "float", "None"}
-        if is_number and one.name not in OF_PYZMQ | NO_SIZE and (name != "poll" or owner == "oz.Poller"):
-            yield owner, name, one.name
+        if (
+            is_number
+            and parameter.name not in OF_PYZMQ | NO_SIZE
+            and (name != "poll" or owner == "oz.Poller")
+        ):
+            yield owner, name, parameter.name
 
 
 ALL = sorted(set(numbers()))
@@ -103,12 +109,12 @@ async def objects(directory, opened):
         else:
             opened.enter_context(node)
         publisher, subscriber = module.Publisher("tcp://127.0.0.1:*"), module.Subscriber("tcp://127.0.0.1:1")
-        for one in (publisher, subscriber):
+        for item in (publisher, subscriber):
             if module is oz.asyncio:
-                await opened.enter_async_context(one)
+                await opened.enter_async_context(item)
             else:
-                opened.enter_context(one)
-        made |= {f"{module.__name__}.{type(one).__name__}": one for one in (node, publisher, subscriber)}
+                opened.enter_context(item)
+        made |= {f"{module.__name__}.{type(item).__name__}": item for item in (node, publisher, subscriber)}
         made[f"{module.__name__}.Subscription"] = subscriber.subscribe("a")
     legs = [{"bus": bus, "directory": str(directory / "bus")} for bus in ("a", "b")]
     routed = {"source": "tcp://127.0.0.1:1", "subscriber": {"filtering": "publisher"}}
@@ -150,9 +156,11 @@ async def refusals(directory):
         for owner, name, number in ALL:
             function = callable_of(made, owner, name)
             missing = [
-                one for one in inspect.signature(function).parameters.values() if one.default is one.empty
+                parameter
+                for parameter in inspect.signature(function).parameters.values()
+                if parameter.default is parameter.empty
             ]
-            arguments = {one.name: REQUIRED[one.name] for one in missing if one.name in REQUIRED}
+            arguments = {item.name: REQUIRED[item.name] for item in missing if item.name in REQUIRED}
             beside = {} if owner == "oz.Delivery" else BESIDE.get(number, {})
             arguments |= beside | (WHOLE.get(owner, {}) if name == "__init__" else {})
             for wrong in WRONG:
@@ -172,6 +180,6 @@ def test_what_is_no_number_is_refused_by_the_name_of_its_argument_with_its_value
     async def collect():
         # Sockets have short paths.
         with tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as directory:
-            return [one async for one in refusals(Path(directory))]
+            return [refusal async for refusal in refusals(Path(directory))]
 
     assert asyncio.run(collect()) == []

@@ -45,11 +45,11 @@ def test_twins_have_the_same_public_names(twin):
 
 @each("twin", TWINS)
 def test_twins_take_the_same_arguments(twin):
-    pairs = [("__init__", *(one.__init__ for one in TWINS[twin])), *methods(twin)]
+    pairs = [("__init__", *(item.__init__ for item in TWINS[twin])), *methods(twin)]
     differing = {
         f"{twin}.{name}"
         for name, *both in pairs
-        if len({str(inspect.signature(one).replace(return_annotation=None)) for one in both}) > 1
+        if len({str(inspect.signature(address).replace(return_annotation=None)) for address in both}) > 1
     }
     assert differing <= OTHER_ARGUMENTS
 

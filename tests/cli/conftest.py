@@ -101,7 +101,7 @@ def oz_start():
 
 def invoke(*arguments, stdin=None):
     """Run a command in this process, and return the result of click's CliRunner."""
-    words = [os.fsdecode(one) for one in arguments]
+    words = [os.fsdecode(argument) for argument in arguments]
     return CliRunner().invoke(main, words, input=stdin, prog_name="oz", catch_exceptions=False)
 
 

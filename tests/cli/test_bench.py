@@ -42,7 +42,7 @@ def test_each_message_is_counted_for_both_filterings(oz_run):
 
 def test_the_table_has_a_column_for_each_filtering_and_a_loss_exits_1(oz, monkeypatch):
     numbers = dict.fromkeys(("published", "delivered", "received"), 1000)
-    rates = {f"{one}{unit}_per_second": 2.5 for one in ("published", "delivered") for unit in ("", "_mb")}
+    rates = {f"{item}{unit}_per_second": 2.5 for item in ("published", "delivered") for unit in ("", "_mb")}
 
     def measure(plan):
         return {

@@ -36,7 +36,7 @@ def test_json_says_all_that_is_shown(oz, work):
     (work / "oz.toml").write_text('[node]\nconnect = ["tcp://h:1", "tcp://h:2"]\n')
     data = json.loads(oz("config", "show", "--json").stdout)
     assert data["ok"] is True
-    found = {one["name"]: one for one in data["settings"]}
+    found = {item["name"]: item for item in data["settings"]}
     source = f"file {work / 'oz.toml'}"
     assert found["connect"] == {
         "name": "connect",
@@ -46,7 +46,7 @@ def test_json_says_all_that_is_shown(oz, work):
     }
     assert found["name"]["value"] is None
     assert found["bus"]["value"] == "default"
-    assert [one["state"] for one in data["files"]] == ["read", "not needed"]
+    assert [item["state"] for item in data["files"]] == ["read", "not needed"]
     assert (data["faults"], data["unused"]) == ([], {})
 
 
@@ -79,7 +79,7 @@ def test_each_wrong_value_is_shown_as_it_was_written(oz, work, monkeypatch):
         raise AssertionError(f"{constant} is not in the standard of JSON")
 
     data = json.loads(oz("config", "show", "--json").stdout, parse_constant=refuse)
-    assert [one["name"] for one in data["settings"] if not one["ok"]] == [
+    assert [item["name"] for item in data["settings"] if not item["ok"]] == [
         "bus",
         "name",
         "bind",

@@ -40,7 +40,7 @@ def test_json_says_all_that_is_shown(oz, monkeypatch):
     assert result.exit_code == 1
     data = json.loads(result.stdout)
     assert data["ok"] is False
-    found = {one["name"]: one for one in data["findings"]}
+    found = {item["name"]: item for item in data["findings"]}
     assert found["pgm"]["state"] == "no"
     assert found["pgm"]["add"] == capabilities.pgm_line()
     assert set(found["pgm"]) == {"name", "group", "state", "value", "note", "add"}

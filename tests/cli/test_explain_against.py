@@ -32,8 +32,8 @@ def test_counts_equal_those_of_a_plain_loop_over_the_file(flights):
     subjects = flights.read_text().splitlines()
     for spec, row in zip(specs, json.loads(result.output), strict=True):
         pattern = oz.compile(spec)
-        crossed = [one for one in subjects if one.encode().startswith(pattern.prefixes)]
-        matched = [one for one in subjects if pattern.matches(one)]
+        crossed = [subject for subject in subjects if subject.encode().startswith(pattern.prefixes)]
+        matched = [subject for subject in subjects if pattern.matches(subject)]
         assert (row["seen"], row["crossed"], row["matched"]) == (len(subjects), len(crossed), len(matched))
         assert row["in_vain"] == len(crossed) - len(matched)
 

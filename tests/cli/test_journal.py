@@ -43,7 +43,7 @@ def test_ls_lists_segments_with_offsets_and_sizes(oz, directory):
     with Writer(directory) as writer:
         writer.append([("a", b"")])
         data = json.loads(oz("journal", "ls", str(directory), "--json").stdout)
-    assert [one["state"] for one in data] == ["sealed", "sealed", "sealed", "active"]
+    assert [item["state"] for item in data] == ["sealed", "sealed", "sealed", "active"]
     assert data[3]["end"] == 7
 
 
@@ -90,7 +90,7 @@ def test_verify_exits_1_with_a_line_for_each_finding_and_repair_mends(oz, direct
     mended = oz("journal", "repair", str(directory))
     assert mended.exit_code == 0
     assert mended.stdout.count("offsets 0 to 1") == 1
-    assert [one.read_bytes() for one in directory.glob("*.damaged")] == [content]
+    assert [item.read_bytes() for item in directory.glob("*.damaged")] == [content]
     assert oz("journal", "verify", str(directory)).exit_code == 0
 
 

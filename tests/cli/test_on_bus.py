@@ -69,7 +69,7 @@ VALUES = ["text", "a\nb", b"\xff", {"bid": 1.5, "raw": b"x"}, [1, None], 7]
     ],
 )
 def test_values_are_printed_as_text_or_json(sub, options, shown):
-    assert sub(*options, values=VALUES) == [f"a {one}" for one in shown]
+    assert sub(*options, values=VALUES) == [f"a {item}" for item in shown]
 
 
 def test_json_output_keeps_values(sub):
@@ -131,7 +131,7 @@ def test_peers_lists_the_nodes_of_this_host(oz_run, directory):
     head, *rows = (line.split() for line in ended.lines)
     assert head == ["name", "host", "pid", "up", "endpoints"]
     assert [row[:3] for row in rows] == [
-        [one, socket.gethostname(), str(os.getpid())] for one in ("ann", "bär")
+        [item, socket.gethostname(), str(os.getpid())] for item in ("ann", "bär")
     ]
     assert all(row[-1].startswith(f"ipc://{directory}/") for row in rows)
 
@@ -160,7 +160,7 @@ def test_peers_finds_all_nodes_through_one_endpoint(oz_run, directory):
         two.wait_ready("one", timeout=DEADLINE)
         places = ("--connect", one.endpoint, "--directory", elsewhere)
         ended = oz_run("peers", *places, "--json", "--timeout", "60")
-        assert [one["name"] for one in json.loads(ended.stdout)] == ["one", "two"]
+        assert [load["name"] for load in json.loads(ended.stdout)] == ["one", "two"]
 
 
 @each("as_json", [False, True])
@@ -172,7 +172,9 @@ def test_watch_prints_nodes_that_join_and_leave(oz_start, directory, as_json):
         until(lambda: len(lines.seen) == 1, DEADLINE)
     until(lambda: len(lines.seen) == 2, DEADLINE)
     shown = [json.loads(line) for line in lines.seen] if as_json else []
-    found = [(one["event"], one["name"]) for one in shown] or [tuple(line.split()[:2]) for line in lines.seen]
+    found = [(item["event"], item["name"]) for item in shown] or [
+        tuple(line.split()[:2]) for line in lines.seen
+    ]
     assert found == [("up", "ann"), ("left", "ann")]
     watching.interrupt()
     assert watching.process.wait(DEADLINE) == 130

@@ -161,8 +161,8 @@ def test_sub_names_each_endpoint_without_an_answer_and_exits_4(oz_run, endpoint)
     assert ended.code == 4
     missing, silence = ended.stderr.splitlines()
     assert missing.startswith("oz sub: not ready within 0.3 s: ")
-    for one in (f"{endpoint}-2", "tcp://nobody.invalid:5750"):
-        assert f"nothing answers at {one} (link endpoint " in missing
+    for item in (f"{endpoint}-2", "tcp://nobody.invalid:5750"):
+        assert f"nothing answers at {item} (link endpoint " in missing
     assert f"at {endpoint} " not in missing
     assert silence == "oz sub: no message for 0.3 s"
 
@@ -179,7 +179,7 @@ def test_sub_is_ready_when_a_publisher_starts_later(oz_start, endpoint):
 def test_each_line_of_stdin_is_a_payload_or_a_subject_and_a_payload(receive, pub):
     received = receive("log.*", 3)
     assert pub("log.web", stdin=b"one two\n\nlast").code == 0
-    assert subjects_and_payloads(received) == [("log.web", one) for one in (b"one two", b"", b"last")]
+    assert subjects_and_payloads(received) == [("log.web", item) for item in (b"one two", b"", b"last")]
     received = receive(["a.*", "b.*"], 3)
     assert pub("-", stdin=b"a.x one two\n\nb.y\na.z three\n").code == 0
     assert subjects_and_payloads(received) == [("a.x", b"one two"), ("b.y", b""), ("a.z", b"three")]

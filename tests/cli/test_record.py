@@ -38,7 +38,11 @@ def end_of(directory):
 
 
 def payloads(directory, **options):
-    return [one.payload for one in Journal(directory, **options).read() if not isinstance(one, JournalGap)]
+    return [
+        message.payload
+        for message in Journal(directory, **options).read()
+        if not isinstance(message, JournalGap)
+    ]
 
 
 @pytest.fixture

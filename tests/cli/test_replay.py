@@ -63,7 +63,7 @@ def replay(oz_run, journal, endpoint):
 @pytest.mark.parametrize("way", ["--bind", "--connect"])
 def test_it_waits_for_a_subscriber_and_publishes_in_order(replay, way):
     ended, messages = replay("--speed", "max", count=6, way=way)
-    assert [one.payload for one in messages] == [b"%d" % at for at in range(6)]
+    assert [message.payload for message in messages] == [b"%d" % at for at in range(6)]
     assert (ended.code, ended.stdout) == (0, b"")
     assert ended.stderr.splitlines()[-1] == (
         "oz replay: published 6 messages; passed 1 gaps, of 7 messages or more"
@@ -74,7 +74,9 @@ def test_it_keeps_the_pace_and_sends_the_times_as_headers(replay):
     began = time.monotonic()
     ended, messages = replay(count=6)
     assert ended.code == 0
-    assert [one.headers["oz-time-ns"] for one in messages] == [SECOND + at * SECOND // 10 for at in range(6)]
+    assert [message.headers["oz-time-ns"] for message in messages] == [
+        SECOND + at * SECOND // 10 for at in range(6)
+    ]
     assert time.monotonic() - began > 0.5
 
 
@@ -89,7 +91,7 @@ def test_it_keeps_the_pace_and_sends_the_times_as_headers(replay):
 )
 def test_it_selects_by_pattern_and_range(replay, options, payloads):
     ended, messages = replay("--speed", "max", *options, count=len(payloads))
-    assert [one.payload for one in messages] == payloads
+    assert [message.payload for message in messages] == payloads
     assert f"published {len(payloads)} messages" in ended.stderr
 
 
@@ -98,8 +100,8 @@ def test_it_replays_on_a_bus(oz_run, journal, directory):
         got = node.subscribe("a.>")
         ended = oz_run("replay", journal, "--bus", "replayed", "--speed", "max", "--wait", "60")
         messages = [got.receive(timeout=DEADLINE) for _ in range(3)]
-    assert [one.payload for one in messages] == [b"0", b"2", b"4"]
-    assert [one.headers["oz-offset"] for one in messages] == [0, 2, 4]
+    assert [message.payload for message in messages] == [b"0", b"2", b"4"]
+    assert [message.headers["oz-offset"] for message in messages] == [0, 2, 4]
     assert (ended.code, ended.stdout) == (0, b"")
     assert ended.stderr.splitlines()[-1].startswith("oz replay: published 6 messages")
 

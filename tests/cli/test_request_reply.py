@@ -118,7 +118,7 @@ def test_requests_of_different_subjects_are_handled_at_once(service, node, tmp_p
     service("a.*", "--command", command, "--concurrency", "2", "--timeout", "60")
     # Their CRCs differ in the lowest bit, so that each subject has a lane of its own.
     asked = [Thread(lambda me=me: answered(node, f"a.{me}", headers={"me": me})) for me in (1, 4)]
-    assert [one.outcome(DEADLINE * 2) for one in asked] == ["met", "met"]
+    assert [item.outcome(DEADLINE * 2) for item in asked] == ["met", "met"]
 
 
 def test_echo_gives_back_any_payload(service, node):

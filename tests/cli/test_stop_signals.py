@@ -52,9 +52,9 @@ def test_two_signals_at_once_are_one(oz_start):
 
 
 def test_a_command_restores_the_handlers_of_its_process(oz):
-    before = [signal.getsignal(one) for one in ENDING]
+    before = [signal.getsignal(ending) for ending in ENDING]
     assert oz("match", "a", "a").exit_code == 0
-    assert [signal.getsignal(one) for one in ENDING] == before
+    assert [signal.getsignal(ending) for ending in ENDING] == before
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -65,8 +65,11 @@ def test_a_signal_whose_exception_python_has_dropped_stops_a_service_that_begins
             os.kill(os.getpid(), number)
         with stop_on_signals(lambda: stops.append(number)) as signals:
             pass
-    before = {one: signal.SIG_DFL if one == signal.SIGTERM else signal.default_int_handler for one in ENDING}
-    for one, action in before.items():
-        signal.signal(one, action)
+    before = {
+        ending: signal.SIG_DFL if ending == signal.SIGTERM else signal.default_int_handler
+        for ending in ENDING
+    }
+    for item, action in before.items():
+        signal.signal(item, action)
     assert stops == [number]
     assert signals.exit_code == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]

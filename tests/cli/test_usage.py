@@ -157,8 +157,8 @@ def places(tmp_path, directory, monkeypatch):
 
 @each(("line", "word"), USAGE)
 def test_wrong_arguments_exit_2_with_a_reason(oz, places, line, word):
-    words = [one.replace("{journal}", str(places["journal"])) for one in shlex.split(line)]
-    result = oz(*(one.replace("{permissions}", str(places["permissions"])) for one in words))
+    words = [item.replace("{journal}", str(places["journal"])) for item in shlex.split(line)]
+    result = oz(*(item.replace("{permissions}", str(places["permissions"])) for item in words))
     assert result.exit_code == 2, result.output[-2000:]
     assert word in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr

@@ -141,10 +141,10 @@ def open_all():
 def suspended():
     """Suspend a `with` block for each object. Python ends it when it destroys the generator."""
     with ExitStack() as stack:
-        for one in open_all():
-            if hasattr(type(one), "__enter__"):
-                stack.enter_context(one)
-            kept_by_frame.append(one)
+        for item in open_all():
+            if hasattr(type(item), "__enter__"):
+                stack.enter_context(item)
+            kept_by_frame.append(item)
         yield
 
 
@@ -169,9 +169,9 @@ def hold():
     elif HOLDER == "stack":
         stack = ExitStack()
         kept.append(stack)
-        for one in open_all():
-            if hasattr(one, "close"):
-                stack.callback(one.close)
+        for item in open_all():
+            if hasattr(item, "close"):
+                stack.callback(item.close)
     elif HOLDER in ("daemon", "thread"):
         hold_in_thread()
 

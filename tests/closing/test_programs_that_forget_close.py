@@ -49,7 +49,7 @@ def has_a_flaw(directory):
     """Return whether a writer has to repair a journal, or an acknowledged record is missing."""
     with Writer(directory) as writer:
         findings = writer.findings
-    payloads = [int(one.payload) for one in Journal(directory).read(end=RECORDS)]
+    payloads = [int(message.payload) for message in Journal(directory).read(end=RECORDS)]
     return findings or payloads != list(range(RECORDS))
 
 
@@ -57,9 +57,9 @@ def has_a_flaw(directory):
 def test_a_program_that_leaves_objects_open_ends(tmp_path, holder, end, code):
     with scripts.started(PROGRAM, holder, end, tmp_path) as process:
         assert end_of(process) == (code, "")
-    journals = [one for one in tmp_path.iterdir() if not one.name.startswith("recorded")]
+    journals = [item for item in tmp_path.iterdir() if not item.name.startswith("recorded")]
     assert journals
-    assert not [one.name for one in journals if has_a_flaw(one)]
+    assert not [journal.name for journal in journals if has_a_flaw(journal)]
 
 
 LATE = """

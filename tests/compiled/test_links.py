@@ -57,7 +57,7 @@ def test_a_body_is_read_as_in_python():
         flat = body_of(chance, count, has_extras=chance.random() < 0.2)
         at = chance.choice((0, 32))
         columns = HOT.scan(bytes(at) + msgpack.packb(flat), at, count)
-        assert (columns is None) == any(one is not None for one in flat[2::3])
+        assert (columns is None) == any(item is not None for item in flat[2::3])
         if columns is not None:
             assert len(columns) == count
             assert columns.flat() == flat
@@ -113,14 +113,14 @@ def test_a_body_is_packed_as_by_msgpack():
 
 def test_a_flush_is_that_of_python(monkeypatch):
     """Equal recipients, extras, sizes around the bounds, and no recipients."""
-    one, other = ("one",), ("one", "other")
+    dispatcher, other = ("one",), ("one", "other")
     cases = [
-        [(one, b"a", b"x", None)] * 5,
-        [(one, b"a", b"x", None), (other, b"a", b"x", None)],
-        [(one, b"a", b"x", {"id": b"1"})],
+        [(dispatcher, b"a", b"x", None)] * 5,
+        [(dispatcher, b"a", b"x", None), (other, b"a", b"x", None)],
+        [(dispatcher, b"a", b"x", {"id": b"1"})],
         [((), b"a", b"x", None)] * 3,
-        [(one, b"a", b"x" * size, None) for size in (100, 300, 200)],
-        [(one, b"a", b"x" * 64, None)] * 9,
+        [(dispatcher, b"a", b"x" * size, None) for size in (100, 300, 200)],
+        [(dispatcher, b"a", b"x" * 64, None)] * 9,
     ]
     found = []
     for is_compiled in (True, False):
@@ -153,23 +153,25 @@ def dispatch(monkeypatch, flat, patterns, *, is_compiled, gap=0):
     with monkeypatch.context() as patch:
         if not is_compiled:
             patch.setattr(queues, "HOT", None)
-        one = Dispatcher(subscriptions)
+        dispatcher = Dispatcher(subscriptions)
         inboxes = []
         for text, has_handler in patterns:
             inbox = Inbox(print if has_handler else None)
             inbox.entries.append(subscriptions.add(compile_pattern(text), owner=inbox))
-            one.add(inbox, 10, None)
+            dispatcher.add(inbox, 10, None)
             inboxes.append(inbox)
         count = len(flat) // 3
         content = HOT.scan(links.encode_body(flat), 0, count) if is_compiled else flat
         assert content is not None
         for turn in range(2):
-            one.deliver(Link, Messages(1, turn * count, range(50, 50 + count), content, False), 1, gap, print)
+            dispatcher.deliver(
+                Link, Messages(1, turn * count, range(50, 50 + count), content, False), 1, gap, print
+            )
     found = [
         [(m.subject, m.payload, m.sequence, m.position, m.gap, m.frames, type(m)) for m in queue.items]
-        for queue in (one.shared, *(inbox.queue for inbox in inboxes if inbox.queue))
+        for queue in (dispatcher.shared, *(inbox.queue for inbox in inboxes if inbox.queue))
     ]
-    return found, len(one.work), one.is_full, one.stats
+    return found, len(dispatcher.work), dispatcher.is_full, dispatcher.stats
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_messages_are_delivered_as_in_python(monkeypatch, patterns):
     flat = []
     for number in range(300):
         flat += [b"%s.%d" % (chance.choice((b"a", b"b", b"\xff")), number % 90), b"%d" % number, None]
-    results = [dispatch(monkeypatch, flat, patterns, is_compiled=one, gap=3) for one in (True, False)]
+    results = [dispatch(monkeypatch, flat, patterns, is_compiled=item, gap=3) for item in (True, False)]
     assert results[0] == results[1]
     assert results[0][3].received == 600
 
@@ -194,17 +196,17 @@ def test_messages_are_delivered_as_in_python(monkeypatch, patterns):
 def test_colliding_subjects_are_told_apart():
     """More subjects than slots of the cache: each message has the route of its own subject."""
     subscriptions = Subscriptions()
-    one = Dispatcher(subscriptions)
+    dispatcher = Dispatcher(subscriptions)
     inbox = Inbox()
     inbox.entries.append(subscriptions.add(compile_pattern(">"), owner=inbox))
-    one.add(inbox, 10, None)
+    dispatcher.add(inbox, 10, None)
     names = [b"n.%d" % number for number in range(30_000)]
     for turn in range(0, len(names), 1_000):
         part = names[turn : turn + 1_000]
         flat = [item for name in part for item in (name, name, None)]
         content = HOT.scan(links.encode_body(flat), 0, 1_000)
-        one.deliver(Link, Messages(1, turn, range(1_000), content, False), 1, 0, print)
-    assert [message.subject.encode() for message in one.shared.items] == names
+        dispatcher.deliver(Link, Messages(1, turn, range(1_000), content, False), 1, 0, print)
+    assert [message.subject.encode() for message in dispatcher.shared.items] == names
 
 
 def test_an_exception_of_a_route_ends_the_delivery():
@@ -222,7 +224,7 @@ def test_an_exception_of_a_route_ends_the_delivery():
 
 def test_handlers_are_called_in_order_and_counted_before_an_exception():
     subscriptions = Subscriptions()
-    one = Dispatcher(subscriptions)
+    dispatcher = Dispatcher(subscriptions)
     seen, failed, counts = [], [], [0]
 
     def handler(message):
@@ -234,45 +236,45 @@ def test_handlers_are_called_in_order_and_counted_before_an_exception():
 
     inbox = Inbox(handler)
     inbox.entries.append(subscriptions.add(compile_pattern("a"), owner=inbox))
-    one.add(inbox, 100, None)
+    dispatcher.add(inbox, 100, None)
     payloads = [b"1", b"bad", b"2", b"stop", b"3"]
     flat = [item for payload in payloads for item in (b"a", payload, None)]
     content = HOT.scan(links.encode_body(flat), 0, 5)
-    one.deliver(Link, Messages(1, 0, range(5), content, False), 1, 0, print)
+    dispatcher.deliver(Link, Messages(1, 0, range(5), content, False), 1, 0, print)
     fail = lambda inbox, message: failed.append((message.payload, sys.exc_info()[0]))  # noqa: E731
     with pytest.raises(KeyboardInterrupt):
-        HOT.call_handlers(one.work, 16, fail, counts)
+        HOT.call_handlers(dispatcher.work, 16, fail, counts)
     assert (seen, failed, counts) == (payloads[:4], [(b"bad", ValueError)], [4])
-    assert HOT.call_handlers(one.work, 16, fail, counts)
+    assert HOT.call_handlers(dispatcher.work, 16, fail, counts)
     assert (seen, counts) == (payloads, [1])
 
 
 def test_references_are_released():
     """Routes, messages and payloads are referenced by their queue only."""
     subscriptions = Subscriptions()
-    one = Dispatcher(subscriptions)
+    dispatcher = Dispatcher(subscriptions)
     inbox = Inbox()
     inbox.entries.append(subscriptions.add(compile_pattern("a.*"), owner=inbox))
-    one.add(inbox, 10, None)
+    dispatcher.add(inbox, 10, None)
     flat = [item for number in range(500) for item in (b"a.%d" % (number % 100), b"p", None)]
     frame = links.encode_body(flat)
 
     def turn():
         content = HOT.scan(frame, 0, 500)
-        one.deliver(Link, Messages(1, 0, range(500), content, False), 1, 0, print)
-        one.shared.items.clear()
+        dispatcher.deliver(Link, Messages(1, 0, range(500), content, False), 1, 0, print)
+        dispatcher.shared.items.clear()
         batcher = Batcher()
         for number in range(100):
             batcher.add(("one",), flat[3 * number], b"p", None)
         batcher.flush()
 
     turn()
-    route = one._routes[1][b"a.7"]
+    route = dispatcher._routes[1][b"a.7"]
     before = [sys.getrefcount(item) for item in (frame, route, route.subject, inbox, Message)]
     for _ in range(200):
         turn()
     after = [sys.getrefcount(item) for item in (frame, route, route.subject, inbox, Message)]
-    assert all(abs(one - other) < 20 for one, other in zip(before, after, strict=True)), (before, after)
+    assert all(abs(item - other) < 20 for item, other in zip(before, after, strict=True)), (before, after)
 
 
 def test_publish_is_a_method_with_the_documentation_of_the_twin():

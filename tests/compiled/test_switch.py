@@ -75,7 +75,7 @@ def test_doctor_says_what_runs_and_why_not(monkeypatch, why_not, choice, state, 
     monkeypatch.delenv("OZ_COMPILED", raising=False)
     if choice is not None:
         monkeypatch.setenv("OZ_COMPILED", choice)
-    [check] = [one for one in doctor.requirements() if one.name == "compiled"]
+    [check] = [requirement for requirement in doctor.requirements() if requirement.name == "compiled"]
     assert check.state == state
     assert why_not in check.note
     assert add in check.add

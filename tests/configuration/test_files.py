@@ -8,7 +8,7 @@ from oz.configuration import resolve, resolve_limits, security_source, survey
 
 
 def states():
-    return {one.path: one.state for one in survey().candidates}
+    return {candidate.path: candidate.state for candidate in survey().candidates}
 
 
 def test_the_working_directory_goes_before_the_users_configuration(write_file):

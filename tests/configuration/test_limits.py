@@ -14,7 +14,7 @@ def test_limits_are_the_usual_ones_without_a_file():
 def test_a_file_gives_some_of_them(write_file):
     path = write_file("[limits]\npatterns = 7\npattern_time = inf\nhandshake = 0.5\n")
     assert resolve().limits == resolve_limits() == oz.Limits(patterns=7, pattern_time=math.inf, handshake=0.5)
-    assert [(one.name, one.source) for one in survey().limits] == [
+    assert [(limit.name, limit.source) for limit in survey().limits] == [
         ("patterns", f"file {path}"),
         ("pattern_time", f"file {path}"),
         ("handshake", f"file {path}"),

@@ -51,7 +51,7 @@ def test_users_have_their_own_rules_and_those_of_their_roles(written):
     found = read_permissions(written(GOOD))
     desk = found.users["desk"]
     assert (found.default, desk.keys, desk.roles) == ("deny", (KEY,), ("reader",))
-    assert [(one.action, one.effect, one.text) for one in desk.rules] == [
+    assert [(rule.action, rule.effect, rule.text) for rule in desk.rules] == [
         ("publish", "allow", "desk.>"),
         ("subscribe", "allow", "md.>"),
         ("subscribe", "allow", "mqtt:sensor/+/temp"),
@@ -64,7 +64,7 @@ def test_users_have_their_own_rules_and_those_of_their_roles(written):
 
 def test_a_rule_says_where_it_was_written(written):
     rules = read_permissions(written(GOOD)).users["desk"].rules
-    assert [one.place for one in rules] == [
+    assert [rule.place for rule in rules] == [
         "users.desk.publish.allow[0], line 6",
         "roles.reader.subscribe.allow[0], line 13",
         "roles.reader.subscribe.allow[1], line 13",
@@ -108,7 +108,7 @@ def test_all_faults_are_found_at_once_each_once_and_in_the_order_of_their_lines(
     text = '[roles.y]\nsubscribe = 1\n[users.a]\nkey = 1\nroles = ["x"]\n[users.b]\nkeys = []\n'
     found = survey_permissions(written(text))
     assert found.permissions is None
-    assert [one.source.rpartition(" ")[2] for one in found.faults] == ["2", "4", "5", "6"]
+    assert [fault.source.rpartition(" ")[2] for fault in found.faults] == ["2", "4", "5", "6"]
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,20 @@ def test_what_has_no_effect_is_said(written):
 def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_idle):
     """In NATS, such a list allows all other subjects."""
     text = f"[users.desk]\nkey = '{KEY}'\n{lines}\n"
-    assert any("nothing is allowed" in one for one in survey_permissions(written(text)).warnings) is is_idle
+    assert (
+        any("nothing is allowed" in warning for warning in survey_permissions(written(text)).warnings)
+        is is_idle
+    )
     assert not survey_permissions(written(f"default = 'allow'\n{text}")).warnings
 
 
 def test_history_is_said_to_protect_nothing(written):
     found = survey_permissions(written(dedent(GOOD) + "\n[roles.late]\nhistory = { deny = ['orders.>'] }\n"))
     assert found.permissions is not None
-    assert any("roles.late.history, line" in one and "have no effect yet" in one for one in found.warnings)
+    assert any(
+        "roles.late.history, line" in warning and "have no effect yet" in warning
+        for warning in found.warnings
+    )
 
 
 def test_the_dialect_of_the_file_is_that_of_patterns_that_name_none(written):
@@ -208,15 +214,15 @@ def steps_of(work):
 
 
 def finding_lines(count):
-    tables = (f"[users.u{one}]\npublish = {{ allow = ['md.{one}.>'] }}\n" for one in range(count))
+    tables = (f"[users.u{item}]\npublish = {{ allow = ['md.{item}.>'] }}\n" for item in range(count))
     lines = TomlLines("".join(tables))
     return lambda: [
-        lines.line_of(("users", f"u{one}", "publish", "allow", 0), f"md.{one}.>") for one in range(count)
+        lines.line_of(("users", f"u{item}", "publish", "allow", 0), f"md.{item}.>") for item in range(count)
     ]
 
 
 def looking_for_idle_rules(count):
-    allowed, denied = ([f"{word}{one}.>" for one in range(count)] for word in "ab")
+    allowed, denied = ([f"{word}{item}.>" for item in range(count)] for word in "ab")
     reader = _Reader("", {}, TomlLines(""))
     rules = [*reader._read_rules((), {"allow": allowed, "deny": denied}, "publish")]
     return lambda: reader._warn_of_covered_rules(tuple(rules))

@@ -28,11 +28,11 @@ def test_without_anything_given_there_are_defaults():
     assert (found.bus, found.name) == ("default", None)
     assert found.connect == found.bind == ()
     assert found.directory == Path(f"/tmp/oz-{os.geteuid()}")
-    assert found.sources == {one.name: "default" for one in DEFINITIONS}
+    assert found.sources == {definition.name: "default" for definition in DEFINITIONS}
 
 
 def test_every_setting_is_tried_here():
-    assert list(GIVEN) == [one.name for one in DEFINITIONS]
+    assert list(GIVEN) == [definition.name for definition in DEFINITIONS]
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -41,7 +41,7 @@ def test_every_setting_is_read_from_a_file(name, write_file):
     found = resolve()
     assert getattr(found, name) == GIVEN[name][2]
     assert found.sources[name] == f"file {path}"
-    assert {source for one, source in found.sources.items() if one != name} == {"default"}
+    assert {source for item, source in found.sources.items() if item != name} == {"default"}
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -185,7 +185,7 @@ def test_a_survey_has_all_that_is_wrong_and_all_that_is_right(monkeypatch, write
     path = write_file('[node]\nbind = 0\nbus = "trading"\ncolour = "red"\n')
     monkeypatch.setenv("OZ_DIRECTORY", "here")
     found = survey()
-    settings = {one.name: one for one in found.settings}
+    settings = {setting.name: setting for setting in found.settings}
     assert (settings["bus"].value, settings["bind"].value) == ("trading", 0)
     assert settings["directory"].value == "here"
     assert [fault.setting for fault in found.faults] == ["colour", "bind", "directory"]
@@ -206,13 +206,13 @@ def test_the_page_shows_every_setting_with_its_default(write_file, monkeypatch):
     write_file(example.replace("# default: ", ""))
     found = resolve()
     assert "default" not in found.sources.values()
-    for one in DEFINITIONS:
-        assert f"\n| `{one.name}` |" in page.read_text("utf-8")
-        assert one.variable in page.read_text("utf-8")
+    for definition in DEFINITIONS:
+        assert f"\n| `{definition.name}` |" in page.read_text("utf-8")
+        assert definition.variable in page.read_text("utf-8")
     write_file(example)
     said = {name for name, source in resolve().sources.items() if source != "default"}
     assert said == {"bus", "connect"}
     defaults = resolve(bus="default", connect=[])
-    for one in DEFINITIONS:
-        if f"# default: {one.name} = " in example and one.name not in ("name", "directory"):
-            assert getattr(defaults, one.name) == getattr(found, one.name)
+    for definition in DEFINITIONS:
+        if f"# default: {definition.name} = " in example and definition.name not in ("name", "directory"):
+            assert getattr(defaults, definition.name) == getattr(found, definition.name)

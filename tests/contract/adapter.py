@@ -24,8 +24,8 @@ ever.
 - `Subscriber`: subscribe, receive, receive_many, iteration, run, wait_ready, drain, connect, bind,
   disconnect, unbind, endpoint, stats, publishers, close; `receive_within` cancels a receive in the asyncio
   shell
-- `Node`: the calls of a publisher; subscribe, request, request_many, wait_ready, peers, name, endpoint,
-  stats, close
+- `Node`: the calls of a publisher; subscribe, request, request_many, request_snapshots, snapshot, is_healthy,
+  wait_ready, peers, name, endpoint, stats, close
 - `Subscription`: receive, iteration, receive_all, unsubscribe, drain, active, pending, dropped
 - `Message`, `Gap`, `Peer`, `Event`: the fields of the target API
 - `api.start(work)`: a call in the background, with `outcome()` and, in the asyncio shell, `cancel()`
@@ -341,8 +341,8 @@ class Api:
 
     def _context_for(self, *endpoints):
         """Return the context that joins the inproc endpoints of this Api, or None for another transport."""
-        texts = [one for given in endpoints for one in ([given] if isinstance(given, str) else given or ())]
-        if not any(one.startswith("inproc:") for one in texts):
+        texts = [item for given in endpoints for item in ([given] if isinstance(given, str) else given or ())]
+        if not any(text.startswith("inproc:") for text in texts):
             return None
         if self._context is None:
             self._context = zmq.Context()
@@ -361,8 +361,8 @@ class Api:
             if self._context is not None:
                 stack.callback(self._context.destroy, linger=0)
             stack.callback(self.shell.close)
-            for one in self._objects:
-                stack.callback(one.close, timeout=0)
+            for object in self._objects:
+                stack.callback(object.close, timeout=0)
 
     def __enter__(self):
         return self
@@ -430,7 +430,7 @@ class Message(_Wrapper):
 
     def is_for(self, subscription):
         """Return whether the message matched a subscription."""
-        return any(one is subscription._raw for one in self._raw.subscriptions)
+        return any(item is subscription._raw for item in self._raw.subscriptions)
 
 
 class Gap:
@@ -590,7 +590,7 @@ class Subscriber(_Endpoints):
         return self._message(self._call("receive", timeout=timeout))
 
     def receive_many(self, limit=1000, *, timeout=DEADLINE):
-        return [self._message(one) for one in self._call("receive_many", limit, timeout=timeout)]
+        return [self._message(item) for item in self._call("receive_many", limit, timeout=timeout)]
 
     def receive_within(self, seconds):
         """Receive; after some seconds cancel the receive (asyncio) or end it (sync) by a Timeout."""
@@ -635,7 +635,7 @@ class Node(_Endpoints):
 
     @property
     def peers(self):
-        return [Peer(one) for one in self._get("peers")]
+        return [Peer(item) for item in self._get("peers")]
 
     def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
         self._call("publish", subject, payload, headers=headers, key=key, id=id)
@@ -669,6 +669,15 @@ class Node(_Endpoints):
 
     def wait_ready(self, *peers, count=None, subscriber=None, timeout=DEADLINE):
         self._call("wait_ready", *peers, count=count, subscriber=subscriber, timeout=timeout)
+
+    def snapshot(self):
+        return self._call("snapshot")
+
+    def request_snapshots(self, *peers, timeout=DEADLINE):
+        return self._call("request_snapshots", *peers, timeout=timeout)
+
+    def is_healthy(self):
+        return self._call("is_healthy")
 
     def close(self, *, timeout=5.0):
         return self._call("close", timeout=timeout)
@@ -806,7 +815,7 @@ def journal_records(directory, pattern=None, *, codec=None, **options):
     from oz.journal import Journal, Record
 
     found = Journal(directory, codec=codec).read(pattern, **options)
-    return [(one.subject, one.payload) for one in found if isinstance(one, Record)]
+    return [(message.subject, message.payload) for message in found if isinstance(message, Record)]
 
 
 def journal_history(directory):
@@ -814,7 +823,7 @@ def journal_history(directory):
     import oz.journal
 
     found = oz.journal.Journal(directory).read()
-    return [one.payload if isinstance(one, oz.journal.Record) else one.count for one in found]
+    return [message.payload if isinstance(message, oz.journal.Record) else message.count for message in found]
 
 
 def journal_table(directory, pattern=None, **options):
@@ -828,7 +837,7 @@ def follow_journal(directory):
     """Return an iterator over the payloads of a journal that waits for more at the end."""
     from oz.journal import Journal
 
-    return (one.payload for one in Journal(directory).read(follow=True))
+    return (message.payload for message in Journal(directory).read(follow=True))
 
 
 def is_journal_intact(directory):

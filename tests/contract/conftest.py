@@ -69,11 +69,11 @@ def pytest_generate_tests(metafunc):
     variants = promises.variants(metafunc.definition.originalname, axes, not_for, mark.kwargs["small"])
     names, values = cases.args if cases else ([], [((), "")])
     made = []
-    for one, (case, text) in promises.combined(variants, values):
+    for item, (case, text) in promises.combined(variants, values):
         marks = [pytest.mark.sized]
-        if "tcp6" in one:
+        if "tcp6" in item:
             marks.append(pytest.mark.skipif(not has_ipv6(), reason="this host has no address ::1"))
-        made.append(pytest.param(*one, *case, marks=marks, id="-".join([*one, text] if cases else one)))
+        made.append(pytest.param(*item, *case, marks=marks, id="-".join([*item, text] if cases else item)))
     metafunc.parametrize([*axes, *names], made, scope="function")
 
 
@@ -98,7 +98,7 @@ class LoggedErrors(logging.Handler):
 
     @property
     def unexpected(self):
-        return [one for one in self.messages if not any(text in one for text in self.expected)]
+        return [message for message in self.messages if not any(text in message for text in self.expected)]
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +164,7 @@ class Sockets:
     def subscriber(self, *publishers, **options):
         """Return a subscriber that is connected to publishers, or to endpoints."""
         options = {"filtering": self.filtering, **options}
-        endpoints = [getattr(one, "endpoint", one) for one in publishers]
+        endpoints = [getattr(publisher, "endpoint", publisher) for publisher in publishers]
         return self.api.subscriber(endpoints, **options)
 
     def subscribe(self, publisher, subscriber, pattern, handler=None, **options):
@@ -194,7 +194,7 @@ class Nodes:
         else:
             options.setdefault("directory", f"{self._directory}/{len(self.made)}")
             others.setdefault("bind", endpoint_of(self.transport, self._directory, "node"))
-            others.setdefault("connect", [one.endpoint for one in self.made[:1]])
+            others.setdefault("connect", [item.endpoint for item in self.made[:1]])
         made = self.api.node(name, bus="contract", options=options, **others)
         self.made.append(made)
         return made
@@ -202,8 +202,8 @@ class Nodes:
     def join(self, *names, **options):
         """Return nodes of these names that are all ready for each other."""
         made = [self.node(name, **options) for name in names]
-        for one in made:
-            one.wait_ready(count=len(names) - 1)
+        for item in made:
+            item.wait_ready(count=len(names) - 1)
         return made
 
 
@@ -255,7 +255,7 @@ def pair_options():
 
 @pytest.fixture
 def pair(carrier, shell, transport, filtering, api, endpoint, directory, pair_options):
-    publishing, subscribing = (pair_options.get(one, {}) for one in ("publisher", "subscriber"))
+    publishing, subscribing = (pair_options.get(item, {}) for item in ("publisher", "subscriber"))
     if carrier == "node":
         made = Nodes(api, transport, directory)
         publisher, subscriber = made.node("publisher", **publishing), made.node("subscriber", **subscribing)
@@ -271,7 +271,7 @@ def pair(carrier, shell, transport, filtering, api, endpoint, directory, pair_op
 @pytest.fixture
 def proxied(shell, filtering, api, pair_options):
     """Pair over TCP sockets with a `FaultProxy` between them."""
-    publishing, subscribing = (pair_options.get(one, {}) for one in ("publisher", "subscriber"))
+    publishing, subscribing = (pair_options.get(item, {}) for item in ("publisher", "subscriber"))
     publisher = api.publisher("tcp://127.0.0.1:*", **publishing)
     with FaultProxy(publisher.faulty_endpoint(filtering)) as proxy:
         gaps = []

@@ -61,8 +61,8 @@ def cases(names, values, *, ids=None):
         ids: text of each case in the name of its test; by default its values.
     """
     names = [name.strip() for name in names.split(",")]
-    values = [tuple(one) if len(names) > 1 else (one,) for one in values]
-    ids = ids or ["-".join(map(str, one)) for one in values]
+    values = [tuple(value) if len(names) > 1 else (value,) for value in values]
+    ids = ids or ["-".join(map(str, value)) for value in values]
     return pytest.mark.cases(names, list(zip(values, ids, strict=True)))
 
 
@@ -84,9 +84,9 @@ def variants(name, axes, not_for, small=None):
     assert not (unknown := {value for key in not_for for value in key.split("+")} - known), unknown
     excluded = [*NEVER, *not_for]
     made = [
-        one
-        for one in product(*(AXES[axis] for axis in axes))
-        if not any(has_values(one, key) for key in excluded)
+        item
+        for item in product(*(AXES[axis] for axis in axes))
+        if not any(has_values(item, key) for key in excluded)
     ]
     assert made, f"{name} has no variants"
     small = small or SMALL + ("carrier" in axes)
@@ -105,12 +105,12 @@ def combined(variants, cases):
 
 
 def _small(name, made, small):
-    first = max(made, key=lambda one: len(set(one) & set(FIRST)))
+    first = max(made, key=lambda item: len(set(item) & set(FIRST)))
     chosen, covered = [first], set(first)
     # zlib.crc32 is the same in every process; hash() is not.
-    others = sorted(set(made) - {first}, key=lambda one: zlib.crc32(f"{name} {one}".encode()))
+    others = sorted(set(made) - {first}, key=lambda item: zlib.crc32(f"{name} {item}".encode()))
     while others and len(chosen) < small:
-        best = max(others, key=lambda one: len(set(one) - covered))
+        best = max(others, key=lambda item: len(set(item) - covered))
         others.remove(best)
         chosen.append(best)
         covered |= set(best)

@@ -17,7 +17,7 @@ from support.sizes import in_suite
 
 def children(pid):
     with suppress(FileNotFoundError):
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
@@ -31,8 +31,8 @@ def test_the_publisher_ends_with_the_demo_however_that_ends(number):
         started = children(demo.pid)
         os.kill(demo.pid, number)
         demo.wait(waiting.DEADLINE)
-    for one in started:
-        waiting.until(lambda one=one: not Path(f"/proc/{one}").exists())
+    for item in started:
+        waiting.until(lambda item=item: not Path(f"/proc/{item}").exists())
 
 
 def test_the_publisher_process_ends_in_order_while_its_parent_lives():

@@ -67,9 +67,13 @@ def gap_reasons():
     """Return the texts of one lower-case word among the arguments of the calls that create a gap."""
     calls = (call for call in nodes(ast.Call) if name_of(call.func) in GAPS)
     arguments = (
-        argument for call in calls for argument in [*call.args, *(one.value for one in call.keywords)]
+        argument for call in calls for argument in [*call.args, *(keyword.value for keyword in call.keywords)]
     )
-    texts = (one.value for one in arguments if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    texts = (
+        argument.value
+        for argument in arguments
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    )
     return {text for text in texts if re.fullmatch("[a-z]+", text)}
 
 

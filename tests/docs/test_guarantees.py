@@ -29,7 +29,7 @@ def test_page_lists_each_promise_with_its_file_and_exclusions():
         (name, sentence, excluded)
         for name, sentence, excluded in promises
         if not any(
-            sentence in line and name in line and all(one in line for one in excluded) for line in lines
+            sentence in line and name in line and all(item in line for item in excluded) for line in lines
         )
     ]
     assert not missing

@@ -73,8 +73,10 @@ def make_sub(context, publisher):
         sub.connect(publisher.endpoint)
         for pattern in patterns:
             sub.subscribe(pattern)
-        publisher.expect(sum(len(oz.compile(one).prefixes) for one in patterns if isinstance(one, str)))
-        publisher.expect(sum(isinstance(one, bytes) for one in patterns))
+        publisher.expect(
+            sum(len(oz.compile(pattern).prefixes) for pattern in patterns if isinstance(pattern, str))
+        )
+        publisher.expect(sum(isinstance(pattern, bytes) for pattern in patterns))
         return sub
 
     yield make

@@ -24,7 +24,9 @@ def run(main, *patterns, dialect="nats"):
         sub.connect(publisher.last_endpoint.decode())
 
         def send(*frames):
-            publisher.send_multipart([one.encode() if isinstance(one, str) else one for one in frames])
+            publisher.send_multipart(
+                [frame.encode() if isinstance(frame, str) else frame for frame in frames]
+            )
 
         try:
             for pattern in patterns:
@@ -51,7 +53,7 @@ def test_each_receive_skips_messages_that_do_not_match():
         assert await sub.recv_json() == {}
         assert sub.rcvmore == 0
         assert await sub.recv_multipart() == [b"a.b", b"{}"]
-        assert [one.bytes for one in await sub.recv_multipart(copy=False)] == [b"a.b", b"{}"]
+        assert [item.bytes for item in await sub.recv_multipart(copy=False)] == [b"a.b", b"{}"]
         assert await sub.recv_string() == "a.b"
         assert (await sub.recv(copy=False)).bytes == b"{}"
         assert await sub.recv_serialized(tuple) == (b"a.b", b"{}")
@@ -234,9 +236,9 @@ def test_closing_cancels_receives_and_refuses_calls():
     async def main(sub, send):
         receiving = [sub.recv_multipart(), sub.recv_json()]
         sub.close()
-        for one in receiving:
+        for item in receiving:
             with pytest.raises(asyncio.CancelledError):
-                await one
+                await item
         for call in (
             lambda: sub.subscribe("a"),
             lambda: sub.unsubscribe("a"),

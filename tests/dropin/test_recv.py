@@ -83,9 +83,9 @@ def test_a_subclass_may_override_it(context, publisher, made):
     assert seen == [(0, True), (0, False)]
 
 
-def shapes(alphabet, most):
-    """Return all byte strings of up to `most` items of an alphabet."""
-    for size in range(most + 1):
+def shapes(alphabet, maximum):
+    """Return all byte strings of up to `maximum` items of an alphabet."""
+    for size in range(maximum + 1):
         for items in itertools.product(alphabet, repeat=size):
             yield b"".join(items)
 
@@ -104,7 +104,7 @@ def shapes(alphabet, most):
 )  # fmt: skip
 def test_a_subject_is_received_if_a_pattern_matches_it(context, dialect, patterns):
     """Each subject of a small alphabet, also with empty tokens, text beyond ASCII and no text at all."""
-    compiled = [oz.compile(one, "zmq" if isinstance(one, bytes) else dialect) for one in patterns]
+    compiled = [oz.compile(item, "zmq" if isinstance(item, bytes) else dialect) for item in patterns]
     subjects = list(shapes([b"a", b"b", b".", b"\xc3\xa9", b"\xff"], 5))
 
     def matches(pattern, subject):
@@ -191,7 +191,7 @@ def test_a_closed_socket_does_not_receive_from_a_new_one_in_the_same_memory(cont
             others += [context.socket(zmq.SUB) for _ in range(20)]
             if len(others) > 600:
                 pytest.skip("the memory was not used again")
-        other = next(one for one in others if one.underlying == address)
+        other = next(item for item in others if item.underlying == address)
         other.connect("inproc://memory")
         other.subscribe("")
         other.rcvtimeo = int(DEADLINE * 1000)
@@ -201,8 +201,8 @@ def test_a_closed_socket_does_not_receive_from_a_new_one_in_the_same_memory(cont
             receive(closed)
         assert raised.value.errno == zmq.ENOTSOCK
         assert other.recv() == b"a"
-        for one in others:
-            one.close()
+        for item in others:
+            item.close()
 
 
 def test_the_end_of_the_context_ends_a_wait_and_a_message():
@@ -354,18 +354,20 @@ def test_no_reference_stays_of_received_frames(context):
             # A leak grows in each round. Threads of other tests change the counts of None, True and False in some.
             grown = [_growth(work, watched) for _ in range(3)]
         assert min(blocks for _, blocks in grown) < 500
-        least = [min(counts, key=abs) for counts in zip(*(counts for counts, _ in grown), strict=True)]
-        assert max(map(abs, least)) < 100, dict(zip(map(repr, watched), least, strict=True))
+        minimum = [min(counts, key=abs) for counts in zip(*(counts for counts, _ in grown), strict=True)]
+        assert max(map(abs, minimum)) < 100, dict(zip(map(repr, watched), minimum, strict=True))
 
 
 def _growth(work, watched):
     """Return by how much references to objects, and blocks of memory, grow."""
     gc.collect()
-    before, blocks = [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
+    before, blocks = [sys.getrefcount(item) for item in watched], sys.getallocatedblocks()
     work()
     gc.collect()
-    after = [sys.getrefcount(one) for one in watched]
-    return [one - other for one, other in zip(after, before, strict=True)], sys.getallocatedblocks() - blocks
+    after = [sys.getrefcount(item) for item in watched]
+    return [
+        item - other for item, other in zip(after, before, strict=True)
+    ], sys.getallocatedblocks() - blocks
 
 
 def held():

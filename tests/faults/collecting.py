@@ -102,12 +102,12 @@ class Collector:
 
     @property
     def modes(self):
-        return [one.mode for one in self.subscriber.publishers]
+        return [publisher.mode for publisher in self.subscriber.publishers]
 
     @property
     def has_plain(self):
         """Return whether a plain connection is open, which `modes` does not show before its handshake."""
-        return any(one.plain is not None for one in list(self.subscriber._engine.places.values()))
+        return any(place.plain is not None for place in list(self.subscriber._engine.places.values()))
 
     def has(self, run, number):
         """Return whether a message has arrived."""

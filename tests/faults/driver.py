@@ -52,8 +52,8 @@ class Program:
 
     def reply(self, role=None):
         """Return the next reply, of a role if one is named."""
-        for at, one in enumerate(self._kept):
-            if one.get("role") == role:
+        for at, item in enumerate(self._kept):
+            if item.get("role") == role:
                 return self._kept.pop(at)
         ends = time.monotonic() + DEADLINE
         while True:
@@ -149,8 +149,8 @@ class Run:
         return self
 
     def __exit__(self, *_):
-        for one in self.programs:
-            one.close()
+        for program in self.programs:
+            program.close()
         self._stack.close()
 
     def start_publisher(self):
@@ -197,16 +197,16 @@ class Run:
 
     def start(self, kind, *readers):
         """Start a process with subscribers; `ready` waits for them."""
-        settings = {"kind": kind, "roles": [one.role for one in readers]}
+        settings = {"kind": kind, "roles": [reader.role for reader in readers]}
         program = self._start("faults.subscribing", settings, readers[0].name)
-        for one in readers:
-            one.program = program
+        for reader in readers:
+            reader.program = program
         return program
 
     def ready(self, *readers):
         """Wait until the publisher has answered the subscribers; all of them by default."""
-        for one in readers or self.readers:
-            assert one.program.reply(one.name)["ready"]
+        for reader in readers or self.readers:
+            assert reader.program.reply(reader.name)["ready"]
 
     # publisher
 
@@ -228,16 +228,16 @@ class Run:
             found = self.info()["sessions"]
             if sessions is not None and len(found) != sessions:
                 return False
-            return all(one["state"] == "up" and not one["pending"] for one in found)
+            return all(item["state"] == "up" and not item["pending"] for item in found)
 
         until(is_settled, DEADLINE)
 
     def finish(self, *readers):
         """Drain subscribers; return the events of each."""
         chosen = readers or self.readers
-        for one in chosen:
-            one.drain()
-        return [one.finish() for one in chosen]
+        for item in chosen:
+            item.drain()
+        return [item.finish() for item in chosen]
 
 
 def stop(program):

@@ -23,16 +23,16 @@ def read_log(path):
 
 
 def messages(events):
-    return [(one[1], one[2]) for one in events if one[0] in "mr"]
+    return [(event[1], event[2]) for event in events if event[0] in "mr"]
 
 
 def gaps(events):
-    return [one[1:] for one in events if one[0] == "g"]
+    return [event[1:] for event in events if event[0] == "g"]
 
 
 def check_order(events):
     """Check that the messages are in order, that none came twice and that each was wanted."""
-    assert not [one for one in events if one[0] == "u"], "messages that no pattern matches"
+    assert not [event for event in events if event[0] == "u"], "messages that no pattern matches"
     found = messages(events)
     for before, after in itertools.pairwise(found):
         assert before < after, f"{after} came after {before}"
@@ -43,7 +43,7 @@ def check_complete(events, published, run=1):
     check_order(events)
     assert gaps(events) == []
     found = messages(events)
-    missing = sorted({(run, one) for one in range(published)} - set(found))
+    missing = sorted({(run, item) for item in range(published)} - set(found))
     assert not missing, f"{len(missing)} of {published} missing without a gap: {missing[:10]}"
     assert len(found) == published
 
@@ -58,10 +58,10 @@ def check_group(logs, published, run=1):
     """
     unmarked, marked = [], set()
     for events in logs:
-        unmarked += [one[2] for one in events if one[0] == "m"]
-        marked.update(one[2] for one in events if one[0] == "r")
+        unmarked += [event[2] for event in events if event[0] == "m"]
+        marked.update(event[2] for event in events if event[0] == "r")
     twice = (
-        sorted({one for one in unmarked if unmarked.count(one) > 1})
+        sorted({item for item in unmarked if unmarked.count(item) > 1})
         if len(unmarked) > len(set(unmarked))
         else []
     )
@@ -79,11 +79,11 @@ def check_holes(events, *, reports_changes=True):
     """
     check_order(events)
     before, reported = None, []
-    for one in events:
-        if one[0] == "g":
-            reported.append(one[1])
+    for event in events:
+        if event[0] == "g":
+            reported.append(event[1])
             continue
-        here = one[1:3]
+        here = event[1:3]
         is_change = before is not None and before[0] != here[0] and not reports_changes
         if before is not None and None not in reported and not is_change:
             assert before[0] == here[0], f"{here} follows {before} without a gap of unknown size"

@@ -34,7 +34,7 @@ class Source:
     def __init__(self, run, size, subjects):
         self.number, self.refused = 0, 0
         self._run, self._padding = run, b"." * max(0, size - HEAD.size)
-        self._subjects = [f"t.{one}" for one in range(subjects)]
+        self._subjects = [f"t.{item}" for item in range(subjects)]
 
     def next(self):
         number = self.number
@@ -111,12 +111,12 @@ def describe(publisher, source):
         "refused": source.refused,
         "sessions": [
             {
-                "state": one.state,
-                "pending": one.pending,
-                "bytes": one.pending_bytes,
-                "dropped": sum(one.dropped.values()),
+                "state": subscriber.state,
+                "pending": subscriber.pending,
+                "bytes": subscriber.pending_bytes,
+                "dropped": sum(subscriber.dropped.values()),
             }
-            for one in publisher.subscribers
+            for subscriber in publisher.subscribers
         ],
         "dropped": sum(stats.dropped.values()),
         "given_up": stats.given_up,

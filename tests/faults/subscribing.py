@@ -159,18 +159,18 @@ def run_threads(roles):
     commands = SimpleQueue()
     read_commands(commands.put)
     threads = [threading.Thread(target=run_thread, args=(role, queues[role["name"]])) for role in roles]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
 
     def pass_on():
         while (command := commands.get()) is not None:
             queues[command["role"]].put(command)
-        for one in queues.values():
-            one.put({"do": "close"})
+        for queue in queues.values():
+            queue.put({"do": "close"})
 
     threading.Thread(target=pass_on, daemon=True).start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.join()
 
 
 async def run_tasks(roles):
@@ -179,8 +179,8 @@ async def run_tasks(roles):
 
     def pass_on(command):
         if command is None:
-            for one in queues.values():
-                one.put_nowait({"do": "close"})
+            for queue in queues.values():
+                queue.put_nowait({"do": "close"})
         else:
             queues[command["role"]].put_nowait(command)
 

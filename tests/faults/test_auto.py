@@ -47,7 +47,9 @@ class Feed:
     def until_received(self, collector, more=20):
         """Publish until a message has arrived, then publish more and wait for the last one."""
         first = self.number
-        self.until(lambda: any(one[0] == "m" and one[1:3] >= (self.run, first) for one in collector.events))
+        self.until(
+            lambda: any(event[0] == "m" and event[1:3] >= (self.run, first) for event in collector.events)
+        )
         for _ in range(more):
             self.next()
         until(lambda: collector.has(self.run, self.number - 1))
@@ -182,7 +184,7 @@ def test_two_publishers_of_which_one_is_plain(kind):
         feed.until_received(collector)
         assert collector.modes == ["link", "prefix"]
     for run in (1, 2):
-        events = [one for one in collector.events if one[0] == "g" or one[1] == run]
+        events = [event for event in collector.events if event[0] == "g" or event[1] == run]
         oracle.check_holes(events)
         assert oracle.messages(events)
     assert oracle.gaps(collector.events) == []

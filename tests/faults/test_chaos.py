@@ -64,8 +64,8 @@ def test_random_faults_lose_no_message(kind, tmp_path, capsys):
             if end is not None:
                 end()
             time.sleep(max(0.0, (ends - time.monotonic()) / (FAULTS - at) - LONGEST))
-        for one in run.readers:
-            one.proxy.release()
+        for item in run.readers:
+            item.proxy.release()
         published = run.publisher.ask(do="stop")["published"]
         run.settle(3)
         after = sizes(run)
@@ -73,12 +73,12 @@ def test_random_faults_lose_no_message(kind, tmp_path, capsys):
             oracle.check_complete(events, published)
         with capsys.disabled():
             print(f"\n{kind}: {published} messages, {len(names)} faults, MB before {before}, after {after}")
-            print({one.name: one.result for one in run.readers}, run.info())
+            print({item.name: item.result for item in run.readers}, run.info())
 
 
 def sizes(run):
     """Return the resident memory of each process in MB."""
     found = {"publisher": run.info()["rss"]}
-    for one in run.readers:
-        found[one.name] = one.ask("size")["rss"]
+    for reader in run.readers:
+        found[reader.name] = reader.ask("size")["rss"]
     return {name: round(value / 2**20, 1) for name, value in found.items()}

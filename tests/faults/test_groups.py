@@ -29,7 +29,7 @@ class Group:
         return reader
 
     def logs(self):
-        return [one.events() for one in self.all]
+        return [item.events() for item in self.all]
 
     def until_all_handled(self, published):
         wanted = set(range(published))
@@ -39,7 +39,7 @@ class Group:
 
     def delays(self, killed_at):
         """Return for each redelivered message the seconds since the last kill before it."""
-        found = [one[3] for log in self.logs() for one in log if one[0] == "r"]
+        found = [item[3] for log in self.logs() for item in log if item[0] == "r"]
         return [when - max((at for at in killed_at if at <= when), default=when) for when in found]
 
 

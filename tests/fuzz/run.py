@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 LONGEST = 512
 SECONDS_FOR_EACH = 5
 """What takes longer than that is a finding."""
-MOST_KEPT = 400
+MAX_KEPT = 400
 """Inputs of one target that are kept: the shortest."""
 
 
@@ -39,8 +39,8 @@ def inputs_of(target: str) -> list[bytes]:
 
 def keep(target: str, inputs: set[bytes]) -> None:
     """Write the shortest of them down."""
-    kept = sorted(inputs, key=lambda one: (len(one), one))[:MOST_KEPT]
-    (HERE / "corpus" / f"{target}.hex").write_text("".join(f"{one.hex()}\n" for one in kept))
+    kept = sorted(inputs, key=lambda item: (len(item), item))[:MAX_KEPT]
+    (HERE / "corpus" / f"{target}.hex").write_text("".join(f"{item.hex()}\n" for item in kept))
 
 
 def contents(directory: Path) -> set[bytes]:
@@ -54,8 +54,8 @@ def fuzz(target: str, seconds: int) -> bool:
         corpus, crashes = Path(made, "corpus"), Path(made, "crashes")
         for directory in (corpus, crashes):
             directory.mkdir()
-        for number, one in enumerate(inputs_of(target)):
-            (corpus / str(number)).write_bytes(one)
+        for number, item in enumerate(inputs_of(target)):
+            (corpus / str(number)).write_bytes(item)
         options = [f"-max_len={LONGEST}", f"-timeout={SECONDS_FOR_EACH}", f"-artifact_prefix={crashes}/"]
         asked = [f"-max_total_time={seconds}", "-print_final_stats=1"]
         run = _libfuzzer(target, [*options, *asked, str(corpus)])

@@ -26,10 +26,10 @@ def read_pattern(data: bytes) -> None:
         pattern = restore(_DIALECTS[data[0] % len(_DIALECTS)] if data else "", text)
     except (PatternError, ProtocolError):
         return
-    for one in (subject, text, pattern.prefix + subject):
+    for item in (subject, text, pattern.prefix + subject):
         with suppress(SubjectError, PatternTimeout):
-            if pattern.matches(one):
-                assert one.startswith(pattern.prefixes), (pattern, one, pattern.prefixes)
+            if pattern.matches(item):
+                assert item.startswith(pattern.prefixes), (pattern, item, pattern.prefixes)
 
 
 def read_link(data: bytes) -> None:

@@ -129,7 +129,7 @@ def test_a_peer_causes_few_lines_and_they_are_counted(lines):
     assert FIRST <= len(written()) <= FIRST + 14 / SECONDS + 1
     assert re.search(r"a peer did it \(\d+ similar records were dropped\)", written()[-1])
     handle(log, 1030.0)
-    said = sum(int(one) for line in written() for one in re.findall(r"\((\d+) similar", line))
+    said = sum(int(item) for line in written() for item in re.findall(r"\((\d+) similar", line))
     assert said + len(written()) == 230
 
 

@@ -55,16 +55,16 @@ class Actor:
     def ready(self):
         self.held.wait_ready(timeout=LONGEST)
 
-    def begin(self, subjects, pace, size=0, most=None):
-        """Publish numbers on each subject in a thread, for ever or `most` times, padded with blanks."""
+    def begin(self, subjects, pace, size=0, count=None):
+        """Publish numbers on each subject in a thread, for ever or `count` times, padded with blanks."""
         self.may_publish.set()
-        self.publishing = threading.Thread(target=self._publish, args=(subjects, pace, size, most))
+        self.publishing = threading.Thread(target=self._publish, args=(subjects, pace, size, count))
         self.publishing.start()
 
-    def _publish(self, subjects, pace, size, most):
+    def _publish(self, subjects, pace, size, count):
         payloads = str if isinstance(self.held, oz.Node) else str.encode
         began, round_ = time.monotonic(), 0
-        while self.may_publish.is_set() and round_ != most:
+        while self.may_publish.is_set() and round_ != count:
             for subject in subjects:
                 self.held.publish(subject, payloads(str(self.sent[subject]).ljust(size)))
                 self.sent[subject] += 1

@@ -30,9 +30,9 @@ def play(network, during=bool, *, count=2000, **options):
         for host in hosts:
             host.lose(0)
         got = [stage.outcome(subscriber, [sent]) for subscriber in subscribers]
-    for one in got:
-        print({name: one[name] for name in ("delivered", "lost", "reconnects")}, "of", sent["sent"])
-        playing.check([sent], one)
+    for item in got:
+        print({name: item[name] for name in ("delivered", "lost", "reconnects")}, "of", sent["sent"])
+        playing.check([sent], item)
     return sent["sent"], got
 
 
@@ -40,7 +40,7 @@ def test_over_a_small_mtu_all_arrives_in_packets_that_fit(network, hosts):
     for host in hosts:
         network.narrow(host, 576)
     sent, got = play(network, mtu=576, stale_after=30.0)
-    assert [one["delivered"] for one in got] == [sent, sent]
+    assert [item["delivered"] for item in got] == [sent, sent]
 
 
 @pytest.fixture
@@ -61,5 +61,5 @@ def test_messages_and_repairs_pass_the_firewall_of_the_page(network, hosts):
     for host in hosts[1:]:
         host.lose(5)
     sent, got = play(network, stale_after=30.0)
-    assert all(one["delivered"] > 0.99 * sent for one in got)
+    assert all(item["delivered"] > 0.99 * sent for item in got)
     assert all(host.packets()["lost_data"] and host.packets()["repairs"] for host in hosts[1:])

@@ -26,19 +26,19 @@ def nameserver(hosts, stage):
     return endpoint
 
 
-def all_pass(one, two, source=""):
+def all_pass(publisher, two, source=""):
     """See that messages pass from one to the other, and requests in both directions."""
-    for node in (one, two):
+    for node in (publisher, two):
         node.serve(f"service.{node.name()}")
     two.listen("quote.*")
-    for node, other in ((one, two), (two, one)):
+    for node, other in ((publisher, two), (two, publisher)):
         until(lambda node=node, other=other: node.interest(f"service.{other.name()}"))
         said, took = node.request(f"service.{other.name()}", 10.0)
         assert (said, took < 10) == (other.name(), True)
-    until(lambda: one.interest("quote.sap"))
-    one.begin(["quote.sap", "noise.ibm"], 0.01)
+    until(lambda: publisher.interest("quote.sap"))
+    publisher.begin(["quote.sap", "noise.ibm"], 0.01)
     until(lambda: two.got()["delivered"] >= 100)
-    sent = one.end()["quote.sap"]
+    sent = publisher.end()["quote.sap"]
     assert accounted(two, sent, source)["delivered"] == sent
 
 

@@ -116,7 +116,7 @@ def stream_file(directory, *messages, segment="2" * 16, first=0, end=0, schema=S
     data += b"".join(messages)
     path = directory / f"{first:020}-{named or segment}.arrows"
     path.write_bytes(data)
-    mark = segment.encode() + b"".join(one.to_bytes(8, "little") for one in (first, len(data), end))
+    mark = segment.encode() + b"".join(item.to_bytes(8, "little") for item in (first, len(data), end))
     (directory / "acknowledged").write_bytes(mark + zlib.crc32(mark).to_bytes(4, "little"))
     return path
 
@@ -157,7 +157,7 @@ def read_flipped_footers(directory, count, seed):
             code = 2
             with suppress(BaseException):
                 try:
-                    code = 0 if all(one.subject for one in Journal(directory).read()) else 2
+                    code = 0 if all(record.subject for record in Journal(directory).read()) else 2
                 except JournalError:
                     code = 1
                 Journal(directory).verify()

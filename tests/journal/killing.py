@@ -107,7 +107,7 @@ def append(writer, pipe, number, group, count):
 
 
 def digest(records):
-    return hashlib.sha256(repr([(one[0], bytes(one[1])) for one in records]).encode()).hexdigest()
+    return hashlib.sha256(repr([(record[0], bytes(record[1])) for record in records]).encode()).hexdigest()
 
 
 def write_until_killed(directory, pipe, number, chance):
@@ -203,16 +203,20 @@ class Oracle:
     def check(self, directory, what):
         """Compare the journal with all reports."""
         seen, keys, gaps = set(), set(), set()
-        for one in Journal(directory).read():
-            if isinstance(one, JournalGap):
-                gaps |= set(range(one.first, one.end))
+        for record in Journal(directory).read():
+            if isinstance(record, JournalGap):
+                gaps |= set(range(record.first, record.end))
                 continue
-            key = key_of(one.payload)
-            assert (one.subject, one.payload) == content(*key), f"{what}: other bytes at {one.offset}"
-            if one.offset not in self.known:
-                assert key[:2] in self.begun, f"{what}: offset {one.offset} holds {key}, which is not begun"
-            self.note(one.offset, key)
-            seen.add(one.offset)
+            key = key_of(record.payload)
+            assert (record.subject, record.payload) == content(*key), (
+                f"{what}: other bytes at {record.offset}"
+            )
+            if record.offset not in self.known:
+                assert key[:2] in self.begun, (
+                    f"{what}: offset {record.offset} holds {key}, which is not begun"
+                )
+            self.note(record.offset, key)
+            seen.add(record.offset)
             assert key not in keys, f"{what}: {key} comes twice"
             keys.add(key)
         lost = self.acknowledged - seen
@@ -250,15 +254,15 @@ def follow(directory, path, restarts):
     with Path(path).open("w", buffering=1) as out:
         offset = 0
         while True:
-            for one in Journal(directory).read(start=offset, follow=True):
-                if isinstance(one, JournalGap):
-                    print("gap", one.first, one.end, one.reason, file=out)
-                    offset = one.end
+            for record in Journal(directory).read(start=offset, follow=True):
+                if isinstance(record, JournalGap):
+                    print("gap", record.first, record.end, record.reason, file=out)
+                    offset = record.end
                     continue
-                if one.subject == END:
+                if record.subject == END:
                     return
-                print(one.offset, *key_of(one.payload), file=out)
-                offset = one.offset + 1
+                print(record.offset, *key_of(record.payload), file=out)
+                offset = record.offset + 1
                 if restarts and not offset % 97:
                     break
 

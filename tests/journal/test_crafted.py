@@ -74,7 +74,7 @@ def test_a_crafted_sealed_file_is_an_error_with_its_name_or_harmless(tmp_path, n
         assert name in CLAIMS
     assert rows.items() <= TEN.items() or name in CLAIMS
     found = Journal(tmp_path).verify().findings
-    assert [one.file for one in found] == [path.name]
+    assert [item.file for item in found] == [path.name]
 
 
 def batch_of(**columns):
@@ -84,7 +84,7 @@ def batch_of(**columns):
 def with_lengths(ends):
     """Return a message whose payload column has other ends of its values than 0 to 10."""
     before, after = (
-        b"".join(one.to_bytes(4, "little", signed=True) for one in some) for some in (range(11), ends)
+        b"".join(item.to_bytes(4, "little", signed=True) for item in some) for some in (range(11), ends)
     )
     return stamped(batch_of(), SEGMENT, patch=(before, after))
 

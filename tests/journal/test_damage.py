@@ -80,11 +80,11 @@ def test_a_cut_or_overwritten_stream_loses_exactly_what_verify_and_the_next_writ
     place = chance.randrange(batches[0][0], end_byte)
     if seed % 2:
         os.truncate(path, place)
-        damaged = [one for one in batches if one[1] > place]
+        damaged = [batch for batch in batches if batch[1] > place]
     else:
         count = chance.randrange(1, end_byte - place + 1)
         overwrite(path, place, bytes(byte ^ 0xFF for byte in path.read_bytes()[place : place + count]))
-        damaged = [one for one in batches if one[0] < place + count and one[1] > place]
+        damaged = [batch for batch in batches if batch[0] < place + count and batch[1] > place]
     lost = {at for *_, first, end in damaged for at in range(first, end)}
     got, error = read_or_error(directory)
     assert got.items() <= rows.items()

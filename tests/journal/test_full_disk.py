@@ -47,7 +47,7 @@ def test_appends_succeed_again_after_a_file_was_removed(tmp_path):
                 append(1_000)
             ballast.unlink()
             append(20)
-        assert [one.payload for one in Journal(disk / "journal").read()] == expected
+        assert [message.payload for message in Journal(disk / "journal").read()] == expected
 
 
 def test_failed_creation_leaves_no_lock(tmp_path):

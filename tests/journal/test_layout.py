@@ -27,7 +27,7 @@ def rows(records, first=0):
 
 
 def back(records):
-    return [one for batch, _ in make_batches(records, 0, NOW) for one in read_records(batch)]
+    return [record for batch, _ in make_batches(records, 0, NOW) for record in read_records(batch)]
 
 
 PAIRS = [("a.b", b"1"), ("c", b"")]

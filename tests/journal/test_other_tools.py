@@ -27,7 +27,7 @@ def rows_by(tool, directory):
     if tool == "pandas":
         pandas = pytest.importorskip("pandas")
         files = sorted(Path(directory).glob("*.parquet"))
-        return sum(len(pandas.read_parquet(one)) for one in files)
+        return sum(len(pandas.read_parquet(file)) for file in files)
     return ds.dataset(sorted(map(str, Path(directory).glob("*.parquet")))).count_rows()
 
 

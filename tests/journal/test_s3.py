@@ -35,10 +35,10 @@ def bucket():
 
 def upload(directory, uri):
     system, path = fs.FileSystem.from_uri(uri)
-    for one in sealed(directory):
+    for item in sealed(directory):
         fs.copy_files(
-            str(one),
-            f"{path}/{one.name}",
+            str(item),
+            f"{path}/{item.name}",
             source_filesystem=fs.LocalFileSystem(),
             destination_filesystem=system,
         )
@@ -54,7 +54,7 @@ def test_a_copied_journal_is_readable_by_pattern_and_range(written, bucket):
     assert (journal.first_offset, journal.end_offset) == (0, len(rows))
     assert rows_of(uri, start=100, end=150)[0] == {at: rows[at] for at in range(100, 150)}
     wanted = {at: row for at, row in rows.items() if row[0] == "r.3.x"}
-    assert {one.offset: (one.subject, one.payload) for one in journal.read("r.3.*")} == wanted
+    assert {message.offset: (message.subject, message.payload) for message in journal.read("r.3.*")} == wanted
     assert journal.verify().ok
 
 

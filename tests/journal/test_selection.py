@@ -72,9 +72,13 @@ def mixed(tmp_path_factory):
             some = [(chance.choice(subjects), b"%d.%d" % (group, at)) for at in range(20)]
             times = [(START + group * 60 + at) * 10**9 for at in range(20)]
             writer.append(
-                {"subject": [one[0] for one in some], "payload": [one[1] for one in some], "time_ns": times}
+                {
+                    "subject": [item[0] for item in some],
+                    "payload": [item[1] for item in some],
+                    "time_ns": times,
+                }
             )
-            rows += [(*one, time_ns) for one, time_ns in zip(some, times, strict=True)]
+            rows += [(*item, time_ns) for item, time_ns in zip(some, times, strict=True)]
         forms = {segment.is_sealed for segment in Journal(directory).segments}
         assert forms == {True, False}
         yield directory, rows
@@ -82,9 +86,9 @@ def mixed(tmp_path_factory):
 
 def read(directory, *arguments, **bounds):
     return [
-        (one.offset, one.subject, one.payload, one.time_ns)
-        for one in Journal(directory).read(*arguments, **bounds)
-        if not isinstance(one, JournalGap)
+        (message.offset, message.subject, message.payload, message.time_ns)
+        for message in Journal(directory).read(*arguments, **bounds)
+        if not isinstance(message, JournalGap)
     ]
 
 
@@ -96,7 +100,7 @@ def test_a_pattern_selects_the_records_that_it_matches(mixed, text):
     for given in (text, pattern, [pattern]):
         assert read(directory, given) == expected
     table = Journal(directory).table(text, columns=["offset", "subject"])
-    assert table.to_pylist() == [{"offset": one[0], "subject": one[1]} for one in expected]
+    assert table.to_pylist() == [{"offset": item[0], "subject": item[1]} for item in expected]
 
 
 @pytest.mark.parametrize("seed", range(size(10, 500)))
@@ -107,7 +111,7 @@ def test_ranges_and_patterns_together(mixed, seed):
     by_time = chance.random() < 0.5
     if by_time:
         bounds = sorted(chance.uniform(START - 100, START + 3700) for _ in range(2))
-        start, end = (datetime.datetime.fromtimestamp(one, datetime.UTC) for one in bounds)
+        start, end = (datetime.datetime.fromtimestamp(bound, datetime.UTC) for bound in bounds)
 
         def has(at):
             moment = datetime.datetime.fromtimestamp(rows[at][2] / 1e9, datetime.UTC)
@@ -143,14 +147,20 @@ def test_subjects_that_are_not_utf8_match_by_their_bytes(tmp_path):
     raw = [b"md.\xff.x", b"md.\xfe\x80", b"\xff", "md.ü".encode()]
     with Writer(tmp_path) as writer:
         writer.append([(subject, b"") for subject in raw])
-        active = [one.subject_bytes for one in Journal(tmp_path).read()]
-    for read_raw in (active, [one.subject_bytes for one in Journal(tmp_path).read()]):
+        active = [record.subject_bytes for record in Journal(tmp_path).read()]
+    for read_raw in (active, [record.subject_bytes for record in Journal(tmp_path).read()]):
         assert read_raw == raw
-    found = [one.subject_bytes for one in Journal(tmp_path).read("md.>")]
+    found = [message.subject_bytes for message in Journal(tmp_path).read("md.>")]
     # The token dialects match text, as subscriptions do.
     assert found == [raw[3]]
-    assert [one.subject_bytes for one in Journal(tmp_path).read(oz.compile(b"\xff", "zmq"))] == [b"\xff"]
-    assert [one.subject_bytes for one in Journal(tmp_path).read("zmq:md.")] == [raw[0], raw[1], raw[3]]
+    assert [message.subject_bytes for message in Journal(tmp_path).read(oz.compile(b"\xff", "zmq"))] == [
+        b"\xff"
+    ]
+    assert [message.subject_bytes for message in Journal(tmp_path).read("zmq:md.")] == [
+        raw[0],
+        raw[1],
+        raw[3],
+    ]
 
 
 def test_gap_records_are_read_where_their_pattern_overlaps(tmp_path):
@@ -161,8 +171,8 @@ def test_gap_records_are_read_where_their_pattern_overlaps(tmp_path):
         writer.append([("a.1", b""), gap("nats:a.>", 3), ("b.1", b""), gap("nats:b.*", None)])
         for _ in range(2):
             everything = list(Journal(tmp_path).read())
-            assert [isinstance(one, JournalGap) for one in everything] == [False, True, False, True]
-            [gap_of_a] = [one for one in Journal(tmp_path).read("a.1") if isinstance(one, JournalGap)]
+            assert [isinstance(item, JournalGap) for item in everything] == [False, True, False, True]
+            [gap_of_a] = [item for item in Journal(tmp_path).read("a.1") if isinstance(item, JournalGap)]
             assert (gap_of_a.count, gap_of_a.reason, gap_of_a.pattern) == (3, "recorded", "nats:a.>")
             assert gap_of_a.origin == b"o" * 16
             assert everything[3].count is None
@@ -177,5 +187,5 @@ def test_large_segments_are_read_in_order(tmp_path):
     with Writer(tmp_path, sync="none") as writer:
         for first in range(0, 10 * count, count):
             writer.append([("a", b"%d" % number) for number in range(first, first + count)])
-    read = [int(one.payload) for one in Journal(tmp_path).read("a")]
+    read = [int(message.payload) for message in Journal(tmp_path).read("a")]
     assert read == list(range(10 * count))

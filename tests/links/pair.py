@@ -90,7 +90,7 @@ def describe(frames):
         return links.decode_control(frame)
     head = links.decode_head(frame)
     body = frame[links.HEAD_BYTES :] if frame[0] == links.JOINED else frames[1] if len(frames) > 1 else None
-    subjects = None if body is None else [one.decode() for one in links.decode_body(body, head.count)[::3]]
+    subjects = None if body is None else [item.decode() for item in links.decode_body(body, head.count)[::3]]
     return head.stream, head.sequence, head.count, head.drops, head.flags, subjects
 
 

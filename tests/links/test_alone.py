@@ -67,8 +67,8 @@ def test_other_messages_between_lone_ones_keep_their_order(pair):
         assert len(exchange(publisher, subscriber, "a.3", b"y" * 100_000).payload) == 100_000
         publisher.publish_many([("a.4", b"1"), ("a.5", b"2"), ("a.6", b"3")])
         found = [subscriber.receive(timeout=10) for _ in range(3)]
-        assert [one.payload for one in found] == [b"1", b"2", b"3"]
-        assert [one.position for one in found] == [6 * number + 3, 6 * number + 4, 6 * number + 5]
+        assert [message.payload for message in found] == [b"1", b"2", b"3"]
+        assert [item.position for item in found] == [6 * number + 3, 6 * number + 4, 6 * number + 5]
 
 
 def test_a_change_of_subscriptions_holds_for_the_next_message(pair):
@@ -122,4 +122,4 @@ def test_a_subscription_ends_after_its_last_lone_message(pair):
     assert not limited.active
     # The publisher learns of the end.
     subscriber.wait_ready()
-    assert [list(one.patterns) for one in publisher.subscribers] == [["a.*"]]
+    assert [list(item.patterns) for item in publisher.subscribers] == [["a.*"]]

@@ -209,7 +209,7 @@ def test_direct_messages_are_numbered_with_the_others_and_need_no_declaration():
     publisher.publish("a.1")
     send(publisher, session)
     found = publisher.pull(session)
-    assert [one[:4] for one in found] == [(0, 0, 1, 0), (1, 1, 1, 0), (0, 2, 1, 0)]
+    assert [item[:4] for item in found] == [(0, 0, 1, 0), (1, 1, 1, 0), (0, 2, 1, 0)]
     publisher.ack(3)
     assert (session.bytes, session.pending, session.is_settled) == (0, 0, True)
     assert publisher.sessions.batcher.position == 1
@@ -221,8 +221,8 @@ def test_no_pattern_matches_in_the_direct_stream():
     send(publisher, session)
     assert publisher.sessions.count("_INBOX.1", b"_INBOX.1") == 1
     assert session.streams[links.DIRECT].patterns == 0
-    found = [one for one in publisher.pull(session) if not hasattr(one, "_fields")]
-    assert [one[0] for one in found] == [0]
+    found = [item for item in publisher.pull(session) if not hasattr(item, "_fields")]
+    assert [item[0] for item in found] == [0]
 
 
 @pytest.mark.parametrize("stream", [0, -1])
@@ -236,7 +236,7 @@ def test_a_declaration_of_the_direct_stream_is_rejected(stream):
 def test_direct_messages_survive_a_connection():
     publisher, session = node(**SMALL)
     send(publisher, session, 4)
-    assert [one[1] for one in publisher.pull(session)] == [0, 1]
+    assert [item[1] for item in publisher.pull(session)] == [0, 1]
     publisher.sessions.unreachable(session, publisher.now)
     assert send(publisher, session, 2) == 2
     publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch, expected=1, card=b"card")
@@ -245,7 +245,7 @@ def test_direct_messages_survive_a_connection():
     for expected in (3, 5):
         publisher.ack(expected, route=OTHER_ROUTE)
         found += publisher.pull(session)
-    assert [one[:2] for one in found] == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]
+    assert [item[:2] for item in found] == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]
     publisher.ack(6, route=OTHER_ROUTE)
     assert (session.bytes, session.pending) == (0, 0)
 
@@ -342,8 +342,8 @@ def test_ending_a_node_ends_its_sessions_with_bye():
     third = publisher.hello(b"third route", b"third session...", member=OTHER_MEMBER, card=b"card")
     publisher.sessions.end_node(MEMBER)
     publisher.sessions.end_node(MEMBER)
-    assert [one.state for one in (first, second, third)] == ["ended", "ended", "up"]
-    byes = [(one, Bye(links.LOST, links.PUBLISHER, 0, {})) for one in (ROUTE, OTHER_ROUTE)]
+    assert [item.state for item in (first, second, third)] == ["ended", "ended", "up"]
+    byes = [(item, Bye(links.LOST, links.PUBLISHER, 0, {})) for item in (ROUTE, OTHER_ROUTE)]
     assert publisher.replies() == byes
 
 
@@ -362,8 +362,10 @@ def test_responders_are_the_streams_and_groups_of_nodes():
         route = publisher.sessions.responders(subject, subject.encode())
         if route is None:
             return None
-        plain = [one.session for one in route.plain]
-        return plain, [(group.name, [one.session for one in members]) for group, members in route.groups]
+        plain = [stream.session for stream in route.plain]
+        return plain, [
+            (group.name, [member.session for member in members]) for group, members in route.groups
+        ]
 
     assert responders("a.1") == ([first], [("g", [first])])
     assert responders("a.2") == ([first], [])
@@ -401,12 +403,14 @@ def test_a_link_without_a_card_says_none():
 
 
 def test_a_link_delivers_direct_messages_in_order_with_the_others():
-    one = Subscriber("a.*")
-    one.link.connect(one.now)
-    one.read(links.encode_welcome(Welcome(ORIGIN, b"e" * 16, 1, 0, 0, 256, 8 << 20, 1 << 20)))
+    subscriber = Subscriber("a.*")
+    subscriber.link.connect(subscriber.now)
+    subscriber.read(links.encode_welcome(Welcome(ORIGIN, b"e" * 16, 1, 0, 0, 256, 8 << 20, 1 << 20)))
     found = (
-        one.read(batch(0, stream=1)) + one.read(batch(1, stream=links.DIRECT)) + one.read(batch(2, stream=1))
+        subscriber.read(batch(0, stream=1))
+        + subscriber.read(batch(1, stream=links.DIRECT))
+        + subscriber.read(batch(2, stream=1))
     )
     assert [(effect.stream, effect.sequence) for effect in found] == [(1, 0), (0, 1), (1, 2)]
-    assert one.read(batch(1, stream=links.DIRECT)) == []
-    assert (one.link.repeated, one.link.expected) == (1, 3)
+    assert subscriber.read(batch(1, stream=links.DIRECT)) == []
+    assert (subscriber.link.repeated, subscriber.link.expected) == (1, 3)

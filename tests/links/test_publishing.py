@@ -86,7 +86,7 @@ def test_one_member_receives_each_message(policy):
     publisher = Publisher()
     members = [session_of(publisher, number, StreamOptions("g", policy)) for number in range(3)]
     published(publisher, 60)
-    counts = [one.following for one in members]
+    counts = [member.following for member in members]
     assert sum(counts) == 60
     if policy == "round_robin":
         assert counts == [20, 20, 20]
@@ -116,7 +116,7 @@ def test_without_room_the_member_with_the_fewest_messages_is_picked():
     publisher = Publisher()
     members = [session_of(publisher, number, StreamOptions("g", prefetch=2)) for number in range(2)]
     published(publisher, 21)
-    assert sorted(one.following for one in members) == [10, 11]
+    assert sorted(member.following for member in members) == [10, 11]
 
 
 def test_members_that_are_not_heard_get_no_new_messages():
@@ -131,23 +131,36 @@ def test_members_that_are_not_heard_get_no_new_messages():
     assert (silent.following, other.following) == (1, 11)
 
 
+def test_members_that_were_idle_get_new_messages():
+    publisher = Publisher()
+    members = [session_of(publisher, number, StreamOptions("g")) for number in range(2)]
+    publisher.now += 20
+    publisher.ack(0, route=b"route 1")
+    publisher.publish(*["a.1"] * 10)
+    assert [one.following for one in members] == [5, 5]
+    publisher.now += 5
+    publisher.ack(0, route=b"route 1")
+    publisher.publish(*["a.1"] * 10)
+    assert sorted(one.following for one in members) == [5, 15]
+
+
 def test_sticky_keys_keep_their_member_while_it_is_down():
     publisher = Publisher()
     members = [session_of(publisher, number, StreamOptions("g", "sticky")) for number in range(3)]
     published(publisher, 4, key=b"key")
-    (owner,) = [one for one in members if one.following]
+    (owner,) = [member for member in members if member.following]
     publisher.sessions.unreachable(owner, publisher.now)
     published(publisher, 4, key=b"key")
     assert owner.following == 8
     publisher.sessions.end(owner, publisher.now)
     published(publisher, 4, key=b"key")
-    assert [one.following for one in members if one is not owner].count(4) == 1
+    assert [member.following for member in members if member is not owner].count(4) == 1
 
 
 def test_other_keys_stay_when_a_sticky_member_leaves():
     members = [b"member%010d" % number for number in range(5)]
-    owners = {key: max(members, key=lambda one: rank(b"%d" % key, one)) for key in range(500)}
-    left = {key: max(members[1:], key=lambda one: rank(b"%d" % key, one)) for key in range(500)}
+    owners = {key: max(members, key=lambda item: rank(b"%d" % key, item)) for key in range(500)}
+    left = {key: max(members[1:], key=lambda item: rank(b"%d" % key, item)) for key in range(500)}
     assert all(owners[key] == left[key] for key in owners if owners[key] != members[0])
     assert min(Counter(owners.values()).values()) > 60
 
@@ -157,7 +170,7 @@ def test_failover_moves_to_the_next_member_that_is_up():
     members = [session_of(publisher, number, StreamOptions("g", "failover")) for number in range(2)]
     publisher.sessions.unreachable(members[0], publisher.now)
     published(publisher, 3)
-    assert [one.following for one in members] == [0, 3]
+    assert [member.following for member in members] == [0, 3]
 
 
 def test_messages_wait_for_a_group_that_is_down():

@@ -78,7 +78,7 @@ def test_messages_that_wait_are_dropped_when_their_pattern_is_denied(rights, ove
     assert reconsider(publisher, rights) == []
     assert counts(session) == (1, 3)
     assert session.bytes < before
-    first, answer = sorted(publisher.pull(session), key=lambda one: isinstance(one, Answer))
+    first, answer = sorted(publisher.pull(session), key=lambda item: isinstance(item, Answer))
     # A numbered message keeps its number, and loses its content.
     assert first[5] == ["a.1", ""]
     assert answer.refused == [Refusal(2, "denied", "rule", "b.x")]
@@ -98,7 +98,10 @@ def test_a_session_without_connection_gets_nothing_back_that_was_denied_meanwhil
     rights.denied = {"b.*"}
     reconsider(publisher, rights)
     publisher.hello(epoch=session.epoch, attempt=2, user="desk")
-    assert [one[5] for one in publisher.pull(session) if one[0] == 1 and len(one) == 6] == [[""], ["a.1"]]
+    assert [batch[5] for batch in publisher.pull(session) if batch[0] == 1 and len(batch) == 6] == [
+        [""],
+        ["a.1"],
+    ]
 
 
 def test_a_message_that_another_pattern_matches_stays(rights):
@@ -140,8 +143,8 @@ def test_a_member_of_a_group_loses_its_messages_to_members_that_may_have_them(ri
     )
     rights.denied = {"b.*"}
     reconsider(publisher, rights)
-    found = [one for one in publisher.pull(other) if len(one) == 6 and isinstance(one[0], int)]
-    assert [subject for one in found for subject in one[5]] == ["b.1", "b.2"]
+    found = [batch for batch in publisher.pull(other) if len(batch) == 6 and isinstance(batch[0], int)]
+    assert [subject for item in found for subject in item[5]] == ["b.1", "b.2"]
     assert session.pending == 3
 
 

@@ -31,8 +31,8 @@ def down(**settings):
 
 def kinds(found):
     return [
-        type(one).__name__ if not isinstance(one, tuple) or hasattr(one, "_fields") else "batch"
-        for one in found
+        type(item).__name__ if not isinstance(item, tuple) or hasattr(item, "_fields") else "batch"
+        for item in found
     ]
 
 
@@ -50,7 +50,7 @@ def resumed(publisher, session, state_before, route):
     assert (session.route, session.attempt) == (route, 2)
     assert isinstance(found[0], Welcome)
     assert (found[0].epoch, found[0].attempt, found[0].first) == (session.epoch, 2, 1)
-    assert [one[1] for one in found[1:]] == [1, 2]
+    assert [item[1] for item in found[1:]] == [1, 2]
 
 
 @pytest.mark.parametrize("state", ["up", "down"])
@@ -69,7 +69,7 @@ def test_hello_resumes_with_the_epoch_of_the_first_hello_while_nothing_is_acknow
     publisher.pull(session)
     publisher.hello(OTHER_ROUTE, epoch=epoch, attempt=2, expected=5)
     assert publisher.sessions.by_id[SESSION] is session
-    assert [type(one).__name__ for one in publisher.pull(session)] == ["Welcome", "tuple"]
+    assert [type(batch).__name__ for batch in publisher.pull(session)] == ["Welcome", "tuple"]
 
 
 def test_hello_with_an_unknown_epoch_starts_anew_after_an_acknowledgement():
@@ -252,7 +252,7 @@ def test_hello_discards_a_declaration_that_is_not_complete():
     assert session.applied == 1
     publisher.declare("c.*", revision=2, base=0, sid=3)
     assert session.applied == 2
-    assert [publisher.sessions.publish(one, b"") for one in ("a.1", "b.1", "c.1")] == [False, False, True]
+    assert [publisher.sessions.publish(item, b"") for item in ("a.1", "b.1", "c.1")] == [False, False, True]
 
 
 def test_messages_before_a_declaration_go_out_before_its_answer_counts():
@@ -276,7 +276,7 @@ def test_refusals_name_rule_and_witness():
     )
     answers += publisher.pull(session)
     assert answers[0] == Answer(1, [Refusal(1, "denied", "deny a.>", "a.x")])
-    assert [one.sid for one in answers[1].refused] == [1, 2]
+    assert [element.sid for element in answers[1].refused] == [1, 2]
     assert "a..b" in answers[1].refused[1].reason
 
 
@@ -366,7 +366,7 @@ def test_marks_release_held_messages():
 def test_message_is_numbered_while_the_window_has_room():
     publisher, session = up(**SMALL)
     publisher.publish("a.1", "a.2", "a.3")
-    assert [one[1:3] for one in publisher.pull(session)] == [(0, 1), (1, 1)]
+    assert [batch[1:3] for batch in publisher.pull(session)] == [(0, 1), (1, 1)]
     assert session.streams[1].pending == 1
 
 
@@ -377,9 +377,9 @@ def test_message_waits_behind_the_backlog_of_its_stream():
     publisher.ack(1)
     publisher.publish("a.5")
     publisher.ack(1)
-    assert [one[5] for one in publisher.pull(session)] == [["a.3"]]
+    assert [batch[5] for batch in publisher.pull(session)] == [["a.3"]]
     publisher.ack(3)
-    assert [one[5] for one in publisher.pull(session)] == [["a.4"], ["a.5"]]
+    assert [batch[5] for batch in publisher.pull(session)] == [["a.4"], ["a.5"]]
 
 
 def test_message_of_a_session_that_is_down_is_numbered_or_waits():
@@ -404,7 +404,7 @@ def test_overflow_policies(overflow, arrives, drops):
     while session.batches:
         publisher.ack(session.sent)
         found += publisher.pull(session)
-    assert [one for batch in found for one in batch[5]] == arrives
+    assert [item for batch in found for item in batch[5]] == arrives
     expanded = [batch[3] for batch in found for _ in batch[5]]
     assert expanded == drops
     publisher.publish("a.9")
@@ -445,7 +445,7 @@ def test_total_bytes_bound_all_sessions():
         publisher.hello(b"route%d" % number, b"%d" % number * 16)
         publisher.declare(route=b"route%d" % number)
     publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
-    assert sum(one.bytes for one in publisher.sessions.by_id.values()) <= 5_000 + 4 * 120
+    assert sum(session.bytes for session in publisher.sessions.by_id.values()) <= 5_000 + 4 * 120
 
 
 def test_block_is_full_only_for_sessions_that_are_up():
@@ -488,13 +488,35 @@ def test_ehostunreach_makes_a_session_down(make):
 # time
 
 
-def test_ping_every_second():
+def test_each_interval_has_one_ping():
     publisher, session = up()
     publisher.publish("a.1")
     publisher.pull(session)
-    publisher.tick(1.0)
-    assert publisher.pull(session) == [Ping(1, 1, {})]
-    assert publisher.pull(session) == []
+    for _ in range(10):
+        publisher.tick(links.PING_INTERVAL)
+        assert publisher.pull(session) == [Ping(1, 1, {})]
+        publisher.tick(0.0)
+        assert publisher.pull(session) == []
+
+
+def test_publishers_of_a_host_send_their_pings_together():
+    deadlines = set()
+    for began in (100.6, 101.0, 101.9):
+        publisher = Publisher()
+        publisher.now = began
+        publisher.hello()
+        deadlines.add(publisher.sessions.next_deadline())
+        publisher.hello(session=b"another session!", route=OTHER_ROUTE)
+        deadlines.add(publisher.sessions.next_deadline())
+    assert deadlines == {102.0}
+
+
+def test_a_new_session_does_not_delay_the_pings_of_others():
+    publisher, session = up()
+    publisher.now += 2 * links.PING_INTERVAL
+    publisher.hello(session=b"another session!", route=OTHER_ROUTE)
+    publisher.tick(0.0)
+    assert kinds(publisher.pull(session)) == ["Ping"]
 
 
 def test_ping_counts_what_the_socket_has_accepted():
@@ -511,7 +533,7 @@ def test_ping_to_a_session_that_was_not_heard_for_a_minute_is_slow():
     for _ in range(180):
         publisher.tick(1.0)
         pings += len(publisher.pull(session))
-    assert 60 <= pings <= 66
+    assert 60 / links.PING_INTERVAL + 3 <= pings <= 60 / links.PING_INTERVAL + 5
 
 
 def test_an_accepted_ping_stops_the_clock_of_a_session_that_is_down():
@@ -555,7 +577,7 @@ def test_close_counts_backlogs_as_dropped_and_says_bye():
     publisher.publish("a.1", "a.2", "a.3")
     publisher.sessions.close()
     found = publisher.pull(session)
-    (bye,) = [one for one in found if isinstance(one, Bye)]
+    (bye,) = [item for item in found if isinstance(item, Bye)]
     assert (bye.reason, bye.role, bye.following) == (links.CLOSED, links.PUBLISHER, 2)
     assert bye.streams[1].full == 1
 
@@ -707,7 +729,7 @@ def test_a_declaration_without_end_has_a_bound():
     publisher = Publisher()
     session = publisher.hello()
     for number in range(20):
-        items = [Item(1_000 * number + one, 1, "nats", "a..b") for one in range(1_000)]
+        items = [Item(1_000 * number + item, 1, "nats", "a..b") for item in range(1_000)]
         base = 1 if number else 0
         publisher.read(links.encode_declare(Declare(1, base, False, {1: DEFAULT_OPTIONS}, items, [])))
     assert session.part == 1
@@ -727,7 +749,7 @@ def test_slow_patterns_of_a_session_are_passed_over():
     publisher.read(links.encode_declare(Declare(1, 0, True, {1: DEFAULT_OPTIONS}, [item], [])), OTHER_ROUTE)
     for _ in range(3):
         before = next(ticks)
-        assert [one.session for one in interest.find("aa", b"aa").plain] == [other]
+        assert [element.session for element in interest.find("aa", b"aa").plain] == [other]
         assert next(ticks) - before < 30
     assert len(session.refused) == 8
     assert other.refused == {}
@@ -759,7 +781,7 @@ def test_last_values_are_compared_in_steps_and_a_slow_pattern_is_refused():
     assert steps >= 1 + 1_000 // 256
     assert list(session.refused) == [1]
     publisher.sessions.flush()
-    found = [one[5] for one in publisher.pull(session) if isinstance(one, tuple) and len(one) == 6]
+    found = [batch[5] for batch in publisher.pull(session) if isinstance(batch, tuple) and len(batch) == 6]
     subjects = [subject for batch in found for subject in batch if not isinstance(batch, bytes)]
     assert len(subjects) == len(set(subjects)) == 1_000 + steps
 
@@ -833,18 +855,20 @@ def two_members(options=HANDLED):
 def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     publisher, first, second = two_members()
     publisher.publish("a.1", "a.2", "a.3", "a.4")
-    mine = [one[5] for one in publisher.pull(first)]
-    theirs = [one[5] for one in publisher.pull(second)]
+    mine = [batch[5] for batch in publisher.pull(first)]
+    theirs = [batch[5] for batch in publisher.pull(second)]
     assert len(mine) == len(theirs) == 2
     publisher.ack(1, {1: 1})
     publisher.sessions.unreachable(first, publisher.now)
     publisher.tick(2.9)
     assert [
-        one for one in publisher.pull(second) if isinstance(one, tuple) and not hasattr(one, "_fields")
+        batch
+        for batch in publisher.pull(second)
+        if isinstance(batch, tuple) and not hasattr(batch, "_fields")
     ] == []
     publisher.tick(1.1)
-    moved = [one for one in publisher.pull(second) if not hasattr(one, "_fields")]
-    assert [(one[4], one[5]) for one in moved] == [(links.REDELIVERED, mine[1])]
+    moved = [batch for batch in publisher.pull(second) if not hasattr(batch, "_fields")]
+    assert [(item[4], item[5]) for item in moved] == [(links.REDELIVERED, mine[1])]
     publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
     assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
 
@@ -855,7 +879,7 @@ def test_unhandled_messages_move_when_a_session_ends():
     publisher.pull(first), publisher.pull(second)
     publisher.ack(1, {1: 0})
     publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 1, {})))
-    assert [one[4] for one in publisher.pull(second)] == [links.REDELIVERED]
+    assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED]
 
 
 def test_unhandled_messages_move_when_the_subscription_ends():
@@ -864,7 +888,7 @@ def test_unhandled_messages_move_when_the_subscription_ends():
     publisher.pull(first), publisher.pull(second)
     publisher.ack(1, {1: 0})
     publisher.declare(None, revision=2, base=1, removed=[1])
-    assert [one[4] for one in publisher.pull(second)] == [links.REDELIVERED]
+    assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED]
 
 
 def test_redelivered_messages_go_before_new_messages():
@@ -877,9 +901,9 @@ def test_redelivered_messages_go_before_new_messages():
     while second.batches:
         publisher.ack(second.sent, {1: second.sent}, OTHER_ROUTE)
         found += publisher.pull(second)
-    flags = [one[4] for one in found]
+    flags = [item[4] for item in found]
     assert flags == sorted(flags, reverse=True)
-    assert sum(one[2] for one in found if one[4]) == 4
+    assert sum(item[2] for item in found if item[4]) == 4
 
 
 def test_messages_of_members_that_leave_go_first_and_are_not_dropped_for_new_ones():
@@ -898,9 +922,9 @@ def test_messages_of_members_that_leave_go_first_and_are_not_dropped_for_new_one
     while third.batches:
         publisher.ack(third.sent, route=b"route three")
         found += publisher.pull(third)
-    flags = [one[4] for one in found for _ in one[5]]
+    flags = [item[4] for item in found for _ in item[5]]
     assert flags == [0] + [links.REDELIVERED] * 6 + [0] * 2
-    assert [one[5] for one in found][-1][-1] == "a.10"
+    assert [item[5] for item in found][-1][-1] == "a.10"
     assert sum(third.streams[1].drops) == 2
 
 
@@ -911,7 +935,7 @@ def test_without_another_member_messages_stay_until_the_end():
     publisher.sessions.unreachable(session, publisher.now)
     publisher.tick(5.0)
     publisher.hello(epoch=session.epoch, attempt=2)
-    assert [one[5] for one in publisher.pull(session)[1:]] == [["a.1"]]
+    assert [batch[5] for batch in publisher.pull(session)[1:]] == [["a.1"]]
 
 
 def test_conflated_messages_of_a_member_move():
@@ -919,7 +943,7 @@ def test_conflated_messages_of_a_member_move():
     first.window = 1
     publisher.publish("a.1", "a.2", "a.3")
     publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
-    assert [one[5] for one in publisher.pull(second)] == [["a.1", "a.2", "a.3"]]
+    assert [batch[5] for batch in publisher.pull(second)] == [["a.1", "a.2", "a.3"]]
 
 
 def test_headers_of_conflated_messages_count():
@@ -946,7 +970,7 @@ def test_a_pattern_does_not_protect_messages_from_before_its_subscription():
     publisher.pull(first)
     publisher.ack(2, {1: 0})
     publisher.declare(None, revision=3, base=2, removed=[1])
-    assert [one[5] for one in publisher.pull(second)] == [["a.1"]]
+    assert [batch[5] for batch in publisher.pull(second)] == [["a.1"]]
 
 
 # last values
@@ -959,7 +983,7 @@ def test_last_values_come_once_before_later_messages():
     publisher.declare(last_value=True)
     publisher.publish("a.3")
     found = publisher.pull(session)
-    assert [one[5] for one in found if not hasattr(one, "_fields")] == [["a.1", "a.2"], ["a.3"]]
+    assert [item[5] for item in found if not hasattr(item, "_fields")] == [["a.1", "a.2"], ["a.3"]]
     publisher.declare(last_value=True, revision=2)
     assert kinds(publisher.pull(session)) == ["Answer"]
 
@@ -1008,7 +1032,7 @@ def test_slow_pings_end_when_the_subscriber_is_heard():
         publisher.pull(session)
     publisher.ack(0)
     publisher.pull(session)
-    publisher.tick(1.0)
+    publisher.tick(links.PING_INTERVAL)
     assert kinds(publisher.pull(session)) == ["Ping"]
 
 

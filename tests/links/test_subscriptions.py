@@ -31,47 +31,47 @@ def test_equal_options_share_a_stream():
 
 def test_a_change_declares_the_difference():
     subscriptions = Subscriptions()
-    one = subscriptions.add(A)
+    subscription = subscriptions.add(A)
     base = subscriptions.revision
     two = subscriptions.add(B)
-    subscriptions.remove(one)
+    subscriptions.remove(subscription)
     subscriptions.remove(subscriptions.add(A))
     (part,), is_full = declared(subscriptions, base)
     assert not is_full
     assert (part.base, part.revision) == (base, subscriptions.revision)
     assert [item.sid for item in part.items] == [two.sid]
-    assert sorted(part.removed) == [one.sid, 3]
+    assert sorted(part.removed) == [subscription.sid, 3]
 
 
 def test_an_unknown_base_declares_everything():
     subscriptions = Subscriptions()
     for _ in range(1_100):
         subscriptions.remove(subscriptions.add(A))
-    one = subscriptions.add(B)
+    subscription = subscriptions.add(B)
     (part,), is_full = declared(subscriptions, 1)
     assert is_full
-    assert (part.base, [item.sid for item in part.items]) == (0, [one.sid])
+    assert (part.base, [item.sid for item in part.items]) == (0, [subscription.sid])
 
 
 def test_a_message_goes_to_the_subscriptions_of_its_stream():
     subscriptions = Subscriptions()
-    one = subscriptions.add(A)
+    subscription = subscriptions.add(A)
     two = subscriptions.add(A, StreamOptions("g"))
-    assert subscriptions.match(one.stream, b"a.1", None) == (one,)
+    assert subscriptions.match(subscription.stream, b"a.1", None) == (subscription,)
     assert subscriptions.match(two.stream, b"a.1", None) == (two,)
-    assert subscriptions.match(one.stream, b"b.1", None) == ()
+    assert subscriptions.match(subscription.stream, b"b.1", None) == ()
     assert subscriptions.match(9, b"a.1", None) == ()
-    subscriptions.remove(one)
-    assert subscriptions.match(one.stream, b"a.1", None) == ()
+    subscriptions.remove(subscription)
+    assert subscriptions.match(subscription.stream, b"a.1", None) == ()
 
 
 def test_a_last_value_goes_to_one_subscription():
     subscriptions = Subscriptions()
-    one, two = subscriptions.add(A), subscriptions.add(A)
+    subscription, two = subscriptions.add(A), subscriptions.add(A)
     assert subscriptions.match(1, b"a.1", {"sid": two.sid}) == (two,)
     subscriptions.remove(two)
     assert subscriptions.match(1, b"a.1", {"sid": two.sid}) == ()
-    assert set(subscriptions.match(1, b"a.1", {})) == {one}
+    assert set(subscriptions.match(1, b"a.1", {})) == {subscription}
 
 
 @given(
@@ -97,9 +97,9 @@ def test_differences_lead_to_the_same_interest_as_everything(changes, every):
     assert session.patterns.keys() == subscriptions.by_sid.keys()
     assert session.applied == max(subscriptions.revision, 1)
     for number in range(6):
-        streams = {one.stream for one in active if one.pattern.text == f"s{number}.*"}
+        streams = {item.stream for item in active if item.pattern.text == f"s{number}.*"}
         route = publisher.sessions.interest.find(f"s{number}.x", b"s%d.x" % number)
-        assert {one.number for one in (route.plain if route else ())} == streams
+        assert {item.number for item in (route.plain if route else ())} == streams
 
 
 def declared_at_a_publisher(pattern):

@@ -63,7 +63,7 @@ class Bridge(ExitStack):
             self._thread.outcome()
 
     def worker(self, role):
-        return next(one for one in self.gateway.workers if one.role == role)
+        return next(worker for worker in self.gateway.workers if worker.role == role)
 
     def local_publisher(self):
         """Return a publisher to which the gateway has a link."""
@@ -123,11 +123,13 @@ class Bridge(ExitStack):
         The next record of the publisher shows whether it began while a subscriber listened.
         """
         sources = [
-            one.multicast for one in engine_of(listener.socket).places.values() if one.multicast is not None
+            place.multicast
+            for place in engine_of(listener.socket).places.values()
+            if place.multicast is not None
         ]
         if sources:
             senders = sources[0].listener.receiver.senders
-            self.until(lambda: listener.take() or all(one.first is None for one in senders.values()))
+            self.until(lambda: listener.take() or all(item.first is None for item in senders.values()))
             return
         sender = getattr(engine_of(publisher), "_sender", None)
         if sender is not None:

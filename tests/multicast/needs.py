@@ -3,15 +3,15 @@
 import pytest
 import zmq
 
-from oz.errors import TransportUnavailable
 from oz.transport import endpoints
+from oz.transport.errors import EndpointError
 from support import network
 
 
 def _no_pgm():
     try:
         endpoints.check("epgm://127.0.0.1;239.192.7.1:5555", own_context=True)
-    except TransportUnavailable as error:
+    except EndpointError as error:
         return str(error)
     return None
 

@@ -114,8 +114,8 @@ def check(sent, got, *, joins_late=False, may_be_uncounted=False):
         joins_late: whether messages were sent before it listened.
         may_be_uncounted: whether a gap without a count is enough for missing messages.
     """
-    by_name = {one["name"]: one for one in sent}
-    rows = {one["name"]: one for one in got["publishers"]}
+    by_name = {item["name"]: item for item in sent}
+    rows = {item["name"]: item for item in got["publishers"]}
     assert rows.keys() == by_name.keys(), (rows, by_name)
     for name, row in rows.items():
         assert row["wrong"] == row["double"] == 0, row
@@ -123,5 +123,5 @@ def check(sent, got, *, joins_late=False, may_be_uncounted=False):
         missing = by_name[name]["sent"] - row["first"] - row["delivered"] - row["lost"]
         is_told = missing > 0 and may_be_uncounted and got["unknown"] > 0
         assert missing == 0 or is_told, (row, by_name[name], got["unknown"])
-    missing = sum(one["sent"] - rows[one["name"]]["first"] for one in sent) - got["received"] - got["lost"]
+    missing = sum(item["sent"] - rows[item["name"]]["first"] for item in sent) - got["received"] - got["lost"]
     assert missing == 0 or (missing > 0 and may_be_uncounted and got["unknown"] > 0)

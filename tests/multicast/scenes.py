@@ -31,11 +31,11 @@ class Row:
     @classmethod
     def of(cls, what, sent, got, host, *, may_be_uncounted=False):
         check(sent, got, joins_late="late" in what, may_be_uncounted=may_be_uncounted)
-        first = {one["name"]: one["first"] for one in got["publishers"]}
+        first = {item["name"]: item["first"] for item in got["publishers"]}
         packets = host.packets()
         return cls(
             what,
-            sum(one["sent"] - first[one["name"]] for one in sent),
+            sum(item["sent"] - first[item["name"]] for item in sent),
             got["delivered"],
             got["lost"],
             packets["lost_data"],

@@ -54,8 +54,8 @@ class Tally:
     def accounts_for(self, sent, senders):
         """Return whether each message is delivered or reported lost, and no publisher may have begun earlier."""
         by_name = {self.names.get(origin): self.accounted(origin) for origin in self.first}
-        is_judged = all(one.first is None for one in senders.values())
-        return is_judged and all(by_name.get(one["name"], 0) >= one["sent"] for one in sent)
+        is_judged = all(sender.first is None for sender in senders.values())
+        return is_judged and all(by_name.get(item["name"], 0) >= item["sent"] for item in sent)
 
     def accounted(self, origin):
         return self.first[origin] + self.delivered[origin] + self.lost[origin]

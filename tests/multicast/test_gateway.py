@@ -46,10 +46,10 @@ def publish(publisher, payloads, subject="a.x"):
 
 def kill(bridge, role, number=signal.SIGKILL):
     """Send a signal to a process of the gateway, and wait until another one works."""
-    one = bridge.worker(role)
-    starts = one.backoff.starts
-    os.kill(one.pid, number)
-    return lambda: one.is_ready and one.backoff.starts > starts
+    worker = bridge.worker(role)
+    starts = worker.backoff.starts
+    os.kill(worker.pid, number)
+    return lambda: worker.is_ready and worker.backoff.starts > starts
 
 
 @contextmanager
@@ -80,12 +80,12 @@ def test_multicast_messages_reach_local_applications_unchanged(bridge):
     far.publish("a.b.d")
     far.publish("b.x", b"not asked for")
     assert near.settle(hello + 2) <= hello
-    one, two = near.messages[-2:]
-    assert (one.subject, one.payload, one.headers["trace"]) == ("a.b.c", b"payload", "7f")
-    assert one.id == b"id"
+    worker, two = near.messages[-2:]
+    assert (worker.subject, worker.payload, worker.headers["trace"]) == ("a.b.c", b"payload", "7f")
+    assert worker.id == b"id"
     assert (two.subject, two.payload) == ("a.b.d", b"")
-    assert [one.headers["oz-sequence"], two.headers["oz-sequence"]] == [hello, hello + 1]
-    assert one.headers["oz-origin"] == two.headers["oz-origin"]
+    assert [worker.headers["oz-sequence"], two.headers["oz-sequence"]] == [hello, hello + 1]
+    assert worker.headers["oz-origin"] == two.headers["oz-origin"]
 
 
 def test_messages_of_local_applications_are_multicast_unchanged(bridge):
@@ -94,12 +94,12 @@ def test_messages_of_local_applications_are_multicast_unchanged(bridge):
     near.publish("a.b.c", b"payload", headers={"trace": "7f"}, id=(b"series", 4))
     near.publish("a.b.d")
     assert far.settle(hello + 2) <= hello
-    one, two = far.messages[-2:]
-    assert (one.subject, one.payload, one.headers["trace"]) == ("a.b.c", b"payload", "7f")
+    worker, two = far.messages[-2:]
+    assert (worker.subject, worker.payload, worker.headers["trace"]) == ("a.b.c", b"payload", "7f")
     assert (two.subject, two.payload) == ("a.b.d", b"")
-    assert (one.sequence, two.sequence) == (hello, hello + 1)
-    assert one.headers["oz-sequence"] == hello
-    assert (one.id, two.id) == ((b"series", 4), None)
+    assert (worker.sequence, two.sequence) == (hello, hello + 1)
+    assert worker.headers["oz-sequence"] == hello
+    assert (worker.id, two.id) == ((b"series", 4), None)
 
 
 def test_many_local_publishers_share_one_port_and_keep_their_order(bridge):
@@ -110,9 +110,11 @@ def test_many_local_publishers_share_one_port_and_keep_their_order(bridge):
             publisher.publish(f"a.{number}", payload)
     assert far.settle(hello + 500) <= hello
     for number in range(5):
-        assert [one.payload for one in far.messages if one.subject == f"a.{number}"] == numbers(100)
-    assert len({one.origin for one in far.messages}) == 1
-    assert len({one.headers["oz-origin"] for one in far.messages}) == 5
+        assert [message.payload for message in far.messages if message.subject == f"a.{number}"] == numbers(
+            100
+        )
+    assert len({message.origin for message in far.messages}) == 1
+    assert len({message.headers["oz-origin"] for message in far.messages}) == 5
 
 
 def test_echo_delivers_local_messages_to_local_applications(tmp_path):
@@ -145,7 +147,7 @@ def test_local_subjects_stay_on_this_host(bridge):
     publisher.publish("_LOCAL.x", b"here")
     publisher.publish("a.x", b"everywhere")
     assert far.settle(hello + 1) <= hello
-    assert "_LOCAL.x" not in [one.subject for one in far.messages]
+    assert "_LOCAL.x" not in [message.subject for message in far.messages]
     assert near.settle(1) == 0
 
 
@@ -185,7 +187,7 @@ def test_killed_sender_loses_only_its_own_messages(bridge):
     assert far.settle(hello + 150) - before == lost
     assert far.payloads[-50:] == numbers(50)
     # It goes on as the same publisher.
-    assert len({one.origin for one in far.messages}) == 1
+    assert len({message.origin for message in far.messages}) == 1
 
 
 def test_messages_wait_for_the_next_sender(bridge, monkeypatch):
@@ -206,18 +208,18 @@ def test_messages_wait_for_the_next_sender(bridge, monkeypatch):
 )
 def test_malformed_packets_end_no_application(bridge, role, junk):
     near, publisher = bridge.local_subscriber(), bridge.local_publisher()
-    one, starts = bridge.worker(role), bridge.worker(role).backoff.starts
+    worker, starts = bridge.worker(role), bridge.worker(role).backoff.starts
     port = int((bridge.inward if role == "receiver" else bridge.outward).rpartition(":")[2])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attacker:
 
         def has_ended():
             # Again and again: a process is ready before the kernel hands it packets.
-            if one.backoff.starts == starts:
+            if worker.backoff.starts == starts:
                 attacker.sendto(malformed_packet(junk, port), ("127.0.0.1", port))
-            return one.backoff.starts > starts
+            return worker.backoff.starts > starts
 
         bridge.until(has_ended)
-        bridge.until(lambda: one.is_ready)
+        bridge.until(lambda: worker.is_ready)
     # The applications have noticed nothing.
     publisher.publish("a.x", b"still there")
     assert near.settle(1) == 0

@@ -194,7 +194,7 @@ def test_without_privilege_nothing_ends_the_process():
     ]
     lines = outcomes([*cases, given("Publisher", "epgm://127.0.0.1;239.192.7.9:7")], "nobody")
     assert [line.partition(" ")[0] for line in lines] == [
-        *("used", "TransportUnavailable") * 2,
-        "TransportUnavailable",
+        *("used", "EndpointError") * 2,
+        "EndpointError",
     ]
     assert "raw socket" in lines[1]

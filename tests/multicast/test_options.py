@@ -7,7 +7,7 @@ from support.cases import each
 
 
 @each(
-    ("name", "least", "most", "below", "above"),
+    ("name", "minimum", "maximum", "below", "above"),
     [
         ("rate_kbps", 12, 800_000, 11, 10_000_001),
         ("recovery", 0.1, 600.0, 0.09, 601),
@@ -16,8 +16,8 @@ from support.cases import each
         ("stale_after", 0.5, 3_600, 0.4, 3_601),
     ],
 )
-def test_every_number_has_bounds(name, least, most, below, above):
-    for value in (least, most):
+def test_every_number_has_bounds(name, minimum, maximum, below, above):
+    for value in (minimum, maximum):
         assert getattr(oz.Multicast(**{name: value}), name) == value
     for value in (below, above):
         with pytest.raises(ValueError, match=name):

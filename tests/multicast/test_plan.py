@@ -18,7 +18,7 @@ from oz.multicast.plan import (
     window_of,
 )
 from oz.multicast.sender import BEAT
-from oz.options import MOST_WINDOW, REPAIR_SECONDS, Multicast
+from oz.options import MAX_WINDOW, REPAIR_SECONDS, Multicast
 from oz.wire.datagrams import Record, encode_record
 from support.cases import each
 
@@ -59,7 +59,7 @@ def test_a_plan_holds_the_outage_and_its_repair_and_carries_the_load(load):
     assert usable_kbps(options.rate_kbps, options.mtu) >= found.wire_kbps
     # As long as libpgm may take to repair what the outage took, whatever the subscriber can see.
     assert options.stale_after >= load.outage + REPAIR_SECONDS
-    assert options.rate_kbps * 125 * options.recovery <= MOST_WINDOW
+    assert options.rate_kbps * 125 * options.recovery <= MAX_WINDOW
     assert found.lost >= (found.packets + BEATS) * load.outage
 
 

@@ -147,7 +147,7 @@ def test_a_record_with_too_high_an_age_does_not_hide_a_lost_beginning(busy_for):
         at = round((10.001 + 0.2 * beat) * SECOND)
         made.on_idle(at)
         losses += read(made, message(5 + beat), record(6 + beat, age=age), at=at)
-    assert [one for one in losses if isinstance(one, tuple)] == [(0, None)]
+    assert [loss for loss in losses if isinstance(loss, tuple)] == [(0, None)]
 
 
 def test_a_late_joiner_that_hears_one_record_and_the_end_has_lost_nothing():
@@ -218,5 +218,5 @@ def test_delivered_plus_lost_is_what_was_sent(fates, chance: random.Random):
             frames.append(held.pop())
     frames += [*held, record(sent[A]), record(sent[B], B)]
     found = read(made, *frames)
-    delivered = [one for one in found if isinstance(one, int)]
-    assert len(delivered) + sum(one[1] for one in found if isinstance(one, tuple)) == sum(sent.values())
+    delivered = [item for item in found if isinstance(item, int)]
+    assert len(delivered) + sum(item[1] for item in found if isinstance(item, tuple)) == sum(sent.values())

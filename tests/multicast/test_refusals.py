@@ -17,7 +17,7 @@ from oz.errors import ConfigurationError
 from oz.options import Options
 from oz.publisher.sync import Publisher
 from oz.subscriber.sync import Subscriber
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from support.keyring import Keyring
 from support.ports import lasting_udp_port
 from support.waiting import until

@@ -15,13 +15,13 @@ def network():
         yield built
 
 
-def has_delivered(row, least):
+def has_delivered(row, minimum):
     """Return whether a subscriber delivered enough, or connected again.
 
     On a busy machine a publisher may be silent for `stale_after`, and libpgm may get stuck after heavy loss. A
     subscriber that connects again has reported the messages that it lost.
     """
-    return row.delivered >= least or row.reconnects > 0
+    return row.delivered >= minimum or row.reconnects > 0
 
 
 def test_without_loss_each_message_is_delivered(network):

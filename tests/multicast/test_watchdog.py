@@ -20,17 +20,17 @@ def sender(rate=100):
 
 def look(dog, senders, now, *, is_idle=True, arriving=UNOBSERVED):
     found = dog.look(senders, now, is_idle=is_idle, arriving=arriving)
-    return [(one.kind, one.origin) for one in found if one.kind != "doubt"]
+    return [(item.kind, item.origin) for item in found if item.kind != "doubt"]
 
 
 def watch(dog, senders, seconds, arriving, kinds=("silent", "stuck", "gone")):
     """Look every half second; return the news and their times."""
     times = [tick / 2 for tick in range(round(2 * seconds) + 1)]
     return [
-        (now, one.kind)
+        (now, item.kind)
         for now in times
-        for one in dog.look(senders, now, is_idle=True, arriving=arriving)
-        if one.kind in kinds
+        for item in dog.look(senders, now, is_idle=True, arriving=arriving)
+        if item.kind in kinds
     ]
 
 
@@ -70,12 +70,12 @@ def test_before_packets_are_known_nothing_is_decided():
 
 
 def test_packets_of_heard_publishers_do_not_make_a_silent_one_stuck():
-    dog, one, other = Watchdog(5.0, 100), sender(), sender()
+    dog, first, other = Watchdog(5.0, 100), sender(), sender()
     said = []
     for now in range(40):
         other.heard_at += 1
         arriving = Arriving(1 if now < 20 else 2, has_repairs=True)
-        said += look(dog, {A: one, B: other}, now, arriving=arriving)
+        said += look(dog, {A: first, B: other}, now, arriving=arriving)
     assert said == [("silent", A), ("stuck", A), ("stuck", A), ("stuck", A)]
 
 
@@ -83,20 +83,20 @@ def test_a_doubt_is_reported_once_for_each_silence():
     kinds = ("doubt",)
     assert watch(Watchdog(25.0, 100), {A: sender()}, 100, NONE, kinds) == [(5.0, "doubt")]
     assert watch(Watchdog(25.0, 100), {A: sender()}, 100, REPAIRS, kinds) == [(26.5, "doubt")]
-    dog, one = Watchdog(25.0, 100), sender()
-    watch(dog, {A: one}, 10, NONE)
-    one.heard_at += 1
-    assert watch(dog, {A: one}, 10, NONE, kinds) == [(5.0, "doubt")]
+    dog, first = Watchdog(25.0, 100), sender()
+    watch(dog, {A: first}, 10, NONE)
+    first.heard_at += 1
+    assert watch(dog, {A: first}, 10, NONE, kinds) == [(5.0, "doubt")]
 
 
 def test_packets_are_observed_while_a_publisher_is_silent():
-    dog, one = Watchdog(25.0, 100), sender()
-    look(dog, {A: one}, 0.0)
+    dog, first = Watchdog(25.0, 100), sender()
+    look(dog, {A: first}, 0.0)
     assert not dog.has_silent()
-    look(dog, {A: one}, 1.5)
+    look(dog, {A: first}, 1.5)
     assert dog.has_silent()
-    one.heard_at += 1
-    look(dog, {A: one}, 2.0)
+    first.heard_at += 1
+    look(dog, {A: first}, 2.0)
     assert not dog.has_silent()
 
 
@@ -108,36 +108,36 @@ def test_tries_become_rarer_and_end():
 
 
 def test_a_publisher_that_is_heard_again_starts_afresh():
-    dog, one = Watchdog(1.0, 100), sender()
-    look(dog, {A: one}, 0.0)
-    look(dog, {A: one}, 1.5)
-    one.heard_at += 1
-    assert look(dog, {A: one}, 2.0) == [("heard", A)]
-    assert look(dog, {A: one}, 3.4) == []
-    assert look(dog, {A: one}, 3.5) == [("silent", A)]
+    dog, first = Watchdog(1.0, 100), sender()
+    look(dog, {A: first}, 0.0)
+    look(dog, {A: first}, 1.5)
+    first.heard_at += 1
+    assert look(dog, {A: first}, 2.0) == [("heard", A)]
+    assert look(dog, {A: first}, 3.4) == []
+    assert look(dog, {A: first}, 3.5) == [("silent", A)]
 
 
 def test_while_frames_are_unread_no_publisher_is_silent():
-    dog, one = Watchdog(1.0, 100), sender()
-    look(dog, {A: one}, 0.0)
-    assert look(dog, {A: one}, 60.0, is_idle=False) == []
-    assert look(dog, {A: one}, 61.0) == [("silent", A)]
+    dog, first = Watchdog(1.0, 100), sender()
+    look(dog, {A: first}, 0.0)
+    assert look(dog, {A: first}, 60.0, is_idle=False) == []
+    assert look(dog, {A: first}, 61.0) == [("silent", A)]
 
 
 def test_a_publisher_that_said_bye_is_not_waited_for():
-    dog, one = Watchdog(1.0, 100), sender()
-    look(dog, {A: one}, 0.0)
-    one.has_left = True
-    one.heard_at += 1
-    assert look(dog, {A: one}, 0.5) == [("left", A)]
-    assert look(dog, {A: one}, 60.0) == []
+    dog, first = Watchdog(1.0, 100), sender()
+    look(dog, {A: first}, 0.0)
+    first.has_left = True
+    first.heard_at += 1
+    assert look(dog, {A: first}, 0.5) == [("left", A)]
+    assert look(dog, {A: first}, 60.0) == []
 
 
 def test_another_rate_is_reported_once():
-    dog, one = Watchdog(1.0, 100), sender(rate=200)
-    assert look(dog, {A: one}, 0.0) == [("rate", A)]
-    one.heard_at += 1
-    assert look(dog, {A: one}, 0.1) == []
+    dog, first = Watchdog(1.0, 100), sender(rate=200)
+    assert look(dog, {A: first}, 0.0) == [("rate", A)]
+    first.heard_at += 1
+    assert look(dog, {A: first}, 0.1) == []
 
 
 def test_damaged_frames_are_reported_when_there_are_twice_as_many():
@@ -147,17 +147,17 @@ def test_damaged_frames_are_reported_when_there_are_twice_as_many():
 
 
 def test_an_announced_message_has_its_time():
-    dog, one = Watchdog(1.0, 100), sender()
-    one.quiet = 8.0
-    assert look(dog, {A: one}, 0.0) == []
-    assert look(dog, {A: one}, 9.4) == []
-    assert look(dog, {A: one}, 9.5) == [("silent", A)]
-    assert look(dog, {A: one}, 10.5) == [("stuck", A)]
+    dog, first = Watchdog(1.0, 100), sender()
+    first.quiet = 8.0
+    assert look(dog, {A: first}, 0.0) == []
+    assert look(dog, {A: first}, 9.4) == []
+    assert look(dog, {A: first}, 9.5) == [("silent", A)]
+    assert look(dog, {A: first}, 10.5) == [("stuck", A)]
 
 
 def test_it_returns_its_next_deadline():
-    dog, one = Watchdog(1.5, 100), sender()
-    senders = {A: one}
+    dog, first = Watchdog(1.5, 100), sender()
+    senders = {A: first}
     assert dog.next_deadline(senders) is None
     look(dog, senders, 0.0)
     assert dog.next_deadline(senders) == 1.5
@@ -167,11 +167,11 @@ def test_it_returns_its_next_deadline():
         looks += 1
     # Every half second while the publisher is silent, until it is gone.
     assert looks == 1 + 2 * (1.5 + 1.5 + 3 + 6 + 12 + 24)
-    one.heard_at += 1
+    first.heard_at += 1
     look(dog, senders, 60.0)
     assert dog.next_deadline(senders) == 61.5
-    one.has_left = True
+    first.has_left = True
     look(dog, senders, 61.0)
-    one.heard_at += 1
+    first.heard_at += 1
     look(dog, senders, 61.0)
     assert dog.next_deadline(senders) is None

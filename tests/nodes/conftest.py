@@ -89,7 +89,11 @@ class Nodes:
         self.made = []
 
     def __call__(self, name=None, *, directory=None, bus="test", **options):
-        own = {one: options.pop(one) for one in list(options) if one in NodeOptions.__dataclass_fields__}
+        own = {
+            option: options.pop(option)
+            for option in list(options)
+            if option in NodeOptions.__dataclass_fields__
+        }
         options = {
             "bus": bus,
             "options": NodeOptions(directory=directory or self.directory, **own),
@@ -103,8 +107,8 @@ class Nodes:
         return made
 
     def close_nodes(self):
-        for one in self.made:
-            one.close(timeout=0)
+        for item in self.made:
+            item.close(timeout=0)
 
     def close(self):
         self.close_nodes()

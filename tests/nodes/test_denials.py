@@ -12,7 +12,7 @@ KEY, NODE = "k" * 40, b"n" * 16
 
 
 def rights(*allowed):
-    rules = tuple(Rule("publish", "allow", one, oz.compile(one), "here") for one in allowed)
+    rules = tuple(Rule("publish", "allow", pattern, oz.compile(pattern), "here") for pattern in allowed)
     return Rights({KEY}, Permissions("deny", {"user": User("user", (KEY,), rules=rules)}))
 
 
@@ -43,7 +43,7 @@ def test_publication_is_reported_once_and_each_request():
     assert denials.add(NODE, KEY, b"other", "_INBOX.1")
     assert denials.add(NODE, KEY, b"other", "_INBOX.2")
     found = [notice for _, notice in denials.notices()]
-    assert [one.reply_to for one in found] == [None, "_INBOX.1", "_INBOX.2"]
+    assert [message.reply_to for message in found] == [None, "_INBOX.1", "_INBOX.2"]
     assert found[0].rule == "here: allow publish 'md.>'"
     assert not len(denials)
 

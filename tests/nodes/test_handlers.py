@@ -105,7 +105,7 @@ def test_a_dropped_handled_message_is_acknowledged():
             [make_message(b, kind=HandledMessage, acknowledge=acked.append) for b in (b"1", b"2", b"3")]
         )
         gate.opened.set()
-    assert [one.payload for one in acked] == [b"2", b"3"]
+    assert [message.payload for message in acked] == [b"2", b"3"]
     assert runner.lanes.dropped == 2
 
 

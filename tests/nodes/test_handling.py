@@ -67,10 +67,10 @@ def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
         publisher.publish("x", number)
     until(lambda: len(seen) == 20)
     assert (slow.pending, slow.dropped) == (5, 14)
-    until(lambda: any(one.kind == "slow_handler" for one in events))
-    found = [one for one in events if one.kind == "slow_handler"]
+    until(lambda: any(event.kind == "slow_handler" for event in events))
+    found = [event for event in events if event.kind == "slow_handler"]
     assert found[0].about == "x"
-    assert sum(one.count for one in found) == 14
+    assert sum(item.count for item in found) == 14
     assert subscriber.stats.overflowed == 14
     gate.opened.set()
     until(lambda: len(gate.seen) == 6)
@@ -96,7 +96,7 @@ def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     began = time.monotonic()
     for _ in range(10):
         assert subscribe(pair, "x", None).drain(timeout=DEADLINE)
-    # Peers send a PING every second.
+    # Peers send a PING every 1.5 seconds.
     assert time.monotonic() - began < 5.0
 
 
@@ -195,4 +195,4 @@ def test_a_handler_that_ends_after_its_node_is_not_a_fault(pair, caplog):
     with pytest.raises(PeerLost):
         work.outcome()
     until(lambda: not any(thread.name == "oz handler" for thread in threading.enumerate()))
-    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -23,16 +23,16 @@ from support.waiting import until
 
 
 def names(node):
-    return [one.name for one in node.peers]
+    return [peer.name for peer in node.peers]
 
 
 def kinds(events):
-    return [one.kind for one in events]
+    return [event.kind for event in events]
 
 
-def exchange(one, other):
+def exchange(node, other):
     """Check that messages pass in both directions."""
-    for publisher, subscriber in ((one, other), (other, one)):
+    for publisher, subscriber in ((node, other), (other, node)):
         got = subscriber.subscribe("exchange.*")
         subscriber.wait_ready()
         publisher.publish("exchange.a", publisher.name)
@@ -144,7 +144,7 @@ def test_subjects_of_oz_are_refused(make):
 def test_local_subjects_do_not_pass_tcp(make, directory):
     near, near_too = make("near", bind="tcp://127.0.0.1:*"), make("near too")
     far = make("far", connect=near.endpoint, directory=f"{directory}/far")
-    inboxes = [one.subscribe(["_LOCAL.a", "end"]) for one in (near, near_too, far)]
+    inboxes = [item.subscribe(["_LOCAL.a", "end"]) for item in (near, near_too, far)]
     near.wait_ready("near too", "far")
     near.publish("_LOCAL.a", 1)
     near.publish("end", 2)
@@ -324,8 +324,8 @@ def test_events_come_one_after_the_other_and_may_raise(make):
 def test_stats_count_only_messages_of_programs(make):
     first, second = make("first"), make("second")
     got = second.subscribe("a")
-    for one in (first, second):
-        one.wait_ready(count=1)
+    for item in (first, second):
+        item.wait_ready(count=1)
     first.publish("a", 1)
     first.publish("b", 1)
     got.receive(timeout=20)

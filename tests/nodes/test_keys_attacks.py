@@ -92,8 +92,8 @@ def attack(ring):
         return made[-1]
 
     yield create
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 def card(node, name="evil"):
@@ -154,9 +154,9 @@ def test_nobody_has_a_reply_sent_to_another(keyed, has_permissions):
 
     first.subscribe("svc.slow", lambda message: None)
     first.subscribe("svc.x", handle)
-    for one in (second, evil):
-        first.wait_ready(one.name, timeout=40)
-        one.wait_ready(subscriber="svc.x", timeout=40)
+    for item in (second, evil):
+        first.wait_ready(item.name, timeout=40)
+        item.wait_ready(subscriber="svc.x", timeout=40)
     requests = engine_of(evil).exchange._requests
     own, requests._inbox = requests._inbox, f"_INBOX.{id_of(second).hex()}."
     with pytest.raises(Timeout):
@@ -174,8 +174,8 @@ def test_a_reply_comes_from_the_node_that_was_asked(keyed):
     evil = keyed("evil", connect=first.endpoint)
     second = keyed("second", connect=first.endpoint)
     inbox = first.subscribe("svc.x")
-    for one in (first, evil, second):
-        one.wait_ready(count=2, timeout=40)
+    for item in (first, evil, second):
+        item.wait_ready(count=2, timeout=40)
     second.wait_ready(subscriber="svc.x", timeout=40)
     asking = Thread(lambda: second.request("svc.x", "question", timeout=40))
     question = inbox.receive(timeout=20)
@@ -200,7 +200,7 @@ def test_replies_come_as_often_as_the_file_says(keyed, ring):
     evil.subscribe("svc.x", twice)
     evil.wait_ready("second", timeout=40)
     second.wait_ready(subscriber="svc.x", timeout=40)
-    assert [one.payload for one in second.request_many("svc.x", timeout=1)] == [1]
+    assert [item.payload for item in second.request_many("svc.x", timeout=1)] == [1]
     assert second.stats.denied == 1
 
 
@@ -237,6 +237,6 @@ def test_node_with_the_id_of_another_key_is_no_peer(keyed, ring, directory, monk
     second.wait_ready("first", timeout=40)
     with pytest.raises(Timeout):
         thief.wait_ready(count=1, timeout=1)
-    assert [one.name for one in victim.peers] == ["second"]
-    assert [one.name for one in second.peers] == ["first"]
+    assert [peer.name for peer in victim.peers] == ["second"]
+    assert [peer.name for peer in second.peers] == ["first"]
     assert not victim.has_subscribers("secret")

@@ -62,7 +62,7 @@ def links_between(node, peer):
     """Return the sessions and the live links of a node with a peer."""
     engine, other = engine_of(node), engine_of(peer).id
     session = engine.publisher.session_of(other)
-    live = [one for one in engine.readiness._links_to(other) if one.state == "live"]
+    live = [item for item in engine.readiness._links_to(other) if item.state == "live"]
     return ([] if session is None else [session]) + live
 
 
@@ -146,7 +146,7 @@ def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keye
     until(lambda: "does not trust the key of this side" in reason(stranger, "first"))
     assert ring.public("first") in reason(stranger, "first")
     with caplog.at_level(logging.WARNING):
-        until(lambda: any(ring.public("stranger") in one.getMessage() for one in caplog.records))
+        until(lambda: any(ring.public("stranger") in record.getMessage() for record in caplog.records))
 
 
 def test_a_node_learns_that_a_listener_has_no_key(keyed, make, directory):

@@ -64,8 +64,8 @@ def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, ev
         second.publish("notes.other", number)
     second.publish("notes.allowed", "yes")
     assert got.receive(timeout=20).payload == "yes"
-    until(lambda: [one for one in events if one.kind == "denied"])
-    (event,) = [one for one in events if one.kind == "denied"]
+    until(lambda: [item for item in events if item.kind == "denied"])
+    (event,) = [item for item in events if item.kind == "denied"]
     assert event.about == "notes.other"
     assert "users.second.publish.allow[0]" in event.text
     with pytest.raises(PermissionDenied) as raised:
@@ -96,7 +96,7 @@ def test_a_denied_request_to_many_raises_permission_denied(pair):
     second.wait_ready("first", subscriber="svc.secret", timeout=40)
     with pytest.raises(PermissionDenied):
         list(second.request_many("svc.secret", timeout=60))
-    assert [one.payload for one in second.request_many("svc.allowed", 3, timeout=40, limit=1)] == [3]
+    assert [item.payload for item in second.request_many("svc.allowed", 3, timeout=40, limit=1)] == [3]
 
 
 def test_a_request_that_one_holder_denies_is_answered_by_another(pair):

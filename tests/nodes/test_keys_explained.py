@@ -36,12 +36,12 @@ def rules(draw, actions):
     """Return random rules about actions."""
     lines = []
     for action in actions:
-        texts = {one: [spell(draw)[0] for _ in range(draw.randint(1, 3))] for one in ("allow", "deny")}
+        texts = {item: [spell(draw)[0] for _ in range(draw.randint(1, 3))] for item in ("allow", "deny")}
         if draw.random() < 0.5:
             del texts["deny"]
         if action == "group":
-            texts = {one: [f"{text} work-*" for text in said] for one, said in texts.items()}
-        lines.append(f"{action} = {{ " + ", ".join(f"{one} = {said}" for one, said in texts.items()) + " }")
+            texts = {item: [f"{text} work-*" for text in said] for item, said in texts.items()}
+        lines.append(f"{action} = {{ " + ", ".join(f"{item} = {said}" for item, said in texts.items()) + " }")
     return "\n".join(lines)
 
 
@@ -52,9 +52,9 @@ class Bus:
         self._make, self._ring, self._directory = make, ring, directory
         self.handled = []
         self.hub = self.node("hub", bind="tcp://127.0.0.1:*")
-        self.users = {one: self.node(one, connect=self.hub.endpoint) for one in USERS}
-        for name, one in self.users.items():
-            one.wait_ready("hub", timeout=40)
+        self.users = {user: self.node(user, connect=self.hub.endpoint) for user in USERS}
+        for name, item in self.users.items():
+            item.wait_ready("hub", timeout=40)
             self.hub.wait_ready(name, timeout=40)
 
     def node(self, name, **options):
@@ -120,9 +120,9 @@ def explain(file, user, action, pattern):
 def test_explain_answers_as_nodes_do(make, directory, tmp_path, seed, actions):
     draw = random.Random(f"{seed} {actions}")
     ring = Keyring(tmp_path, "hub", *USERS)
-    own = {one: rules(draw, actions) for one in USERS}
+    own = {item: rules(draw, actions) for item in USERS}
     if actions == ("reply",):
-        own = {one: f'{said}\nsubscribe = {{ allow = [">"] }}' for one, said in own.items()}
+        own = {item: f'{said}\nsubscribe = {{ allow = [">"] }}' for item, said in own.items()}
     ring.permit(draw.choice(["allow", "deny"]), hub=ALL, **own)
     bus = Bus(make, ring, directory)
     if actions == ("publish", "request"):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no
 
 CONNECTIONS = 200
 REQUESTS = 50
-MOST_GROWTH = 100 << 20
+MAX_GROWTH = 100 << 20
 """Bytes that the process grows at most; an endless multipart message without keys takes this in 0.3 s."""
 NULL = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\x00" + bytes(31)
 CURVE = b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(15) + b"\x00" + bytes(31)
@@ -58,8 +58,8 @@ def many(there):
         others += [socket.create_connection(address, timeout=5) for _ in range(CONNECTIONS)]
         there.recv(1_024)
     finally:
-        for one in others:
-            one.close()
+        for other in others:
+            other.close()
 
 
 class Strangers:
@@ -71,8 +71,8 @@ class Strangers:
         self._has_stopped = threading.Event()
         self.attacks = 0
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(2)]
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
 
     def _run(self):
         while not self._has_stopped.is_set():
@@ -83,8 +83,8 @@ class Strangers:
 
     def stop(self):
         self._has_stopped.set()
-        for one in self._threads:
-            one.join(40)
+        for thread in self._threads:
+            thread.join(40)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the memory is read from /proc")
@@ -107,5 +107,5 @@ def test_strangers_neither_stop_nor_fill_a_node(make, tmp_path, directory, act):
             assert second.request("svc.x", number, timeout=40).payload == number
     finally:
         strangers.stop()
-    assert resident() - before < MOST_GROWTH
-    assert [one.name for one in first.peers] == ["second"]
+    assert resident() - before < MAX_GROWTH
+    assert [peer.name for peer in first.peers] == ["second"]

@@ -49,9 +49,9 @@ def test_messages_of_one_subject_stay_in_one_lane_and_in_order(subjects, concurr
     places = {}
     for lane in lanes.all:
         found = take_all(lane)
-        assert [one.payload for one in found] == sorted(one.payload for one in found)
-        for one in found:
-            assert places.setdefault(one.subject, lane) is lane
+        assert [message.payload for message in found] == sorted(message.payload for message in found)
+        for message in found:
+            assert places.setdefault(message.subject, lane) is lane
 
 
 @pytest.mark.parametrize("overflow", [None, "drop_newest"])
@@ -98,7 +98,7 @@ def test_each_message_is_taken_or_dropped_and_the_bounds_hold(steps, overflow, c
         count += 1
         assert lanes.pending <= 5
         waiting = list(lanes._waiting())
-        assert len(waiting) == 1 or sum(OVERHEAD + len(one.payload) for one in waiting) <= 1_000
+        assert len(waiting) == 1 or sum(OVERHEAD + len(message.payload) for message in waiting) <= 1_000
         if takes:
             lane = lanes.all[subject % concurrency]
             if lane.items:

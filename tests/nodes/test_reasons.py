@@ -58,7 +58,7 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
             behind.wait_ready
         )
 
-    until(lambda: all(remedy in one for one in texts()))
+    until(lambda: all(remedy in text for text in texts()))
     at_hub, at_behind = texts()
     assert f"peer 'behind' has connected to this node, which cannot connect to it at {announced}" in at_hub
     assert "this node has connected to peer 'hub', which cannot connect to it at" in at_behind
@@ -68,7 +68,9 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
 
 def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory, tmp_path):
     first = make("first")
-    (socket,) = [one.removeprefix("ipc://") for one in first.endpoints if one.startswith("ipc://")]
+    (socket,) = [
+        endpoint.removeprefix("ipc://") for endpoint in first.endpoints if endpoint.startswith("ipc://")
+    ]
     path = tmp_path.__class__(socket)
     for name in ("second", "third"):
         path.unlink()

@@ -16,7 +16,7 @@ def test_replies_wait_in_order_until_the_session_is_up():
     for number in range(3):
         assert waiting.add(A, make_reply(number), 0.0)
     waiting.add(B, make_reply(9), 0.0)
-    assert [one.subject for one in waiting.take(A)] == ["_INBOX.0", "_INBOX.1", "_INBOX.2"]
+    assert [message.subject for message in waiting.take(A)] == ["_INBOX.0", "_INBOX.1", "_INBOX.2"]
     assert waiting.take(A) == []
     assert len(waiting) == 1
 

@@ -28,15 +28,17 @@ class RequestMachine(RuleBasedStateMachine):
     # responders
 
     def _streams(self, excluded=()):
-        found = [one for peer, one in self.sessions.items() if one is not None and peer not in excluded]
-        open_ones = [one for one in found if one.session.member not in self.full]
+        found = [
+            session for peer, session in self.sessions.items() if session is not None and peer not in excluded
+        ]
+        open_ones = [item for item in found if item.session.member not in self.full]
         if found and not open_ones:
             raise WouldBlock("full")
         return open_ones
 
     def all(self, content, excluded, now):
         found = self._streams(excluded)
-        return [one for one in found if one.group is None] + [one for one in found if one.group][:1]
+        return [item for item in found if item.group is None] + [item for item in found if item.group][:1]
 
     def name(self, node):
         return node.decode()
@@ -57,14 +59,14 @@ class RequestMachine(RuleBasedStateMachine):
                 record.has_ended = effect.has_ended
 
     def _begin(self, ask, *, is_many, retries, limit):
-        matching = [one for one in self.sessions.values() if one is not None]
+        matching = [session for session in self.sessions.values() if session is not None]
         try:
             request, effects = ask()
         except NoResponders:
             assert not matching
             assert not self.is_greeting
         except WouldBlock:
-            is_full = matching and all(one.session.member in self.full for one in matching)
+            is_full = matching and all(item.session.member in self.full for item in matching)
             assert is_full or len(self.requests) == 8
         else:
             self.model[request] = SimpleNamespace(
@@ -103,7 +105,7 @@ class RequestMachine(RuleBasedStateMachine):
         if not is_gone:
             self.subscribe(peer)
         for record in self.model.values():
-            record.held = [one for one in record.held if one is not stream]
+            record.held = [item for item in record.held if item is not stream]
         self._act(self.requests.session_ended(stream.session, self.now))
 
     @rule(peer=peers)
@@ -123,7 +125,7 @@ class RequestMachine(RuleBasedStateMachine):
         record = self.model[request]
         before, late = record.replies, self.requests.late
         self._act(self.requests.on_reply(peer, request.reply_to, "yes"))
-        may_reply = any(one.session.member == peer for one in record.held)
+        may_reply = any(item.session.member == peer for item in record.held)
         assert record.replies - before == (1 if may_reply and late == self.requests.late else 0)
         assert record.replies - before + self.requests.late - late == 1
 

@@ -93,7 +93,7 @@ def test_wildcards_do_not_see_replies_and_an_inbox_cannot_be_subscribed(make):
         found = []
         while not found or found[-1].subject != "end":
             found.append(subscription.receive(timeout=IMMEDIATE))
-        assert [one.subject for one in found] == expected
+        assert [item.subject for item in found] == expected
     with pytest.raises(PatternError, match="inbox"):
         client.subscribe("_INBOX.>")
 

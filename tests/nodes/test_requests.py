@@ -24,13 +24,13 @@ class Members:
     def all(self, content, excluded, now):
         if self.is_full:
             raise WouldBlock("full")
-        found = [one for one in self.streams if one.session.member not in excluded]
-        return [one for one in found if one.group is None] + [one for one in found if one.group][:1]
+        found = [stream for stream in self.streams if stream.session.member not in excluded]
+        return [item for item in found if item.group is None] + [item for item in found if item.group][:1]
 
     def leave_group(self):
         """Make all subscriptions plain ones."""
-        for one in self.streams:
-            one.group = None
+        for stream in self.streams:
+            stream.group = None
 
     def name(self, node):
         return node.decode()
@@ -202,7 +202,7 @@ def test_a_request_fails_that_its_only_stream_does_not_accept(requests, members)
 def test_an_observer_receives_a_request_and_takes_it_from_nobody(requests, members):
     members.streams.insert(0, make_stream(b"o", group=None))
     request, effects = requests.request(ASK, 0.0, retries=1)
-    assert [one.stream.session.member for one in effects] == [b"o", b"a"]
+    assert [effect.stream.session.member for effect in effects] == [b"o", b"a"]
     # The observer is no holder whose loss matters, and none that receives the request twice.
     first, second = members.streams[1], members.streams[2]
     assert end_session(requests, first) == [Send(second, request)]

@@ -52,7 +52,7 @@ class Peers:
 
     def names(self, excluded=(), content=ASK):
         """Return the names of their peers."""
-        return [one.session.member.decode() for one in self.find(excluded, content)]
+        return [item.session.member.decode() for item in self.find(excluded, content)]
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def test_all_plain_streams_and_one_member_of_each_group(peers):
     full = peers.add(Session("e"))
     full.pending = 10
     found = [peers.names() for _ in range(4)]
-    assert all(one[:2] == ["a", "b"] for one in found)
-    assert Counter(one[2] for one in found) == {"c": 2, "d": 2}
+    assert all(item[:2] == ["a", "b"] for item in found)
+    assert Counter(item[2] for item in found) == {"c": 2, "d": 2}
     # The session lowers the load when the messages are acknowledged.
-    assert [one.load for one in group] == [2, 2]
+    assert [item.load for item in group] == [2, 2]
 
 
 def test_a_failover_group_has_one_member_at_a_time(peers):

@@ -109,12 +109,12 @@ def test_links_and_plain_subscribers_of_one_publisher(delimiter):
         ) as link,
         subscriber(pub.endpoint, delimiter, codec="msgpack") as plain,
     ):
-        for one in (link, plain):
-            one.subscribe("a.*")
+        for item in (link, plain):
+            item.subscribe("a.*")
         link.wait_ready(timeout=DEADLINE)
         pub.wait_for_subscribers(count=2, timeout=DEADLINE)
         pub.publish("a.b", {"x": [1, None]})
-        assert [one.receive(timeout=DEADLINE).payload for one in (link, plain)] == [{"x": [1, None]}] * 2
+        assert [item.receive(timeout=DEADLINE).payload for item in (link, plain)] == [{"x": [1, None]}] * 2
 
 
 def test_a_subject_with_the_delimiter_is_refused():

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from oz.publisher.links import LinkListener
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from support.waiting import until
 
 
@@ -107,7 +107,7 @@ def test_several_endpoints(make, join):
     publisher = make(["tcp://127.0.0.1:*", "tcp://127.0.0.1:*"])
     assert len(set(publisher.endpoints)) == len(set(publisher.link_endpoints)) == 2
     assert publisher.endpoint == publisher.endpoints[-1]
-    peers = [join(one, "a") for one in publisher.link_endpoints]
+    peers = [join(endpoint, "a") for endpoint in publisher.link_endpoints]
     publisher.publish("a", b"x")
     assert [peer.receive(1) for peer in peers] == [[b"x"], [b"x"]]
 

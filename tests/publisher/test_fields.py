@@ -44,7 +44,9 @@ def test_every_kind_of_header_arrives_as_it_was_published(pub):
         given["late"] = 1
         message = sub.receive(timeout=DEADLINE)
         assert message.headers == EVERY_KIND
-        assert [type(one) for one in message.headers.values()] == [type(one) for one in EVERY_KIND.values()]
+        assert [type(header) for header in message.headers.values()] == [
+            type(item) for item in EVERY_KIND.values()
+        ]
 
 
 BAD = [
@@ -62,7 +64,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "error", "text"), BAD, ids=[ascii(one[0]) for one in BAD])
+@pytest.mark.parametrize(("headers", "error", "text"), BAD, ids=[ascii(item[0]) for item in BAD])
 def test_wrong_headers_are_refused_and_other_messages_of_the_batch_arrive(pub, headers, error, text):
     with connected(pub, "a.*") as sub:
         with pub.batch():
@@ -141,7 +143,7 @@ def test_each_subject_is_whole_for_subscriptions_that_join_under_traffic():
                 publish(100)
                 last = {f"a.{at % 10}": at for at in range(number - 10, number)}
                 got = {subject: [] for subject in last}
-                while any(not numbers or numbers[-1] != last[one] for one, numbers in got.items()):
+                while any(not numbers or numbers[-1] != last[item] for item, numbers in got.items()):
                     message = sub.receive(timeout=DEADLINE)
                     got[message.subject].append(int(message.payload))
             for numbers in got.values():

@@ -24,8 +24,8 @@ def foreign():
             return made[-1]
 
         yield connect
-        for one in made:
-            one.close(0)
+        for item in made:
+            item.close(0)
 
 
 def greeting(card=b"", member=b"m" * 16):

@@ -34,8 +34,8 @@ def subscriber(ring):
         return made[-1]
 
     yield create
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ri
         subscriber(pub.endpoint, "stranger")
     assert stranger in str(raised.value)
     assert ring.public("feed") in str(raised.value)
-    assert any(stranger in one.getMessage() for one in caplog.records)
+    assert any(stranger in record.getMessage() for record in caplog.records)
     assert feed.refused
 
 
@@ -130,28 +130,28 @@ def test_a_denied_member_has_no_say_in_the_policy_of_a_group(make, ring, peer):
     for number in range(10):
         pub.publish("orders.1", b"%d" % number)
         pub.flush()
-    assert [len(one.receive(5)) for one in members] == [5, 5]
+    assert [len(member.receive(5)) for member in members] == [5, 5]
 
 
 def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
-    one = peer(pub, "md.eu")
+    first = peer(pub, "md.eu")
     with caplog.at_level(logging.ERROR, "oz.security"):
         ring.permissions.write_text('default = "perhaps"\n')
-        one.until(lambda: "its earlier content stays in force" in caplog.text)
+        first.until(lambda: "its earlier content stays in force" in caplog.text)
     pub.publish("md.eu", b"1")
-    assert one.receive(1) == [b"1"]
+    assert first.receive(1) == [b"1"]
 
 
 def test_a_key_that_is_removed_loses_its_session_and_its_connection(ring, pub, peer):
-    one, other = peer(pub, "md.eu"), peer(pub, "md.eu", name="other")
+    first, other = peer(pub, "md.eu"), peer(pub, "md.eu", name="other")
     assert len(pub.subscribers) == 2
     ring.distrust("desk")
     until(lambda: len(pub.subscribers) == 1)
     pub.publish("md.eu", b"1")
     assert other.receive(1) == [b"1"]
     # Its connection is cut, and a new one is refused.
-    one.until(lambda: one.link.state != "live")
-    assert one.payloads == []
+    first.until(lambda: first.link.state != "live")
+    assert first.payloads == []
     assert len(pub.subscribers) == 1
 
 
@@ -159,8 +159,8 @@ def test_a_key_that_is_removed_loses_its_session_and_its_connection(ring, pub, p
 
 
 def test_an_own_session_id_that_is_not_made_of_the_key_is_refused(pub, peer):
-    one = peer(pub, "md.eu", new_id=lambda: os.urandom(16), ready=False)
-    one.until(lambda: links.BYE in one.frames)
+    first = peer(pub, "md.eu", new_id=lambda: os.urandom(16), ready=False)
+    first.until(lambda: links.BYE in first.frames)
     assert pub.subscribers == []
 
 
@@ -213,8 +213,8 @@ def test_garbage_of_a_caller_without_keys_costs_nothing(pub, subscriber):
         for endpoint in (pub.endpoint, pub.link_endpoints[0]):
             address = ("127.0.0.1", int(endpoint.rpartition(":")[2]))
             for number in range(50):
-                one = stack.enter_context(socket.create_connection(address))
-                one.sendall(spoken[number % len(spoken)])
+                first = stack.enter_context(socket.create_connection(address))
+                first.sendall(spoken[number % len(spoken)])
         receives(pub, sub)
 
 
@@ -230,7 +230,7 @@ def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, pe
         thief.setsockopt(zmq.ROUTING_ID, name)
         thief.connect(pub.link_endpoints[0])
         thief.send(links.encode_ack(0, {}))
-        until(lambda: [one.state for one in pub.subscribers] == ["down"])
+        until(lambda: [item.state for item in pub.subscribers] == ["down"])
         pub.publish("md.eu", b"1")
         pub.flush()
         # The session resumes on a connection of its own key.
@@ -257,8 +257,8 @@ def listener(ring):
         return made[-1]
 
     yield create
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 def publish_until_received(pub, sub):

@@ -153,14 +153,14 @@ def test_a_key_that_is_removed_loses_its_connection(make, ring, raw, permissions
 
 def test_frames_that_are_no_subscriptions_grant_nothing_to_their_sender(ring, pub, raw):
     attacker, other = (raw(pub.endpoint, name, kind=zmq.XSUB) for name in ("desk", "other"))
-    for one in (attacker, other):
-        one.send(b"\x01md.us")
+    for item in (attacker, other):
+        item.send(b"\x01md.us")
     pub.wait_for_subscribers(count=2, timeout=DEADLINE)
     # libzmq receives them while the program does something else.
     engine = getattr(pub, "raw", pub)._engine
     with engine.lock:
-        for one, frame in ((attacker, b"\x02"), (other, b"\x01md.secret.x"), (attacker, b"\x01md.eu")):
-            one.send(frame)
+        for item, frame in ((attacker, b"\x02"), (other, b"\x01md.secret.x"), (attacker, b"\x01md.eu")):
+            item.send(frame)
             engine._plain.socket.poll(200)
 
     def asks_again():

@@ -11,7 +11,7 @@ import zmq
 
 import oz.publisher.sync
 from oz.errors import ClosedError
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from oz.wire import links
 from support.waiting import Thread, until
 

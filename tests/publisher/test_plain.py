@@ -102,9 +102,9 @@ def test_a_plain_subscriber_that_joins_while_others_receive_is_seen():
     """The publisher sends to plain subscribers without a look at the socket each time."""
     with Publisher("tcp://127.0.0.1:*") as pub, zmq.Context() as context:
         with context.socket(zmq.SUB) as first, context.socket(zmq.SUB) as second:
-            for one in (first, second):
-                one.setsockopt(zmq.LINGER, 0)
-                one.connect(pub.endpoint)
+            for item in (first, second):
+                item.setsockopt(zmq.LINGER, 0)
+                item.connect(pub.endpoint)
             first.subscribe(b"a.")
             pub.wait_for_subscribers("a.x")
             for number in range(100):

@@ -20,7 +20,7 @@ from oz.node.directory import LONGEST_PATH, READ_INTERVAL, YOUNG, Directory
 from oz.node.roster import NAME_INTERVAL, Dial, HangUp, Roster
 from oz.wire.links import Card
 
-OWN, A, B = (bytes([one] * 16) for one in (5, 1, 7))
+OWN, A, B = (bytes([item] * 16) for item in (5, 1, 7))
 
 LISTEN = """
 import sys, zmq
@@ -160,8 +160,8 @@ def test_listener_with_a_full_backlog_is_alive(path, place):
                 waiting[-1].connect_ex(endpoint.removeprefix("ipc://"))
             assert not place.remove_dead(endpoint)
         finally:
-            for one in waiting:
-                one.close()
+            for item in waiting:
+                item.close()
     assert place.others() == {endpoint}
 
 

@@ -116,18 +116,18 @@ class AnyOrder(RuleBasedStateMachine):
     def holds_what_it_reports(self):
         roster = self.roster
         assert {node for node, peer in roster.by_id.items() if peer.state != "known"} == self.up
-        assert {text for text, one in roster._endpoints.items() if one.is_dialled} == self.dialled
+        assert {text for text, item in roster._endpoints.items() if item.is_dialled} == self.dialled
         assert len(roster._endpoints) <= LIMIT
         for node, peer in roster.by_id.items():
             assert peer.dialled is None or (peer.dialled.owner is peer and peer.dialled.is_dialled)
             if peer.is_linked:
                 assert peer.link in self.dialled
                 assert roster._endpoints[peer.link].node == node
-        for text, one in roster._endpoints.items():
-            assert one.owner is None or (
-                one.owner.dialled is one and one.owner is roster.by_id[one.owner.node]
+        for text, item in roster._endpoints.items():
+            assert item.owner is None or (
+                item.owner.dialled is item and item.owner is roster.by_id[item.owner.node]
             )
-            assert one.is_source or one.is_dialled or one.refused_until > 0, text
+            assert item.is_source or item.is_dialled or item.refused_until > 0, text
 
 
 TestAnyOrder = AnyOrder.TestCase

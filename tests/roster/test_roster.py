@@ -32,7 +32,7 @@ from oz.node.roster import (
 from oz.wire import links
 from oz.wire.links import MAX_ENDPOINTS, Card
 
-A, OWN, B, C = (bytes([one] * 16) for one in (1, 5, 7, 9))
+A, OWN, B, C = (bytes([item] * 16) for item in (1, 5, 7, 9))
 LOST_AFTER = 5.0
 PREFIX = "ipc:///run/oz/5e1f-"
 
@@ -549,11 +549,11 @@ def test_names_in_conflict_are_reported(roster):
     roster.up(A, name="node5")
     assert roster.of(NameConflict) == [NameConflict(card(A, name="node5"), OWN)]
     roster.up(B, name="node5")
-    assert [one.other for one in roster.of(NameConflict)] == [OWN, A]
+    assert [item.other for item in roster.of(NameConflict)] == [OWN, A]
     roster("on_silent", at(A))
     roster("on_session", B, "ended")
     roster.up(C, name="node5")
-    assert [one.other for one in roster.of(NameConflict)] == [OWN]
+    assert [item.other for item in roster.of(NameConflict)] == [OWN]
 
 
 # introductions
@@ -617,7 +617,7 @@ def test_long_introduction_is_split(roster, monkeypatch):
             number.to_bytes(16, "little"), endpoints=[f"tcp://10.1.{number // 250}.{number % 250 + 1}:1"]
         )
     roster.up(C)
-    assert [len(one.peers) for one in roster.of(Introduce)] == [3, 1]
+    assert [len(item.peers) for item in roster.of(Introduce)] == [3, 1]
 
 
 def test_introduction_of_a_peer_that_is_up_changes_nothing(roster):
@@ -679,8 +679,8 @@ def test_endpoints_of_a_card_are_bounded(roster):
 def test_peers_without_an_answer_are_bounded(roster):
     def named(first, count):
         return [
-            (one.to_bytes(16, "big"), [f"tcp://10.{one >> 8}.{one & 255}.1:1"])
-            for one in range(first, first + count)
+            (item.to_bytes(16, "big"), [f"tcp://10.{item >> 8}.{item & 255}.1:1"])
+            for item in range(first, first + count)
         ]
 
     roster("introduced", named(0, MAX_INTRODUCED + 10))

@@ -46,7 +46,7 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
 def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
     ring.permit(desk="history = { deny = ['orders.>'] }")
     ring.security("feed", permissions=True)
-    [said] = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
+    [said] = [record.getMessage() for record in caplog.records if record.name == "oz.security"]
     assert "users.desk.history" in said
     assert "have no effect yet" in said
 
@@ -69,7 +69,7 @@ def test_a_key_that_is_removed_is_trusted_no_more_though_another_file_makes_no_s
 
 def test_relative_paths_stay_what_they_were_when_a_program_goes_elsewhere(ring, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = [one.relative_to(tmp_path) for one in (ring.path("feed"), ring.trusted, ring.permissions)]
+    paths = [item.relative_to(tmp_path) for item in (ring.path("feed"), ring.trusted, ring.permissions)]
     found = credentials_of(oz.Security(paths[0], trusted=paths[1], permissions=paths[2]))
     other = tmp_path / "elsewhere"
     (other / "trusted").mkdir(parents=True)

@@ -67,7 +67,7 @@ def places(pattern, known):
     """Return the places of the subjects that a pattern matches, as bits."""
     if pattern not in known:
         found = known[pattern] = sum(
-            1 << at for at, one in enumerate(SUBJECTS) if matches_subject(pattern, one)
+            1 << at for at, subject in enumerate(SUBJECTS) if matches_subject(pattern, subject)
         )
         return found
     return known[pattern]
@@ -87,7 +87,9 @@ def asked_for(draw, pool):
         pattern = draw.choice(pool)
         return pattern, None
     prefix, dialect = draw.choice(SUBJECTS)[:3], draw.choice(oz.DIALECTS)
-    valid = [at for at, one in enumerate(SUBJECTS) if one.startswith(prefix) and is_valid(one, dialect)]
+    valid = [
+        at for at, subject in enumerate(SUBJECTS) if subject.startswith(prefix) and is_valid(subject, dialect)
+    ]
     return beginning_with(prefix, dialect), sum(1 << at for at in valid)
 
 
@@ -101,8 +103,8 @@ def count_granted(seed):
     pool = [spelled(draw) for _ in range(60)]
     for _ in range(BATCH):
         rules = tuple(
-            Rule("subscribe", draw.choice(["allow", "deny"]), one.text, one, "here")
-            for one in draw.choices(pool, k=draw.randint(1, 4))
+            Rule("subscribe", draw.choice(["allow", "deny"]), choice.text, choice, "here")
+            for choice in draw.choices(pool, k=draw.randint(1, 4))
         )
         user = User("desk", (), (), rules)
         permissions = Permissions(draw.choice(["allow", "deny"]), {"desk": user})
@@ -111,12 +113,12 @@ def count_granted(seed):
             continue
         granted += 1
         comes = places(asked, known) if comes is None else comes
-        allowing = [one.pattern for one in user.rules_of("subscribe", "allow")]
-        for one in user.rules_of("subscribe", "deny"):
-            assert not comes & places(one.pattern, known), (seed, asked, one.pattern)
+        allowing = [item.pattern for item in user.rules_of("subscribe", "allow")]
+        for item in user.rules_of("subscribe", "deny"):
+            assert not comes & places(item.pattern, known), (seed, asked, item.pattern)
         allowed = 0 if allowing else -(permissions.default == "allow")
-        for one in allowing:
-            allowed |= places(one, known)
+        for item in allowing:
+            allowed |= places(item, known)
         assert not comes & ~allowed, (seed, asked, allowing)
     return granted
 

@@ -58,7 +58,7 @@ def test_what_no_rule_allows_needs_few_automata_though_there_are_many(monkeypatc
     """With one for each rule a publisher stood still for seconds, and forgot those of others."""
     made = set()
     make = relations.automaton_of
-    monkeypatch.setattr(relations, "automaton_of", lambda one: made.add(one) or make(one))
+    monkeypatch.setattr(relations, "automaton_of", lambda item: made.add(item) or make(item))
     rules = [rule("allow", f"a{number}.>") for number in range(500)]
     verdict = decide(permissions(*rules), asked)
     assert not verdict.granted

@@ -26,7 +26,7 @@ def access():
 
 def test_a_key_publishes_what_its_rules_allow(access):
     subjects = (b"md.eu", b"md.secret.x", b"orders.1", b"\xff")
-    assert [access.allows(one) for one in subjects] == [True, False, False, False]
+    assert [access.allows(subject) for subject in subjects] == [True, False, False, False]
     access.key = OTHER
     assert not access.allows(b"md.eu")
     access.key = None  # inside the process

@@ -80,8 +80,8 @@ def test_a_listener_logs_each_reason_once_and_then_its_number(
         made = oz.Node("feed", bus="test", bind="tcp://127.0.0.1:*", security=feed, options=options)
 
     def lines():
-        found = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
-        return [one for one in found if "refused" in one]
+        found = [record.getMessage() for record in caplog.records if record.name == "oz.security"]
+        return [item for item in found if "refused" in item]
 
     options = STRANGERS[reason](ring)
     with made, caplog.at_level(logging.WARNING), zmq.Context() as context, ExitStack() as sockets:
@@ -93,9 +93,9 @@ def test_a_listener_logs_each_reason_once_and_then_its_number(
             socket.connect(made.endpoint)
         until(lambda: feed.refused >= 3)
         until(lines)
-        texts = [one.partition(" is refused: ")[2] for one in lines()]
+        texts = [line.partition(" is refused: ")[2] for line in lines()]
         assert len(texts) == len({*texts})
-        assert any(one in texts[0] for one in EXPECTED[reason])
+        assert any(item in texts[0] for item in EXPECTED[reason])
         assert ring.public("feed") in texts[0]
         monkeypatch.setattr(refusals, "LOG_INTERVAL", 0.0)
-        until(lambda: any("connections were refused in" in one for one in lines()))
+        until(lambda: any("connections were refused in" in line for line in lines()))

@@ -48,7 +48,7 @@ def test_only_messages_with_a_prefix_of_the_pattern_reach_the_forwarder(stage, p
         pub.publish(f"wanted.{number}.c", b"x")
         pub.publish(f"unwanted.{number}.b", b"x" * 10_000)
     got = [sub.receive(timeout=DEADLINE) for _ in range(200)]
-    assert [one.payload for one in got] == [b"%d" % number for number in range(200)]
+    assert [message.payload for message in got] == [b"%d" % number for number in range(200)]
     assert pub.stats.unmatched == 200
     until(lambda: proxy.stats.messages)
     # 200 unwanted payloads are two megabytes.
@@ -66,9 +66,9 @@ def test_a_group_behind_it_is_never_ready_and_the_error_says_why(stage, proxy):
 def test_plain_subscribers_and_publishers_pass_it_too(stage, proxy):
     context = stage.enter_context(zmq.Context())
     pub, sub = context.socket(zmq.XPUB), context.socket(zmq.SUB)
-    for one in (pub, sub):
-        one.set(zmq.LINGER, 0)
-        stage.callback(one.close)
+    for item in (pub, sub):
+        item.set(zmq.LINGER, 0)
+        stage.callback(item.close)
     pub.connect(proxy.frontends[0])
     sub.connect(proxy.backends[0])
     sub.subscribe("time.")
@@ -83,10 +83,10 @@ def test_every_subscription_passes_however_many_there_are_and_to_late_publishers
     """With the default high-water marks of ZeroMQ, about a thousand fit, and ZeroMQ drops further messages."""
     context = stage.enter_context(zmq.Context())
     early, late, sub = context.socket(zmq.XPUB), context.socket(zmq.XPUB), context.socket(zmq.SUB)
-    for one in (early, late, sub):
-        one.set(zmq.LINGER, 0)
-        one.set_hwm(0)
-        stage.callback(one.close)
+    for item in (early, late, sub):
+        item.set(zmq.LINGER, 0)
+        item.set_hwm(0)
+        stage.callback(item.close)
     early.connect(proxy.frontends[0])
     sub.connect(proxy.backends[0])
     for number in range(6_000):

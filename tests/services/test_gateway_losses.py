@@ -20,11 +20,11 @@ def test_an_unknown_loss_is_said_once_there_is_room():
     numbering, sender = Numbering(), Sender()
     before = numbering.epoch
     numbering.lose(None)
-    numbering.tell_gap(sender.send)
+    numbering.send_gap(sender.send)
     assert (numbering.epoch, sender.told) == (before + 1, [])
     sender.has_room = True
-    numbering.tell_gap(sender.send)
-    numbering.tell_gap(sender.send)
+    numbering.send_gap(sender.send)
+    numbering.send_gap(sender.send)
     assert sender.told == [GAP]
 
 
@@ -36,5 +36,5 @@ def test_a_sender_that_starts_later_is_not_told_what_its_epoch_says():
     numbering.lose(None)
     resumed = numbering.resume()
     assert (resumed["next"], resumed["epoch"], numbering.reported) == (5, numbering.epoch, 5)
-    numbering.tell_gap(sender.send)
+    numbering.send_gap(sender.send)
     assert sender.told == []

@@ -37,15 +37,15 @@ def count_losses(records):
 
 def test_headers_and_ids_are_kept(recording, publisher, met):
     pub = publisher()
-    one = recording("a.>", source=pub.endpoint, filtering="publisher")
+    run = recording("a.>", source=pub.endpoint, filtering="publisher")
     met(pub)
     pub.publish("a.1", b"1", headers={"trace": "7f", "n": 4, "raw": b"\xff"})
     pub.publish("a.2", b"2", headers={"trace": "x"}, id=(b"s", 3))
     pub.publish("a.3", b"3", id=b"single")
     pub.publish("a.4", b"4")
     pub.flush()
-    one.recorded(4)
-    records = one.end()
+    run.recorded(4)
+    records = run.end()
     assert [record.payload for record in records] == [b"1", b"2", b"3", b"4"]
     assert [dict(record.headers) for record in records] == [
         {"trace": "7f", "n": 4, "raw": b"\xff"},
@@ -63,7 +63,7 @@ def test_any_bytes_of_a_plain_publisher_are_recorded_exactly(recording, context)
     with context.socket(zmq.XPUB) as pub:
         pub.setsockopt(zmq.XPUB_NODROP, 1)
         port = pub.bind_to_random_port("tcp://127.0.0.1")
-        one = recording("zmq:", source=f"tcp://127.0.0.1:{port}")
+        run = recording("zmq:", source=f"tcp://127.0.0.1:{port}")
         assert pub.poll(60_000)
         count, sent = size(1_000, 3_000), []
         for at in range(count):
@@ -71,27 +71,27 @@ def test_any_bytes_of_a_plain_publisher_are_recorded_exactly(recording, context)
             subject = bytes([1 + at % 255]) + os.urandom(at % 40)
             sent.append([subject, *(os.urandom(at % 90) for _ in range(at % 4))])
             pub.send_multipart(sent[-1])
-        one.recorded(count)
-    for record, (subject, *frames) in zip(one.end(), sent, strict=True):
+        run.recorded(count)
+    for record, (subject, *frames) in zip(run.end(), sent, strict=True):
         assert [record.subject_bytes, *record.frames[1:]] == [subject, *(frames or [b""])]
 
 
 def test_a_lone_message_is_durable_at_once_and_many_share_an_append(recording, publisher, met):
     pub = publisher()
-    one = recording("a.>", source=pub.endpoint, commit_seconds=0.2)
+    run = recording("a.>", source=pub.endpoint, commit_seconds=0.2)
     met(pub)
     pub.publish("a.1")
-    one.recorded(1)
-    assert Journal(one.directory).end_offset == 1
+    run.recorded(1)
+    assert Journal(run.directory).end_offset == 1
     for _ in range(5000):
         pub.publish("a.1", b"x")
-    one.recorded(5001)
-    assert one.stats.commits < 50
+    run.recorded(5001)
+    assert run.stats.commits < 50
 
 
 def test_a_fast_publisher_does_not_keep_a_recorder_from_stopping(recording, publisher, met):
     pub = publisher(on_full="drop")
-    one = recording("a.>", source=pub.endpoint)
+    run = recording("a.>", source=pub.endpoint)
     met(pub)
     over = threading.Event()
 
@@ -100,15 +100,17 @@ def test_a_fast_publisher_does_not_keep_a_recorder_from_stopping(recording, publ
             pub.publish("a.1", b"x")
 
     flooding = waiting.Thread(flood)
-    waiting.until(lambda: one.stats.recorded > 100)
-    one.recorder.stop()
-    one.thread.outcome()
+    waiting.until(lambda: run.stats.recorded > 100)
+    run.recorder.stop()
+    run.thread.outcome()
     # The flood takes processor time from the close of the journal.
     over.set()
     flooding.outcome()
-    one.recorder.close()
-    records = one.records()
-    assert [one.first if is_gap(one) else one.offset for one in records] == list(range(len(records)))
+    run.recorder.close()
+    records = run.records()
+    assert [record.first if is_gap(record) else record.offset for record in records] == list(
+        range(len(records))
+    )
 
 
 # sources ----------------------------------------------------------------------------------------------------
@@ -117,12 +119,12 @@ def test_a_fast_publisher_does_not_keep_a_recorder_from_stopping(recording, publ
 def test_a_given_subscriber_is_recorded_and_left_open(recording, publisher, met):
     pub = publisher()
     with oz.Subscriber(pub.endpoint) as sub:
-        one = recording("a.>", source=sub)
+        run = recording("a.>", source=sub)
         met(pub)
         pub.publish("a.1", b"1")
         pub.flush()
-        one.recorded(1)
-        assert [record.payload for record in one.end()] == [b"1"]
+        run.recorded(1)
+        assert [record.payload for record in run.end()] == [b"1"]
         waiting.until(lambda: not pub.has_subscribers("a.1"))
         sub.subscribe("b")
         met(pub)
@@ -154,13 +156,13 @@ def test_options_of_a_subscriber_are_refused_for_a_given_one(tmp_path, publisher
 def test_a_repeat_is_recorded_once_also_after_a_restart_of_the_recorder(recording, publisher, met):
     pub = publisher()
     for first in (0, 50):
-        one = recording(source=pub.endpoint, subscriber={"options": oz.Options(dedupe=True)})
+        run = recording(source=pub.endpoint, subscriber={"options": oz.Options(dedupe=True)})
         met(pub)
         for number in range(first, first + 100):
             pub.publish("a", b"%d" % number, id=(b"s", number))
         pub.publish("end", b"")
-        one.recorded(101 if not first else 51)
-        records = one.end()
+        run.recorded(101 if not first else 51)
+        records = run.end()
         waiting.until(lambda: not pub.has_subscribers("a"))
     payloads = [record.payload for record in records if not is_gap(record) and record.subject == "a"]
     assert payloads == [b"%d" % at for at in range(150)]
@@ -171,34 +173,34 @@ def test_a_repeat_is_recorded_once_also_after_a_restart_of_the_recorder(recordin
 
 def test_messages_dropped_on_a_full_disk_are_a_gap_at_their_place(recording, publisher, met, monkeypatch):
     pub = publisher()
-    one = recording("a.>", source=pub.endpoint, filtering="publisher", max_pending_bytes=200_000)
+    run = recording("a.>", source=pub.endpoint, filtering="publisher", max_pending_bytes=200_000)
     met(pub)
-    real, full = one.recorder.writer.append, True
+    real, full = run.recorder.writer.append, True
 
     def append(rows):
         if full:
             raise oz.JournalFull(
-                str(one.directory), one.recorder.writer.end_offset, "No space left on device"
+                str(run.directory), run.recorder.writer.end_offset, "No space left on device"
             )
         return real(rows)
 
-    monkeypatch.setattr(one.recorder.writer, "append", append)
+    monkeypatch.setattr(run.recorder.writer, "append", append)
     for at in range(20_000):
         pub.publish("a.1", b"%012d" % at)
     pub.flush()
-    waiting.until(lambda: one.stats.dropped + one.recorder.pending == 20_000)
-    assert one.stats.is_full
-    assert one.stats.recorded == 0
-    assert one.recorder.pending < 10_000, "memory is bounded"
+    waiting.until(lambda: run.stats.dropped + run.recorder.pending == 20_000)
+    assert run.stats.is_full
+    assert run.stats.recorded == 0
+    assert run.recorder.pending < 10_000, "memory is bounded"
     full = False
-    waiting.until(lambda: not one.stats.is_full and not one.recorder.pending)
+    waiting.until(lambda: not run.stats.is_full and not run.recorder.pending)
     for at in range(20_000, 25_000):
         pub.publish("a.1", b"%012d" % at)
     pub.flush()
-    waiting.until(lambda: one.stats.recorded + one.stats.lost == 25_000)
-    records = one.end()
+    waiting.until(lambda: run.stats.recorded + run.stats.lost == 25_000)
+    records = run.end()
     got, lost = count_losses(records)
-    assert (got + lost, lost) == (25_000, one.stats.dropped)
+    assert (got + lost, lost) == (25_000, run.stats.dropped)
     assert lost > 1000
     assert {gap.pattern for gap in records if is_gap(gap)} == {"nats:a.>"}
 
@@ -207,55 +209,55 @@ def test_a_disk_that_stays_full_is_reported_once_and_ends_in_an_error(
     recording, publisher, met, caplog, monkeypatch
 ):
     pub = publisher()
-    one = recording("a.>", source=pub.endpoint)
+    run = recording("a.>", source=pub.endpoint)
     met(pub)
 
     def full(_):
-        raise oz.JournalFull(str(one.directory), 0, "No space left on device")
+        raise oz.JournalFull(str(run.directory), 0, "No space left on device")
 
-    monkeypatch.setattr(one.recorder.writer, "append", full)
+    monkeypatch.setattr(run.recorder.writer, "append", full)
     pub.publish("a.1", b"x")
-    waiting.until(lambda: one.stats.is_full)
+    waiting.until(lambda: run.stats.is_full)
     pub.publish("a.1", b"y")
-    waiting.until(lambda: one.recorder.pending == 2)
+    waiting.until(lambda: run.recorder.pending == 2)
     with pytest.raises(oz.JournalFull):
-        one.end()
-    assert one.recorder.pending == 2
+        run.end()
+    assert run.recorder.pending == 2
     [line] = [line for line in caplog.messages if "No space left" in line]
     assert "free space" in line
 
 
 def test_a_disk_that_fails_ends_run_with_the_error(recording, publisher, monkeypatch, met):
     pub = publisher()
-    one = recording("a.>", source=pub.endpoint)
+    run = recording("a.>", source=pub.endpoint)
     met(pub)
 
     def broken(_):
         raise oz.JournalError("the disk is broken")
 
-    monkeypatch.setattr(one.recorder.writer, "append", broken)
+    monkeypatch.setattr(run.recorder.writer, "append", broken)
     pub.publish("a.1", b"x")
     with pytest.raises(oz.JournalError, match="broken"):
-        one.thread.outcome()
+        run.thread.outcome()
 
 
 def test_a_message_that_cannot_be_stored_becomes_a_gap(recording, publisher, monkeypatch, met):
     pub = publisher()
-    one = recording("a.>", source=pub.endpoint)
+    run = recording("a.>", source=pub.endpoint)
     met(pub)
-    real = one.recorder.writer.append
+    real = run.recorder.writer.append
 
     def append(rows):
         if any(not isinstance(row, dict) and len(row.payload) > 50_000 for row in rows):
             raise ValueError("too large")
         return real(rows)
 
-    monkeypatch.setattr(one.recorder.writer, "append", append)
+    monkeypatch.setattr(run.recorder.writer, "append", append)
     for at in range(2000):
         pub.publish("a.1", b"x" * (60_000 if at % 500 == 77 else 5))
-    one.recorded(1996)
-    waiting.until(lambda: one.stats.lost == 4)
-    records = one.end()
+    run.recorded(1996)
+    waiting.until(lambda: run.stats.lost == 4)
+    records = run.end()
     assert [at for at, record in enumerate(records) if is_gap(record)] == [77, 577, 1077, 1577]
     assert len(records) == 2000
 
@@ -280,7 +282,7 @@ def append_or_die(rows):
 recorder.writer.append = append_or_die
 recorder.run()
 """
-"""Program of a recorder that is killed when it has written `most` records."""
+"""Program of a recorder that is killed when it has written `maximum` records."""
 
 
 @pytest.mark.timeout(300)
@@ -289,8 +291,8 @@ def test_a_killed_recorder_with_handled_messages_loses_nothing(tmp_path):
     options = oz.Options(resume_seconds=300)
     with oz.Publisher("tcp://127.0.0.1:*", options=options) as pub:
 
-        def recorder(most):
-            return scripts.started("-c", KILLED, directory, pub.endpoint, most, "handled")
+        def recorder(maximum):
+            return scripts.started("-c", KILLED, directory, pub.endpoint, maximum, "handled")
 
         with recorder(count // 4) as killed:
             pub.wait_for_subscribers("a.1", timeout=60)

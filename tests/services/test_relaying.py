@@ -54,7 +54,7 @@ def test_the_first_that_is_heard_of_a_publisher_may_be_a_loss():
 
 
 def test_only_so_many_publishers_are_remembered(monkeypatch):
-    monkeypatch.setattr(bridge, "MOST_PUBLISHERS", 2)
+    monkeypatch.setattr(bridge, "MAX_PUBLISHERS", 2)
     relay = Relaying()
     for origin in (A, B, A, b"c" * 16):
         relay.take(origin, 0, 1)

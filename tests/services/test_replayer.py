@@ -76,20 +76,20 @@ def test_messages_come_in_order_with_the_fields_of_their_records(journal, listen
         speed=None,
     )
     first, second, third, fourth = received(sub, 4)
-    assert [one.frames for one in (first, second, third, fourth)] == [
+    assert [message.frames for message in (first, second, third, fourth)] == [
         [b"a.1", b"1"],
         [b"a.2", b"2"],
         [b"\xff\x01", b"\x00"],
         [b"a b..c", b""],
     ]
-    assert [one.id for one in (first, second, third, fourth)] == [None, (b"s", 3), None, None]
+    assert [item.id for item in (first, second, third, fourth)] == [None, (b"s", 3), None, None]
     assert first.headers == {"oz-offset": 0, "oz-time-ns": 5000, "oz-origin": b"o" * 16, "oz-sequence": 41}
     assert second.headers == {"trace": "7f", "oz-offset": 1, "oz-time-ns": 6000, "oz-reply-to": "me"}
     assert third.headers == {"oz-offset": 3, "oz-time-ns": 7000}
     assert fourth.headers == {"ok": 1, "oz-offset": 4, "oz-time-ns": 8000}
     assert (done.published, done.offset, done.lost, done.gaps) == (4, 7, 3, 1)
     assert done.refused == 2, "messages with several payload frames"
-    [line] = [one.getMessage() for one in caplog.records if one.name.startswith("oz.replay")]
+    [line] = [record.getMessage() for record in caplog.records if record.name.startswith("oz.replay")]
     assert "offset 5, 'a.5', cannot be published: it has 3 payload frames" in line
 
 
@@ -98,8 +98,8 @@ def test_pattern_and_bounds_select_messages(journal, listener):
     found = journal([(f"{'ab'[at % 2]}.{at}", b"%d" % at) for at in range(20)])
     done = replay(found, pub, "a.*", start=5, end=15, speed=None, headers=False)
     messages = received(sub, done.published)
-    assert [one.payload for one in messages] == [b"6", b"8", b"10", b"12", b"14"]
-    assert not any(one.headers for one in messages)
+    assert [message.payload for message in messages] == [b"6", b"8", b"10", b"12", b"14"]
+    assert not any(message.headers for message in messages)
 
 
 @pytest.mark.parametrize("speed", [1.0, 10_000.0])

@@ -78,11 +78,11 @@ def report(world, seed, kind, text):
     """Print a failure, and the faults and actors that it needs."""
     every = world(seed).faults
     faults, actors = cut_down(world, seed, kind)
-    places = ",".join(str(every.index(one)) for one in faults)
+    places = ",".join(str(every.index(item)) for item in faults)
     print(f"seed {seed}: {text}")
     print(f"    with {', '.join(actors)}")
-    for one in faults:
-        print(f"    {one.at:7.3f} s  {one.kind} {' '.join(one.who)} for {one.lasts:g} s")
+    for item in faults:
+        print(f"    {item.at:7.3f} s  {item.kind} {' '.join(item.who)} for {item.lasts:g} s")
     name = next(one for one, kind in WORLDS.items() if kind is world)
     options = f"--faults {places or 'none'} --actors {','.join(actors)}"
     print(f"    python -m simulation --world {name} --seed {seed} {options}", flush=True)
@@ -93,7 +93,7 @@ def replay(world, seed, places, actors):
     faults = None
     if places is not None:
         every = world(seed).faults
-        faults = [] if places == "none" else [every[int(one)] for one in places.split(",")]
+        faults = [] if places == "none" else [every[int(item)] for item in places.split(",")]
     violation = run(seed, world, None, faults, None if actors is None else actors.split(","))
     print("nothing is violated" if violation is None else violation)
     return int(violation is not None)
@@ -128,13 +128,13 @@ def main(arguments=None):
     # Worlds are full of cycles: a process that ends costs less than to find them.
     with multiprocessing.Pool(given.jobs, gc.disable, maxtasksperchild=1) as pool:
         for some, counts in pool.imap(partial(run_some, only=given.world), parts):
-            for one in some:
-                print(f"seed {one[1]}: {one[3]}", flush=True)
-                failed.append(one)
+            for item in some:
+                print(f"seed {item[1]}: {item[3]}", flush=True)
+                failed.append(item)
             counter += counts
     # After all runs, because processes are forked from this one.
-    for one in failed[: given.most]:
-        report(*one)
+    for item in failed[: given.most]:
+        report(*item)
     for name, count in sorted(counter.items()):
         print(f"{count:9d}  {name}")
     silent = missing(counter) if given.world is None and given.seeds >= ENOUGH else []

@@ -103,7 +103,7 @@ class BusWorld(World):
         self.lasts = random.uniform(1.5, 5.0)
         found = sorted(self._fault(every) for _ in range(random.randint(1, 6)))
         self.faults = found if faults is None else faults
-        self.names = [one for one in names if one in self.actors]
+        self.names = [item for item in names if item in self.actors]
         self.nodes, self.services = {}, {}
         # By the origin of a publisher: numbers of its news, each with its subject.
         self.news = defaultdict(dict)
@@ -116,7 +116,7 @@ class BusWorld(World):
         if kind in BETWEEN:
             who = tuple(random.sample(actors, 2))
         else:
-            who = (random.choice([one for one in actors if kind != "burst" or one in NAMES]),)
+            who = (random.choice([item for item in actors if kind != "burst" or item in NAMES]),)
         return Fault(random.uniform(0.3, self.lasts), kind, who, random.choice(SECONDS))
 
     async def _main(self):
@@ -149,7 +149,7 @@ class BusWorld(World):
         if name == SERVER:
             self.services[name] = start_name_server(self.bus, name, "tcp://10.0.9.1:5756")
         elif name in FORWARDERS:
-            legs = [{"bus": one, **self._settings(name, one)} for one in (LAN, WAN)]
+            legs = [{"bus": item, **self._settings(name, item)} for item in (LAN, WAN)]
             self.services[name] = start_forwarder(self.bus, name, legs)
         else:
             self._start_node(name)
@@ -199,14 +199,14 @@ class BusWorld(World):
     @property
     def is_doubled(self):
         """Whether there are two forwarders, and one of them had a fault."""
-        both = [one for one in self.actors if one in FORWARDERS]
+        both = [actor for actor in self.actors if actor in FORWARDERS]
         return len(both) > 1 and any(
-            one.kind != "throttle" and set(one.who) & set(FORWARDERS) for one in self.faults
+            fault.kind != "throttle" and set(fault.who) & set(FORWARDERS) for fault in self.faults
         )
 
     def _crosses(self, life, origin):
         """Return whether a forwarder passes messages of an origin to a node."""
-        return next(one for one in self.lives if one.origin == origin).bus != life.bus
+        return next(item for item in self.lives if item.origin == origin).bus != life.bus
 
     # traffic
 
@@ -231,7 +231,7 @@ class BusWorld(World):
 
     async def _ask(self):
         name = self.random.choice(self.names)
-        subject = self.random.choice([f"svc.{one}" for one in self.names] + ["svc.any"] * 3 + ["svc.all"])
+        subject = self.random.choice([f"svc.{item}" for item in self.names] + ["svc.any"] * 3 + ["svc.all"])
         if subject == "svc.all":
             await self._request_many(self.nodes[name], subject)
         else:
@@ -325,15 +325,15 @@ class BusWorld(World):
     async def _converge(self):
         """Wait until all nodes know each other and their subscriptions."""
         ends = self.network.now + CONVERGES
-        forwarders = [one for one in self.actors if one in FORWARDERS]
+        forwarders = [actor for actor in self.actors if actor in FORWARDERS]
         for name, node in self.nodes.items():
-            others = [one for one in self.names if one != name and self.buses[one] == self.buses[name]]
-            far = [one for one in self.names if forwarders and self.buses[one] != self.buses[name]]
+            others = [item for item in self.names if item != name and self.buses[item] == self.buses[name]]
+            far = [item for item in self.names if forwarders and self.buses[item] != self.buses[name]]
             try:
                 await node.wait_ready(*others, timeout=max(0.0, ends - self.network.now))
-                for one in far:
+                for item in far:
                     left = max(0.0, ends - self.network.now)
-                    await node.wait_ready(subscriber=f"svc.{one}", timeout=left)
+                    await node.wait_ready(subscriber=f"svc.{item}", timeout=left)
             except oz.Timeout as error:
                 check(False, "{} is not ready after {} s: {}", name, CONVERGES, error)
             # A killed node is a peer beside its successor until it is lost.
@@ -343,7 +343,7 @@ class BusWorld(World):
 
     async def _finish(self):
         """Send messages that must arrive; return the news."""
-        everywhere = [one for one in self.names if self._reaches(one)]
+        everywhere = [item for item in self.names if self._reaches(item)]
         for node in self.nodes.values():
             for other in self.names:
                 if self.is_reachable(node.name, other):
@@ -359,7 +359,7 @@ class BusWorld(World):
 
     def is_reachable(self, name, other):
         """Return whether messages of a node reach another node."""
-        return self.buses[name] == self.buses[other] or any(one in FORWARDERS for one in self.actors)
+        return self.buses[name] == self.buses[other] or any(actor in FORWARDERS for actor in self.actors)
 
     def _reaches(self, name):
         return all(self.is_reachable(name, other) for other in self.names)
@@ -372,9 +372,9 @@ class BusWorld(World):
                 heard = {number for numbers in life.heard.values() for number in numbers}
                 reached = {
                     number
-                    for one in self.lives
-                    for number in self.news[one.origin]
-                    if self.is_reachable(one.name, life.name)
+                    for item in self.lives
+                    for number in self.news[item.origin]
+                    if self.is_reachable(item.name, life.name)
                 }
                 missing = [number for number in last if number in reached and number not in heard]
                 if missing:
@@ -383,7 +383,7 @@ class BusWorld(World):
 
     def _has_unreported(self):
         """Return whether the loss of the last messages of a process that has ended may not be reported yet."""
-        has_restarted = any(self.trouble[one] for one in FORWARDERS)
+        has_restarted = any(self.trouble[forwarder] for forwarder in FORWARDERS)
         over = {life.origin for life in self.lives if life.is_over}
         return any(
             self._missing(life, origin) and not self._is_counted(life, origin)
@@ -402,10 +402,10 @@ class BusWorld(World):
         """Return the news of a publisher after the first that has arrived which have not."""
         heard = life.heard[origin]
         # A forwarder may pass news on that it received for an earlier life of the subscriber.
-        own = [one for one in heard if one > life.began]
+        own = [item for item in heard if item > life.began]
         end = heard[-1] if own and life.is_over else self.numbers
         got = set(heard)
-        return [one for one in self.news[origin] if own and own[0] <= one <= end and one not in got]
+        return [item for item in self.news[origin] if own and own[0] <= item <= end and item not in got]
 
     # checks
 
@@ -428,7 +428,7 @@ class BusWorld(World):
             return
         missing = self._missing(life, origin)
         self.mechanisms["news missing"] += len(missing)
-        publisher = next(one for one in self.lives if one.origin == origin)
+        publisher = next(item for item in self.lives if item.origin == origin)
         is_calm = not (
             self.trouble[frozenset((life.name, publisher.name))] or life.is_over or publisher.is_over
         )
@@ -437,7 +437,7 @@ class BusWorld(World):
             check(not missing, "{} misses {} of {} without a fault", life.name, missing, publisher.name)
             check(not gaps or self.is_bridged, "{} reports gaps {} without a fault", life.name, gaps)
         every = life.counts
-        total = sum(one for one in every if one is not None)
+        total = sum(item for item in every if item is not None)
         if self._crosses(life, origin):
             self.mechanisms["news from another bus"] += len(heard)
             is_counted = life.is_over or self._is_counted(life, origin)
@@ -455,8 +455,8 @@ class BusWorld(World):
             return
         counted = sum(gaps)
         subjects = (f"svc.{life.name}", "svc.all")
-        tokens = [one for subject in subjects for one in self.plain_requests[origin, subject]]
-        lost = sum(life not in self.served[one] for one in tokens)
+        tokens = [item for subject in subjects for item in self.plain_requests[origin, subject]]
+        lost = sum(life not in self.served[token] for token in tokens)
         check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
         # A node that has ended may have been told of losses behind the last news that it received.
         is_exact = life.is_over or self.is_bridged or counted <= len(missing) + lost
@@ -468,7 +468,7 @@ class BusWorld(World):
         over = {life.origin for life in self.lives if life.is_over}
         dropped = {life.origin: self._count_drops(life.node.stats) for life in self.lives}
         # A forwarder that ends may have passed a job on, while its publisher gives it to another member.
-        may_repeat = any(self.trouble[one] for one in FORWARDERS)
+        may_repeat = any(self.trouble[forwarder] for forwarder in FORWARDERS)
         for number, origin in self.jobs.items():
             handled = self.handled[number]
             dropped[origin] -= not handled

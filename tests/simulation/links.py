@@ -87,14 +87,14 @@ class LinkWorld(World):
         super().__init__(seed, mechanisms)
         random = self.random
         publishers = random.choice((("p1",), ("p2", "p3"), ("p1", "p2"), tuple(ENDPOINTS)))
-        subscribers = [one for one in SUBSCRIBERS if one != "any" or SOMETIMES_PLAIN in publishers]
+        subscribers = [item for item in SUBSCRIBERS if item != "any" or SOMETIMES_PLAIN in publishers]
         subscribers = sorted(random.sample(subscribers, random.randint(2, len(subscribers))))
         self.lasts = random.uniform(1.0, 6.0)
         found = sorted(self._fault(publishers, subscribers) for _ in range(random.randint(1, FAULTS)))
         self.faults = found if faults is None else faults
         self.actors = (*publishers, *subscribers) if actors is None else tuple(actors)
-        self.publishers = [one for one in publishers if one in self.actors]
-        self.subscribers = [one for one in subscribers if one in self.actors]
+        self.publishers = [item for item in publishers if item in self.actors]
+        self.subscribers = [item for item in subscribers if item in self.actors]
         self.members = {}
         # Of each publisher's life, by its origin: numbers and subjects, and whether it was killed.
         self.published, self.killed, self.plain = defaultdict(dict), set(), set()
@@ -105,7 +105,7 @@ class LinkWorld(World):
     def _fault(self, publishers, subscribers):
         random, kind = self.random, self._kind()
         subscriber = random.choice(subscribers)
-        served = [one for one in publishers if (one == SOMETIMES_PLAIN) == (subscriber == "any")]
+        served = [item for item in publishers if (item == SOMETIMES_PLAIN) == (subscriber == "any")]
         who = (random.choice(served or publishers), subscriber)
         if kind not in BETWEEN:
             who = (who[0] if kind == "burst" else random.choice(who),)
@@ -164,7 +164,9 @@ class LinkWorld(World):
         filtering = self.random.choice(("publisher", "auto")) if is_simple else "publisher"
         life = SubscriberLife(name, "auto" if name == "any" else filtering)
         self.lives.append(life)
-        endpoints = [ENDPOINTS[one] for one in self.publishers if (one == SOMETIMES_PLAIN) == (name == "any")]
+        endpoints = [
+            ENDPOINTS[item] for item in self.publishers if (item == SOMETIMES_PLAIN) == (name == "any")
+        ]
         subscriber = self.bus.subscriber(connect=endpoints, filtering=life.filtering, on_gap=life.note_gap)
         self.members[name] = subscriber
         if name in WORKERS:
@@ -215,8 +217,8 @@ class LinkWorld(World):
 
     def _touch(self, fault):
         if fault.kind != "close":
-            origins = {one: engine_of(self.members[one]).origin for one in fault.who if one in ENDPOINTS}
-            self.touched.update(origins.get(one) or self._life_of(one) for one in fault.who)
+            origins = {item: engine_of(self.members[item]).origin for item in fault.who if item in ENDPOINTS}
+            self.touched.update(origins.get(item) or self._life_of(item) for item in fault.who)
 
     async def _stop(self, name, *, is_orderly):
         if name in ENDPOINTS:
@@ -241,7 +243,7 @@ class LinkWorld(World):
 
     def _late(self, last):
         """Return the subscribers that have not received the last messages, each with those that are missing."""
-        subjects = {number: subject for one in self.published.values() for number, subject in one.items()}
+        subjects = {number: subject for item in self.published.values() for number, subject in item.items()}
         found = []
         for life in self.lives:
             if life.is_over or life.name in WORKERS or life.name in OVERFLOWS:

@@ -69,9 +69,9 @@ class SimulatedService:
         engine, loop = self._engine, self._loop
         has_more = engine.attend(flushes=True)
         engine.is_resting = True
-        for one in engine.descriptors():
-            if one not in self._descriptors:
-                loop.add_reader(one, self._turn)
+        for descriptor in engine.descriptors():
+            if descriptor not in self._descriptors:
+                loop.add_reader(descriptor, self._turn)
         self._descriptors = engine.descriptors()
         if has_more:
             self._wake()
@@ -102,8 +102,8 @@ class SimulatedService:
         self._is_closing = False
         if self._timer is not None:
             self._timer.cancel()
-        for one in self._descriptors:
-            self._loop.remove_reader(one)
+        for descriptor in self._descriptors:
+            self._loop.remove_reader(descriptor)
 
 
 def start_name_server(bus, host, bind, connect=()):

@@ -25,7 +25,7 @@ MOST = 500
 
 def _name_new_publisher(link, welcome, listened, effects, original=Link._on_welcome):
     original(link, welcome, listened, effects)
-    effects[:] = [one._replace(origin=None) if hasattr(one, "origin") else one for one in effects]
+    effects[:] = [effect._replace(origin=None) if hasattr(effect, "origin") else effect for effect in effects]
 
 
 def _present_if_up(roster, original=Roster._present):
@@ -33,7 +33,7 @@ def _present_if_up(roster, original=Roster._present):
 
 
 def _greet_without_introduction(roster, *arguments, original=Roster.on_hello):
-    return [one for one in original(roster, *arguments) if not isinstance(one, Introduce)]
+    return [item for item in original(roster, *arguments) if not isinstance(item, Introduce)]
 
 
 def _resume_without_resending(session, hello, route, now, original=Session.resume):

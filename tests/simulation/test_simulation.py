@@ -56,7 +56,7 @@ def test_promises_hold_in_spite_of_faults(first):
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_mended_defect_does_not_return(name):
     world, seed, places, actors = REGRESSIONS[name]
-    faults = None if places is None else [world(seed).faults[one] for one in places]
+    faults = None if places is None else [world(seed).faults[place] for place in places]
     assert run(seed, world, None, faults, None if actors is None else actors.split()) is None
 
 

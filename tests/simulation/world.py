@@ -117,7 +117,7 @@ class World:
         self.mechanisms[f"{self.TITLE}: {kind}"] += 1
         self._touch(fault)
         if kind in BETWEEN:
-            hosts = [self._place(one).host for one in who]
+            hosts = [self._place(item).host for item in who]
             getattr(self.network, kind)(*hosts, *([RATE] if kind == "throttle" else []))
             await asyncio.sleep(lasts)
             self.network.heal(*hosts)
@@ -142,7 +142,7 @@ class World:
 
     def _life_of(self, name):
         """Return the current life of a subscriber."""
-        return next(one for one in reversed(self.lives) if one.name == name)
+        return next(life for life in reversed(self.lives) if life.name == name)
 
     async def _until(self, condition, seconds, each):
         ends = self.network.now + seconds
@@ -155,8 +155,8 @@ class World:
         check(may_swap or heard == sorted(heard), "{} received {} out of order", life.name, heard)
         check(len(heard) == len(set(heard)), "{} received {} twice", life.name, heard)
         check(set(heard) <= published.keys(), "{} received messages of another publisher", life.name)
-        self.mechanisms["gap with a count"] += sum(one is not None for one in gaps)
-        self.mechanisms["gap without a count"] += sum(one is None for one in gaps)
+        self.mechanisms["gap with a count"] += sum(count is not None for count in gaps)
+        self.mechanisms["gap without a count"] += sum(count is None for count in gaps)
 
     def _check_handled(self, number, handled, *, may_repeat=False):
         """A job is handled again only if it is marked as redelivered.

@@ -210,7 +210,7 @@ def test_deep_subjects_and_long_patterns_do_not_overflow_javas_stack(spark, toke
     patterns = [oz.compile(spec) for spec in specs]
     subjects = [subject, ".".join("a" * 90).encode(), ".".join("a" * 2_000).encode()]
     found = answers(spark, patterns, subjects)
-    assert found == {each: {one for one in subjects if each.matches(one)} for each in patterns}
+    assert found == {each: {item for item in subjects if each.matches(item)} for each in patterns}
 
 
 def test_hostile_globs_end_soon(spark):
@@ -314,7 +314,7 @@ def token_at(tokens, n):
 def test_token_and_depth_split_at_the_separator(spark):
     cases = list(itertools.product([1, 2, 5, -1, -4], [".", "/", "|", "..", "b|"]))
     tokens = {case: oz.spark.token("subject", case[0], separator=case[1]) for case in cases}
-    depths = {("depth", one): oz.spark.depth("subject", separator=one) for one in (".", "/")}
+    depths = {("depth", item): oz.spark.depth("subject", separator=item) for item in (".", "/")}
     found = values_of(spark, tokens | depths)
     for n, separator in cases:
         expected = [each and token_at(each.split(separator), n) for each in SUBJECTS]
@@ -371,7 +371,7 @@ def test_match_all_lists_patterns_in_the_given_order_and_join_patterns_joins_the
     joined = oz.spark.join_patterns(table, table.subject, PATTERNS, name="interest")
     assert joined.columns == ["number", "subject", "interest"]
     expected = [
-        (at, each, one) for at, each in enumerate(MATCHED) if each is not None for one in matching(each)
+        (at, each, item) for at, each in enumerate(MATCHED) if each is not None for item in matching(each)
     ]
     assert sorted(map(tuple, joined.collect())) == sorted(expected)
     single = table.select(oz.spark.match_all("subject", "a.*"), oz.spark.match_all("subject", [])).first()

@@ -39,7 +39,7 @@ def test_the_rows_are_those_of_the_journal(spark, recorded):
     rows = [tuple(row) for row in frame.orderBy("offset").collect()]
     table = Journal(recorded).table(gaps=True)
     columns = [table[name].to_pylist() for name in COLUMNS]
-    columns[1] = [one.replace(tzinfo=None) for one in columns[1]]  # the session's time zone is UTC
+    columns[1] = [column.replace(tzinfo=None) for column in columns[1]]  # the session's time zone is UTC
     assert rows == list(zip(*columns, strict=True))
     assert offsets(oz.spark.read(spark, recorded)) == expected(recorded)
 
@@ -143,7 +143,7 @@ def test_missing_records_are_an_error_unless_allowed(spark, tmp_path):
     ],
 )
 def test_wrong_bounds_are_refused(spark, recorded, bounds, message):
-    with pytest.raises(oz.errors.OptionError, match=message):
+    with pytest.raises(oz.ConfigurationError, match=message):
         oz.spark.read(spark, recorded, **bounds)
     with pytest.raises(ValueError, match="list of patterns is empty"):
         oz.spark.read(spark, recorded, [])

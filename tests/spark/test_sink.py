@@ -71,10 +71,10 @@ def test_structs_maps_and_recorded_headers_become_payloads_and_headers(spark):
         publish(frame.selectExpr("subject", "value payload", "map headers"), sub, payload="json")
         publish(frame.selectExpr("subject", "value payload", "raw headers"), sub)
         sub.received(4)
-    found = {(one.subject, one.payload): one for one in sub.messages}
+    found = {(message.subject, message.payload): message for message in sub.messages}
     assert found["p", b'{"i": 1, "d": "2.50", "f": null}'].headers == {"h": "v"}
     assert ("q", b'{"i": 2, "d": null, "f": "NaN"}') in found
-    recorded = next(one for one in sub.messages if one.headers.get("unit") == "s")
+    recorded = next(message for message in sub.messages if message.headers.get("unit") == "s")
     assert msgpack.unpackb(recorded.payload)["i"] == 2
     assert unpack_headers(packed) == ({"unit": "s"}, [], b"k")
 
@@ -87,7 +87,7 @@ def test_one_subject_for_all_rows_and_raw_subjects(spark):
         publish(frame, sub, dialect="zmq")
         publish(frame, sub, subject="a.b")
         sub.received(2)
-    assert {one.subject_bytes for one in sub.messages} == {b"a.\xff", b"a.b"}
+    assert {message.subject_bytes for message in sub.messages} == {b"a.\xff", b"a.b"}
 
 
 # ids --------------------------------------------------------------------------------------------------------
@@ -354,7 +354,9 @@ def test_a_killed_and_restarted_subscriber_gets_all_rows_of_the_repeated_task():
         with Listening(endpoint=ends.split(","), dedupe=True) as again:
             delivery.publish(row(1))
             # The session of the killed one still counts for a task, but not for `wait_for_subscribers`.
-            until(lambda: sum(bool(one.patterns) for one in delivery._publisher.subscribers) == 2)
+            until(
+                lambda: sum(bool(subscriber.patterns) for subscriber in delivery._publisher.subscribers) == 2
+            )
             delivery.publish(row(2))
             delivery._options = replace(delivery._options, timeout=0.5)
             with pytest.raises(SinkError, match="have not acknowledged"):

@@ -59,7 +59,7 @@ def test_rows_have_the_columns_and_values_of_the_journal(spark, recorded):
     rows = [tuple(row) for row in frame.orderBy("offset").collect()]
     table = Journal(recorded).table(gaps=True)
     columns = [table[name].to_pylist() for name in COLUMNS]
-    columns[1] = [one.replace(tzinfo=None) for one in columns[1]]  # the session's time zone is UTC
+    columns[1] = [column.replace(tzinfo=None) for column in columns[1]]  # the session's time zone is UTC
     assert rows == list(zip(*columns, strict=True))
 
 
@@ -203,7 +203,7 @@ def test_wrong_options_are_refused_with_the_remedy(options, message):
     ],
 )
 def test_wrong_columns_are_refused(spark, recorded, ddl, options, message):
-    with pytest.raises(oz.errors.OptionError, match=message):
+    with pytest.raises(oz.ConfigurationError, match=message):
         JournalReader(read_source_options({"journal": recorded, **options}), StructType.fromDDL(ddl))
 
 
@@ -219,8 +219,8 @@ def test_ranges_are_cut_evenly_and_completely(steps, count):
     total = sum(end - first for first, end in parts)
     shares = cut(parts, count)
     sizes = [sum(end - first for first, end in share) for share in shares]
-    assert [at for share in shares for one in share for at in range(*one)] == [
-        at for one in parts for at in range(*one)
+    assert [at for share in shares for item in share for at in range(*item)] == [
+        at for part in parts for at in range(*part)
     ]
     assert len(shares) <= count
     assert all(sizes)
@@ -292,7 +292,7 @@ class Query:
         try:
             query.awaitTermination()
         finally:
-            self.progress = [one for one in query.recentProgress if one.numInputRows]
+            self.progress = [item for item in query.recentProgress if item.numInputRows]
         return self
 
     @property
@@ -301,7 +301,7 @@ class Query:
 
     @property
     def rows_of_batches(self):
-        return [one.numInputRows for one in self.progress]
+        return [item.numInputRows for item in self.progress]
 
 
 def test_a_stream_reads_each_record_once_while_segments_are_sealed(spark, tmp_path):
@@ -414,7 +414,7 @@ def test_a_journal_may_move_and_others_may_join(spark, tmp_path):
 
 def test_a_bad_end_of_a_stream_is_refused(tmp_path):
     for name, value in (("endingOffset", "1"), ("endingTime", str(time_of(0) + timedelta(hours=1)))):
-        with pytest.raises(oz.errors.OptionError, match=name):
+        with pytest.raises(oz.ConfigurationError, match=name):
             reader(tmp_path, JournalStreamReader, **{name: value})
 
 

@@ -77,21 +77,21 @@ def mqtt_matches(pattern, subject):
     """The rules of MQTT 3.1.1, section 4.7."""
     if not subject or (subject[0] == "$" and pattern[0] in "+#"):
         return False
-    return words_match(pattern.split("/"), subject.split("/"), one="+")
+    return words_match(pattern.split("/"), subject.split("/"), word="+")
 
 
 def amqp_matches(pattern, subject):
     """The rules of RabbitMQ's topic exchange."""
-    return words_match(pattern.split(".") if pattern else [], subject.split(".") if subject else [], one="*")
+    return words_match(pattern.split(".") if pattern else [], subject.split(".") if subject else [], word="*")
 
 
-def words_match(pattern, subject, *, one):
+def words_match(pattern, subject, *, word):
     if not pattern:
         return not subject
     first, *rest = pattern
     if first == "#":
-        return any(words_match(rest, subject[count:], one=one) for count in range(len(subject) + 1))
-    return bool(subject) and first in (one, subject[0]) and words_match(rest, subject[1:], one=one)
+        return any(words_match(rest, subject[count:], word=word) for count in range(len(subject) + 1))
+    return bool(subject) and first in (word, subject[0]) and words_match(rest, subject[1:], word=word)
 
 
 WORD_MATCHERS = {"mqtt": mqtt_matches, "amqp": amqp_matches}

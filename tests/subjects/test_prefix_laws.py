@@ -103,8 +103,8 @@ def assert_sound(text, subjects, limit=16, flags=0):
     found = literal_prefixes(text, flags, limit=limit)
     assert found.heads
     assert len(found.heads) <= limit
-    for one, other in itertools.permutations(found.heads, 2):
-        assert not other.startswith(one)
+    for pair, other in itertools.permutations(found.heads, 2):
+        assert not other.startswith(pair)
     for subject in subjects:
         try:
             # Some drawn regexes backtrack for long. More time finds no more defects.

@@ -24,20 +24,22 @@ UNIVERSE += [b"\xff", b"a.\xff", b"a\xff", b"\xc3", b"/\xff", b"\xc3\xa9\xff", b
 UNIVERSE = list(dict.fromkeys(each if isinstance(each, bytes) else each.encode() for each in UNIVERSE))
 
 
-def words(separator, *tokens, most=3):
+def words(separator, *tokens, maximum=3):
     return [
-        separator.join(one) for size in range(1, most + 1) for one in itertools.product(tokens, repeat=size)
+        separator.join(item)
+        for size in range(1, maximum + 1)
+        for item in itertools.product(tokens, repeat=size)
     ]
 
 
 TEXTS = {
     "nats": words(".", "a", "*", ">", "a*"),
-    "rv": words(".", "a", "*", ">", most=2),
-    "kubemq": words(".", "a", "*", "a*", "aa*", ">", most=2),
-    "raims.rv": words(".", "a", "é", "*", ">", most=2),
+    "rv": words(".", "a", "*", ">", maximum=2),
+    "kubemq": words(".", "a", "*", "a*", "aa*", ">", maximum=2),
+    "raims.rv": words(".", "a", "é", "*", ">", maximum=2),
     "mqtt": [*words("/", "a", "", "+", "#", "$"), "$/#", "a.a", "#"],
     "amqp": ["", *words(".", "a", "", "*", "#")],
-    "redis": ["".join(one) for size in range(4) for one in itertools.product("a.*?", repeat=size)]
+    "redis": ["".join(item) for size in range(4) for item in itertools.product("a.*?", repeat=size)]
     + [
         "[]a]",
         "[^a]",
@@ -51,7 +53,7 @@ TEXTS = {
         "\\*",
         "é*",
     ],
-    "raims.glob": ["".join(one) for size in range(3) for one in itertools.product("a.*?", repeat=size)]
+    "raims.glob": ["".join(item) for size in range(3) for item in itertools.product("a.*?", repeat=size)]
     + ["?a?"],
     "raims.sub": ["", "a", "a.*", "é", b"\xff"],
     "zmq": ["", "a", "a.", "é", b"\xc3", b"\xff", "/", "$"],

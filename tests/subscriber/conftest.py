@@ -47,8 +47,8 @@ class Kind:
         return made
 
     def close(self):
-        for one in self._open:
-            one.close()
+        for item in self._open:
+            item.close()
         if self.loop is not None:
             self.loop.close()
 
@@ -71,8 +71,8 @@ def open_feed():
         return made[-1]
 
     yield create
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ class Feed:
 
     def wait_for_patterns(self, count=1):
         """Wait until `count` patterns are applied."""
-        until(lambda: sum(len(one.patterns) for one in self.publisher.subscribers) >= count)
+        until(lambda: sum(len(subscriber.patterns) for subscriber in self.publisher.subscribers) >= count)
 
     def stall(self):
         """Stop the publisher until `resume`, as a busy program does."""

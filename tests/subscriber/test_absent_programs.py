@@ -42,6 +42,6 @@ def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
     sub.wait_ready()
     feed.publish_numbers("a", range(COUNT), batch=100)
     until(lambda: sub.run(timeout=0.02) is not None and len(numbers) == 2 * COUNT)
-    assert [one.state for one in feed.publisher.subscribers] == ["up"]
+    assert [subscriber.state for subscriber in feed.publisher.subscribers] == ["up"]
     assert numbers == list(range(2 * COUNT))
     assert gaps == []

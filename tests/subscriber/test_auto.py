@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from oz.errors import Timeout
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from oz.transport.routers import link_endpoint
 from subscriber.publishing import free_endpoint
 from support.waiting import until
@@ -48,12 +48,12 @@ def plain():
         return made[-1]
 
     yield create
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 def modes(sub):
-    return [one.mode for one in sub.publishers]
+    return [publisher.mode for publisher in sub.publishers]
 
 
 def received(sub, publish):
@@ -134,8 +134,8 @@ def test_behind_a_plain_proxy(make, plain):
     finally:
         end.send(b"TERMINATE")
         thread.join(40)
-        for one in (front, back, control, end, source):
-            one.close(0)
+        for item in (front, back, control, end, source):
+            item.close(0)
 
 
 def test_bind_serves_plain_publishers_that_connect(make):

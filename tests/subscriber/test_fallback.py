@@ -19,37 +19,37 @@ REVISION = 7
 
 def state(name):
     """Return a machine: in a state, or in ASKING with a plain connection, or after its handshake."""
-    one = Fallback(100.0)
+    fallback = Fallback(100.0)
     if name in (OPEN, REACHED, PREFIX):
-        assert one.refused(100.0)
+        assert fallback.refused(100.0)
     if name in (REACHED, PREFIX):
-        one.reached(100.0)
+        fallback.reached(100.0)
     if name == PREFIX:
-        assert one.refused(101.0)
+        assert fallback.refused(101.0)
     if name == MOVING:
-        one.has_delivered = True
-        one.move(REVISION)
+        fallback.has_delivered = True
+        fallback.move(REVISION)
     if name == LINK:
-        one.serve()
-    assert one.state == (ASKING if name in (OPEN, REACHED) else name)
-    return one
+        fallback.serve()
+    assert fallback.state == (ASKING if name in (OPEN, REACHED) else name)
+    return fallback
 
 
 @pytest.mark.parametrize("stands", [False, True])
 def test_a_link_has_time_to_answer_twice(stands):
-    one, within = state(ASKING), STANDING_WITHIN if stands else ANSWER_WITHIN
+    fallback, within = state(ASKING), STANDING_WITHIN if stands else ANSWER_WITHIN
     for start, after in ((100.0, ASKING), (300.0, PREFIX)):
         if stands:
-            one.stands()
-        assert one.deadline == start + within
-        assert not one.tick(start + within - 0.01)
-        assert one.tick(start + within)
-        assert (one.state, one.has_plain) == (after, True)
+            fallback.stands()
+        assert fallback.deadline == start + within
+        assert not fallback.tick(start + within - 0.01)
+        assert fallback.tick(start + within)
+        assert (fallback.state, fallback.has_plain) == (after, True)
         # Without a publisher at the endpoint there is nothing to decide.
-        assert one.deadline == float("inf")
-        assert not one.tick(200.0)
+        assert fallback.deadline == float("inf")
+        assert not fallback.tick(200.0)
         if after == ASKING:
-            one.reached(300.0)
+            fallback.reached(300.0)
 
 
 @pytest.mark.parametrize(
@@ -81,35 +81,35 @@ def test_a_link_has_time_to_answer_twice(stands):
     ],
 )
 def test_transitions(before, event, after, has_plain):
-    one = state(before)
-    getattr(one, event)(*[101.0] * (event == "refused"))
-    assert (one.state, one.has_plain) == (after, has_plain)
+    fallback = state(before)
+    getattr(fallback, event)(*[101.0] * (event == "refused"))
+    assert (fallback.state, fallback.has_plain) == (after, has_plain)
 
 
 def test_a_refusal_just_after_the_handshake_does_not_count():
-    one = state(REACHED)
-    assert not one.refused(100.0 + BINDS_WITHIN / 2)
-    assert one.refused(100.0 + BINDS_WITHIN)
-    assert one.state == PREFIX
+    fallback = state(REACHED)
+    assert not fallback.refused(100.0 + BINDS_WITHIN / 2)
+    assert fallback.refused(100.0 + BINDS_WITHIN)
+    assert fallback.state == PREFIX
 
 
 @pytest.mark.parametrize("before", [ASKING, OPEN, REACHED, PREFIX, LINK])
 def test_an_answer_ends_only_a_move(before):
-    one = state(before)
-    assert one.answered(REVISION) is False
-    assert one.state == state(before).state
+    fallback = state(before)
+    assert fallback.answered(REVISION) is False
+    assert fallback.state == state(before).state
 
 
 def test_a_move_ends_with_the_answer_of_its_revision():
-    one = state(MOVING)
-    assert one.answered(REVISION - 1) is False
-    assert one.state == MOVING
-    assert one.answered(REVISION) is True
-    assert (one.state, one.has_delivered) == (LINK, False)
+    fallback = state(MOVING)
+    assert fallback.answered(REVISION - 1) is False
+    assert fallback.state == MOVING
+    assert fallback.answered(REVISION) is True
+    assert (fallback.state, fallback.has_delivered) == (LINK, False)
 
 
 def test_a_new_plain_connection_keeps_that_another_has_delivered():
-    one = state(PREFIX)
-    one.has_delivered = True
-    assert one.unreached() is True
-    assert one.has_delivered
+    fallback = state(PREFIX)
+    fallback.has_delivered = True
+    assert fallback.unreached() is True
+    assert fallback.has_delivered

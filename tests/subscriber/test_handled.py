@@ -99,6 +99,6 @@ def test_handlers_of_several_threads(feed):
         go.set()
         until(lambda: unhandled(feed) == 0)
         sub.close()
-        for one in threads:
-            one.outcome()
+        for thread in threads:
+            thread.outcome()
     assert sorted(begun) == list(range(10, 60))

@@ -105,7 +105,7 @@ def test_sequences_at_their_limit_end_nothing(make, attacker, feed, first):
     attacker.send(links.join(links.encode_head(0, 1, min(first + 1, HIGHEST), 1, 0, 0), BODY))
     receives(sub, feed)
     # ACK and HELLO have the sequence. A message with the largest valid sequence may arrive.
-    assert all(one.subject == "a" for one in arrived(sub))
+    assert all(message.subject == "a" for message in arrived(sub))
 
 
 @pytest.mark.parametrize("position", [HIGHEST, 2**62])
@@ -223,7 +223,7 @@ def test_a_forged_bye_is_a_gap_and_a_new_session(make, attacker):
     while not gaps:
         with pytest.raises(Timeout):
             sub.receive(timeout=0.02)
-    assert [(one.count, one.reason) for one in gaps] == [(5, "closed")]
+    assert [(gap.count, gap.reason) for gap in gaps] == [(5, "closed")]
 
     def greets_again():
         attacker.read(sub)
@@ -265,4 +265,4 @@ def test_a_flood_of_welcomes_with_cards_ends_nothing(make, attacker, feed):
     for number in range(1_000):
         attacker.welcome(epoch=number.to_bytes(16), card=bytes([number % 256]) * links.MAX_CARD)
     receives(sub, feed)
-    assert [one.mode for one in sub.publishers] == ["link", "link"]
+    assert [publisher.mode for publisher in sub.publishers] == ["link", "link"]

@@ -46,8 +46,8 @@ def feed(ring):
         return made[-1]
 
     yield create
-    for one in made:
-        one.close(timeout=0)
+    for item in made:
+        item.close(timeout=0)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_receive_raises_each_denial_once_and_then_returns_messages(pub, sub):
     pub.publish("orders.1", b"denied")
     pub.publish("md.eu", b"1")
     assert sub.receive(timeout=DEADLINE).payload == b"1"
-    assert ["orders" in one.refusal for one in sub.publishers] == [True]
+    assert ["orders" in publisher.refusal for publisher in sub.publishers] == [True]
 
 
 def test_wait_ready_raises_a_denial_as_long_as_it_stands_and_receive_does_not_repeat_it(sub):
@@ -172,11 +172,11 @@ def test_servers_names_the_certificate_of_an_endpoint(make, ring, pub):
 
 def test_publishers_with_different_keys_are_received_by_one_subscriber(make, ring, feed):
     feeds = [feed("feed", permissions=False), feed("other", permissions=False)]
-    sub = make([one.endpoint for one in feeds], filtering="publisher", security=ring.security("desk"))
+    sub = make([item.endpoint for item in feeds], filtering="publisher", security=ring.security("desk"))
     sub.subscribe("md.eu")
     sub.wait_ready(timeout=DEADLINE)
-    for number, one in enumerate(feeds):
-        one.publish("md.eu", b"%d" % number)
+    for number, item in enumerate(feeds):
+        item.publish("md.eu", b"%d" % number)
     assert {sub.receive(timeout=DEADLINE).payload for _ in feeds} == {b"0", b"1"}
 
 
@@ -189,7 +189,7 @@ def test_a_key_that_is_refused_while_connected_is_told_and_called_again(ring, pu
     assert "does not trust the key of this side" in str(refusals[0])
     with pytest.raises(oz.Timeout, match="does not trust the key of this side"):
         sub.wait_ready(timeout=0)
-    assert ["does not trust" in one.refusal for one in sub.publishers] == [True]
+    assert ["does not trust" in publisher.refusal for publisher in sub.publishers] == [True]
     ring.trust("desk")
     sub.wait_ready(timeout=DEADLINE)
     pub.publish("md.eu", b"1")
@@ -292,7 +292,7 @@ def test_denied_messages_do_not_hold_up_acknowledgements(make, feed, rights):
         pub.publish(subject, b"")
     sub.receive(timeout=DEADLINE).ack()
     # Messages that are not handled are kept for other members.
-    receive_until(sub, lambda *_: [one.pending_bytes for one in pub.subscribers] == [0])
+    receive_until(sub, lambda *_: [subscriber.pending_bytes for subscriber in pub.subscribers] == [0])
     assert sub.stats.denied == 2
 
 
@@ -336,7 +336,7 @@ def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
     sub.wait_ready(timeout=DEADLINE)
     sub.connect(honest.endpoint)
     sub.wait_ready(timeout=DEADLINE)
-    assert [one.mode for one in sub.publishers] == ["link", "link"]
+    assert [publisher.mode for publisher in sub.publishers] == ["link", "link"]
     assert len(honest.subscribers) == 1
 
 
@@ -426,7 +426,7 @@ def test_auto_falls_back_to_plain_connections_with_keys(make, ring, feed):
     sub = make(pub.endpoint, security=ring.security("desk"))
     sub.subscribe("md.*")
     sub.wait_ready(timeout=DEADLINE)
-    assert [one.mode for one in sub.publishers] == ["prefix"]
+    assert [publisher.mode for publisher in sub.publishers] == ["prefix"]
     receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
 
 

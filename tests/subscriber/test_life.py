@@ -19,8 +19,8 @@ from support.waiting import Thread, until
 
 @pytest.fixture
 def sub(feed):
-    with sync.Subscriber(feed.endpoint, filtering="publisher") as one:
-        yield one
+    with sync.Subscriber(feed.endpoint, filtering="publisher") as made:
+        yield made
 
 
 def ready(sub, *patterns):
@@ -34,9 +34,9 @@ def ready(sub, *patterns):
 
 @pytest.mark.parametrize("wait", ["receive", "run", "iterate", "own"])
 def test_close_ends_a_wait_of_another_thread(sub, wait):
-    one = sub.subscribe("a")
+    made = sub.subscribe("a")
     sub.wait_ready()
-    calls = {"receive": sub.receive, "run": sub.run, "iterate": lambda: list(sub), "own": one.receive}
+    calls = {"receive": sub.receive, "run": sub.run, "iterate": lambda: list(sub), "own": made.receive}
     threads = [Thread(calls[wait]) for _ in range(2)]
     for thread in threads:
         thread.wait_until_stuck()
@@ -77,8 +77,8 @@ def test_threads_share_the_messages(sub, feed):
         feed.publish_numbers("a", range(first, first + 500), batch=10)
     until(lambda: len(got) >= 5_000)
     sub.close()
-    for one in threads:
-        one.outcome()
+    for thread in threads:
+        thread.outcome()
     assert sorted(got) == list(range(5_000))
 
 
@@ -137,7 +137,7 @@ def test_an_unclosed_subscriber_warns_and_closes(feed):
         del sub
         gc.collect()
     # Objects of other tests may be collected here too.
-    assert [one.category for one in caught if str(one.message) == text] == [ResourceWarning]
+    assert [item.category for item in caught if str(item.message) == text] == [ResourceWarning]
     until(lambda: not feed.publisher.subscribers)
 
 
@@ -187,7 +187,7 @@ def test_subscribing_before_the_loop_runs(feed):
         await sub.close()
 
     asyncio.run(main())
-    assert [one.subject for one in seen] == ["a"]
+    assert [message.subject for message in seen] == ["a"]
 
 
 # descriptors
@@ -209,16 +209,16 @@ def test_many_subscribers_leave_no_descriptors(feed):
 
 
 CALLS = {
-    "receive": lambda sub, one: sub.receive(timeout=0),
-    "receive_many": lambda sub, one: sub.receive_many(timeout=0),
-    "receive of a subscription": lambda sub, one: one.receive(timeout=0),
-    "drain": lambda sub, one: sub.drain(timeout=0),
-    "drain of a subscription": lambda sub, one: one.drain(timeout=0),
-    "subscribe": lambda sub, one: sub.subscribe("b"),
-    "unsubscribe": lambda sub, one: one.unsubscribe(),
-    "connect": lambda sub, one: sub.connect("tcp://127.0.0.1:9"),
-    "bind": lambda sub, one: sub.bind("tcp://127.0.0.1:*"),
-    "disconnect": lambda sub, one: sub.disconnect(sub.endpoint),
+    "receive": lambda sub, item: sub.receive(timeout=0),
+    "receive_many": lambda sub, item: sub.receive_many(timeout=0),
+    "receive of a subscription": lambda sub, item: item.receive(timeout=0),
+    "drain": lambda sub, item: sub.drain(timeout=0),
+    "drain of a subscription": lambda sub, item: item.drain(timeout=0),
+    "subscribe": lambda sub, item: sub.subscribe("b"),
+    "unsubscribe": lambda sub, item: item.unsubscribe(),
+    "connect": lambda sub, item: sub.connect("tcp://127.0.0.1:9"),
+    "bind": lambda sub, item: sub.bind("tcp://127.0.0.1:*"),
+    "disconnect": lambda sub, item: sub.disconnect(sub.endpoint),
 }
 
 
@@ -228,12 +228,12 @@ def test_the_destruction_of_its_context_is_a_closed_error_in_each_call(make, fee
     plain = foreign.socket(zmq.PUB)
     port = plain.bind_to_random_port("tcp://127.0.0.1")
     sub = make([feed.endpoint, f"tcp://127.0.0.1:{port}"], context=context)
-    one = sub.subscribe("a")
+    made = sub.subscribe("a")
     sub.wait_ready()
     context.destroy(0)
     for _ in range(2):
         with pytest.raises(ClosedError):
-            CALLS[call](sub, one)
+            CALLS[call](sub, made)
     sub.close()
     plain.close(0)
     foreign.term()

@@ -130,7 +130,7 @@ def test_only_messages_behind_the_position_of_the_second_answer_are_delivered(se
     found = all_received(sub)
     assert set(found[:-1]) == {("a.1", b"plain")}
     assert found[-1] == ("a.5", b"link")
-    assert [(one.count, one.reason) for one in sub.gaps] == [(None, "moved")]
+    assert [(gap.count, gap.reason) for gap in sub.gaps] == [(None, "moved")]
 
 
 def test_a_plain_connection_that_delivered_nothing_leaves_without_a_gap(served, script):
@@ -142,7 +142,7 @@ def test_a_plain_connection_that_delivered_nothing_leaves_without_a_gap(served, 
     attend(sub, script, lambda: sub.stats.delivered == 1)
     assert all_received(sub) == [("a.1", b"link")]
     assert sub.gaps == []
-    assert [one.mode for one in sub.publishers] == ["link"]
+    assert [publisher.mode for publisher in sub.publishers] == ["link"]
 
 
 def test_a_plain_publisher_gets_no_subscription_before_its_link_was_asked(make, script):

@@ -90,7 +90,7 @@ def test_a_journal_reads_a_dialect_before_the_colon(tmp_path):
         writer.append([(subject, b"") for subject in ("Foo.a", "rv:Foo.a", "rv:Foo.*")])
 
     def found(pattern):
-        return [one.subject for one in journal.Journal(tmp_path).read(pattern)]
+        return [message.subject for message in journal.Journal(tmp_path).read(pattern)]
 
     assert found("rv:Foo.*") == ["Foo.a"]
     assert found(b"rv:Foo.*") == ["rv:Foo.a", "rv:Foo.*"]
@@ -141,26 +141,28 @@ def test_random_subscriptions_get_what_a_naive_filter_gives_them(filtering, seed
                 pattern, calls = oz.compile(random_pattern(rng)), []
                 handler = calls.append if rng.random() < 0.5 else None
                 standing[sub.subscribe(pattern, handler)] = (pattern, handler, calls)
-            for one in [one for one in standing if rng.random() < 0.2]:
-                one.unsubscribe()
-                del standing[one]
+            for item in [item for item in standing if rng.random() < 0.2]:
+                item.unsubscribe()
+                del standing[item]
             # A prefix of its own shows that the subscriptions before it have arrived.
             sub.subscribe(f"served.{turn:03}")
             pub.wait_for_subscribers(f"served.{turn:03}")
             sub.wait_ready(timeout=DEADLINE)
             subjects = [random_subject(rng) for _ in range(60)]
-            pub.publish_many((one, b"") for one in [*subjects, f"end.{turn}"])
+            pub.publish_many((subject, b"") for subject in [*subjects, f"end.{turn}"])
             listed = [pattern for pattern, handler, _ in standing.values() if handler is None]
             got = []
             while not got or got[-1] != f"end.{turn}":
                 got.append(sub.receive(timeout=DEADLINE).subject)
-            assert got[:-1] == [one for one in subjects if any(each.matches(one) for each in listed)]
+            assert got[:-1] == [
+                subject for subject in subjects if any(each.matches(subject) for each in listed)
+            ]
             for pattern, handler, calls in standing.values():
                 if handler is not None:
                     # The last handler runs when the program waits again.
                     with contextlib.suppress(oz.Timeout):
                         sub.receive(timeout=0)
-                    expected = [one for one in [*subjects, f"end.{turn}"] if pattern.matches(one)]
+                    expected = [subject for subject in [*subjects, f"end.{turn}"] if pattern.matches(subject)]
                     assert [message.subject for message in calls] == expected
                     calls.clear()
         assert sub.stats.lost == 0

@@ -80,7 +80,7 @@ def test_handlers_run_while_it_polls(pair, poller):
     pair.subscribe("a.>", seen.append)
     pair.pub.publish("a.b.c", b"1")
     until(lambda: not poller.poll(5) and seen)
-    assert [one.payload for one in seen] == [b"1"]
+    assert [message.payload for message in seen] == [b"1"]
 
 
 def test_sockets_and_descriptors_mix_with_a_subscriber(pair, poller):
@@ -161,7 +161,11 @@ def test_messages_are_acknowledged_while_a_poll_waits():
         for _ in range(10):
             pub.publish("b")
         pub.flush()
-        until(lambda: sub.stats.delivered == 10 and [one.pending for one in pub.subscribers] == [0])
+        until(
+            lambda: (
+                sub.stats.delivered == 10 and [subscriber.pending for subscriber in pub.subscribers] == [0]
+            )
+        )
         assert polled.is_alive()
         pub.publish("a")
         assert polled.outcome() == [(sub, zmq.POLLIN)]

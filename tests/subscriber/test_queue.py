@@ -42,7 +42,7 @@ class Receiver:
         self, *subjects, stream=1, gap=0, extras=None, origin=ORIGIN, payload=b"", is_redelivered=False
     ):
         self.link.origin = origin
-        flat = [part for one in subjects for part in (one.encode(), payload, extras)]
+        flat = [part for subject in subjects for part in (subject.encode(), payload, extras)]
         positions = range(self.sequence, self.sequence + len(subjects))
         effect = Messages(stream, self.sequence, positions, flat, is_redelivered)
         self.sequence += len(subjects)
@@ -51,7 +51,7 @@ class Receiver:
     def deliver_plain(self, *batch, delimiter=None):
         def match(subject):
             found = self.subscriptions.match(1, subject, None)
-            return tuple(dict.fromkeys(one.owner for one in found))
+            return tuple(dict.fromkeys(item.owner for item in found))
 
         return self.dispatcher.deliver_plain([list(frames) for frames in batch], 7, match, delimiter)
 
@@ -66,7 +66,10 @@ def part(request, monkeypatch):
 
 
 def shown(queue):
-    return [f"{one.reason} {one.count}" if isinstance(one, Gap) else one.subject for one in queue.items]
+    return [
+        f"{message.reason} {message.count}" if isinstance(message, Gap) else message.subject
+        for message in queue.items
+    ]
 
 
 @pytest.mark.parametrize(
@@ -78,46 +81,46 @@ def shown(queue):
     ],
 )
 def test_a_full_queue_drops_and_puts_a_gap_in_place(overflow, expected):
-    one = Receiver()
+    receiver = Receiver()
     size = 4 if overflow == "conflate" else 3
-    inbox = one.subscribe("a.*", max_pending=size, overflow=overflow, own=True)
-    one.deliver("a.1", "a.2", "a.3")
-    one.deliver("a.1", "a.4")
+    inbox = receiver.subscribe("a.*", max_pending=size, overflow=overflow, own=True)
+    receiver.deliver("a.1", "a.2", "a.3")
+    receiver.deliver("a.1", "a.4")
     messages = [text for text in shown(inbox.queue) if "full" not in text]
     assert len(messages) <= size
     assert shown(inbox.queue) == expected
     assert inbox.queue.dropped == sum(gap.count for gap in inbox.queue.items if isinstance(gap, Gap))
-    assert not one.dispatcher.is_full
+    assert not receiver.dispatcher.is_full
 
 
 def test_a_full_queue_joins_gaps_of_publishers():
-    one = Receiver()
-    inbox = one.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
     for number in range(5):
-        one.deliver(f"a.{number}")
-        one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 1)
-        one.dispatcher.put_gap(Gap(ORIGIN, 2, 0, "dropped"), 1)
+        receiver.deliver(f"a.{number}")
+        receiver.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 1)
+        receiver.dispatcher.put_gap(Gap(ORIGIN, 2, 0, "dropped"), 1)
     assert shown(inbox.queue) == ["a.0", "dropped 25", "full 4"]
 
 
 def test_a_full_queue_is_bounded_with_drops_of_two_publishers():
-    one = Receiver()
-    inbox = one.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
     for number in range(20):
-        one.deliver(f"a.{number}", origin=bytes([number % 2]) * 16)
+        receiver.deliver(f"a.{number}", origin=bytes([number % 2]) * 16)
     gaps = [item for item in inbox.queue.items if isinstance(item, Gap)]
     assert sorted((gap.origin[0], gap.count) for gap in gaps) == [(0, 9), (1, 10)]
 
 
 @pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
 def test_a_gap_of_messages_of_two_publishers_has_no_origin(overflow):
-    one = Receiver()
-    inbox = one.subscribe("a", max_pending=1, overflow=overflow, own=True)
+    receiver = Receiver()
+    inbox = receiver.subscribe("a", max_pending=1, overflow=overflow, own=True)
     for _ in range(2):
-        one.deliver("a", origin=b"1" * 16)
+        receiver.deliver("a", origin=b"1" * 16)
     assert [item.origin for item in inbox.queue.items if isinstance(item, Gap)] == [b"1" * 16]
     for _ in range(2):
-        one.deliver("a", origin=b"2" * 16)
+        receiver.deliver("a", origin=b"2" * 16)
     gaps = [item for item in inbox.queue.items if isinstance(item, Gap)]
     assert sum(gap.count for gap in gaps) == 3
     assert {b"1" * 16, None} >= {gap.origin for gap in gaps}
@@ -125,263 +128,266 @@ def test_a_gap_of_messages_of_two_publishers_has_no_origin(overflow):
 
 @pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
 def test_a_full_queue_keeps_the_gaps_of_publishers(overflow):
-    one = Receiver()
-    inbox = one.subscribe("a.*", max_pending=3, overflow=overflow, own=True)
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", max_pending=3, overflow=overflow, own=True)
     for count, reason in ((5, "dropped"), (7, "malformed"), (8, "malformed"), (None, "lost")):
-        one.dispatcher.put_gap(Gap(ORIGIN, count, 0, reason), 1)
-    one.deliver(*(f"a.{number}" for number in range(6)))
+        receiver.dispatcher.put_gap(Gap(ORIGIN, count, 0, reason), 1)
+    receiver.deliver(*(f"a.{number}" for number in range(6)))
     assert shown(inbox.queue) == ["dropped 5", "malformed 15", "lost None", "full 5", "a.5"]
 
 
 def test_a_full_queue_without_policy_stops_reading():
-    one = Receiver()
-    inbox = one.subscribe("a.*", max_pending=2, own=True)
-    one.deliver("a.1")
-    assert not one.dispatcher.is_full
-    one.deliver("a.2", "a.3")
-    assert one.dispatcher.is_full
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", max_pending=2, own=True)
+    receiver.deliver("a.1")
+    assert not receiver.dispatcher.is_full
+    receiver.deliver("a.2", "a.3")
+    assert receiver.dispatcher.is_full
     assert shown(inbox.queue) == ["a.1", "a.2", "a.3"]
     inbox.queue.items.clear()
-    assert not one.dispatcher.is_full
+    assert not receiver.dispatcher.is_full
 
 
 def test_a_gap_of_a_stream_is_in_the_queue_of_its_only_receiver():
-    one = Receiver()
-    first, second = one.subscribe("a.*", own=True), one.subscribe("b.*", overflow="conflate", own=True)
-    one.deliver("a.1")
-    one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 1)
-    one.deliver("a.2", gap=3)
+    receiver = Receiver()
+    first, second = (
+        receiver.subscribe("a.*", own=True),
+        receiver.subscribe("b.*", overflow="conflate", own=True),
+    )
+    receiver.deliver("a.1")
+    receiver.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 1)
+    receiver.deliver("a.2", gap=3)
     assert shown(first.queue) == ["a.1", "dropped 3", "a.2"]
     assert first.queue.items[-1].gap == 3
     assert (first.dropped, second.dropped) == (3, 0)
-    assert not one.dispatcher.reports
+    assert not receiver.dispatcher.reports
 
 
 def test_a_gap_without_a_place_is_reported_at_once():
-    one = Receiver()
-    one.subscribe("a.*", own=True)
-    one.subscribe("b.*")
-    one.dispatcher.put_gap(Gap(ORIGIN, None, 0, "lost"), None)
-    assert list(one.dispatcher.reports) == [Gap(ORIGIN, None, 0, "lost")]
-    assert one.dispatcher.stats.lost == 0
+    receiver = Receiver()
+    receiver.subscribe("a.*", own=True)
+    receiver.subscribe("b.*")
+    receiver.dispatcher.put_gap(Gap(ORIGIN, None, 0, "lost"), None)
+    assert list(receiver.dispatcher.reports) == [Gap(ORIGIN, None, 0, "lost")]
+    assert receiver.dispatcher.stats.lost == 0
 
 
 @pytest.mark.usefixtures("part")
 @pytest.mark.parametrize("size", [1, 300])
 def test_a_batch_for_several_queues_is_sorted(size):
-    one = Receiver()
-    first, second = one.subscribe("a.*", own=True), one.subscribe("b.*", own=True)
-    one.subscribe("c.*")
+    receiver = Receiver()
+    first, second = receiver.subscribe("a.*", own=True), receiver.subscribe("b.*", own=True)
+    receiver.subscribe("c.*")
     # Long subjects are not cached.
     names = [f"{letter}.{'x' * size}" for letter in "abcd"]
-    one.deliver(*names)
-    one.deliver(*names[:1])
-    one.deliver(*names[1:2])
+    receiver.deliver(*names)
+    receiver.deliver(*names[:1])
+    receiver.deliver(*names[1:2])
     assert shown(first.queue) == [names[0]] * 2
     assert shown(second.queue) == [names[1]] * 2
-    assert shown(one.dispatcher.shared) == [names[2]]
-    stats = one.dispatcher.stats
+    assert shown(receiver.dispatcher.shared) == [names[2]]
+    stats = receiver.dispatcher.stats
     assert (stats.received, stats.delivered, stats.unwanted) == (6, 5, 1)
 
 
 def test_only_the_first_message_has_the_gap():
-    one = Receiver()
-    one.subscribe("a.*")
-    one.deliver("a.1", "a.2", gap=5)
-    assert [message.gap for message in one.dispatcher.shared.items] == [5, 0]
+    receiver = Receiver()
+    receiver.subscribe("a.*")
+    receiver.deliver("a.1", "a.2", gap=5)
+    assert [message.gap for message in receiver.dispatcher.shared.items] == [5, 0]
 
 
 @pytest.mark.usefixtures("part")
 def test_a_handled_message_of_two_receivers_waits_for_both():
-    one = Receiver()
-    first = one.subscribe("a.*", handled=True, own=True)
-    second = one.subscribe("*.1", handled=True, own=True)
-    one.deliver("a.1", "a.2")
+    receiver = Receiver()
+    first = receiver.subscribe("a.*", handled=True, own=True)
+    second = receiver.subscribe("*.1", handled=True, own=True)
+    receiver.deliver("a.1", "a.2")
     both, alone = first.queue.items
     assert isinstance(both, HandledMessage)
     both.ack()
-    assert one.acknowledged == [both]
-    one.dispatcher.handled(both)
-    one.dispatcher.handled(both)
-    assert one.handled == []
-    one.dispatcher.handled(alone)
-    assert one.handled == [1]
-    one.dispatcher.handled(second.queue.items[0])
-    assert one.handled == [1, 0]
+    assert receiver.acknowledged == [both]
+    receiver.dispatcher.handled(both)
+    receiver.dispatcher.handled(both)
+    assert receiver.handled == []
+    receiver.dispatcher.handled(alone)
+    assert receiver.handled == [1]
+    receiver.dispatcher.handled(second.queue.items[0])
+    assert receiver.handled == [1, 0]
 
 
 def test_a_handled_message_that_moves_to_an_own_queue_waits_for_both():
-    one = Receiver()
-    first = one.subscribe("a.*", handled=True)
-    one.subscribe("*.1", handled=True)
-    one.deliver("a.1")
-    own = one.dispatcher.own_queue(first, 100, None)
-    one.dispatcher.handled(own.items[0])
-    assert one.handled == []
-    one.dispatcher.handled(one.dispatcher.shared.items[0])
-    assert one.handled == [0]
+    receiver = Receiver()
+    first = receiver.subscribe("a.*", handled=True)
+    receiver.subscribe("*.1", handled=True)
+    receiver.deliver("a.1")
+    own = receiver.dispatcher.own_queue(first, 100, None)
+    receiver.dispatcher.handled(own.items[0])
+    assert receiver.handled == []
+    receiver.dispatcher.handled(receiver.dispatcher.shared.items[0])
+    assert receiver.handled == [0]
 
 
 @pytest.mark.usefixtures("part")
 def test_unwanted_messages_of_a_handled_stream_are_abandoned():
-    one = Receiver()
-    inbox = one.subscribe("a.*", handled=True, own=True)
-    one.subscribe("b.*", handled=True)
-    one.deliver("a.1", "b.1", "c.1")
-    assert one.abandoned == [2]
-    one.subscriptions.remove(inbox.entries[0])
-    one.dispatcher.remove(inbox)
-    assert one.abandoned == [2, 0]
-    one.deliver("a.2")
-    assert one.abandoned == [2, 0, 3]
-    assert one.dispatcher.stats.unwanted == 2
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", handled=True, own=True)
+    receiver.subscribe("b.*", handled=True)
+    receiver.deliver("a.1", "b.1", "c.1")
+    assert receiver.abandoned == [2]
+    receiver.subscriptions.remove(inbox.entries[0])
+    receiver.dispatcher.remove(inbox)
+    assert receiver.abandoned == [2, 0]
+    receiver.deliver("a.2")
+    assert receiver.abandoned == [2, 0, 3]
+    assert receiver.dispatcher.stats.unwanted == 2
 
 
 def test_messages_of_an_interrupted_frame_are_taken_back():
-    one = Receiver()
-    inbox = one.subscribe("a.*", own=True)
-    one.deliver("a.1", "a.2")
-    one.deliver("a.3", "a.4")
-    one.dispatcher.take_back(one.link, 2)
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*", own=True)
+    receiver.deliver("a.1", "a.2")
+    receiver.deliver("a.3", "a.4")
+    receiver.dispatcher.take_back(receiver.link, 2)
     assert shown(inbox.queue) == ["a.1", "a.2"]
 
 
 @pytest.mark.parametrize("extras", [{"headers": 3}, {"id": "text"}, {"reply_to": 3}, {"id": [b"x"]}])
 def test_malformed_extras_become_a_gap(extras):
-    one = Receiver()
-    one.subscribe("a.*")
-    one.deliver("a.1", extras=extras)
-    one.deliver("a.2")
-    assert shown(one.dispatcher.shared) == ["malformed 1", "a.2"]
-    assert one.dispatcher.stats.malformed == 1
+    receiver = Receiver()
+    receiver.subscribe("a.*")
+    receiver.deliver("a.1", extras=extras)
+    receiver.deliver("a.2")
+    assert shown(receiver.dispatcher.shared) == ["malformed 1", "a.2"]
+    assert receiver.dispatcher.stats.malformed == 1
 
 
 def test_a_message_of_two_patterns_of_one_subscription_arrives_once():
-    one = Receiver()
-    inbox = one.subscribe("a.*")
-    inbox.entries.append(one.subscriptions.add(oz.compile("*.1"), owner=inbox))
-    one.deliver("a.1")
-    (message,) = one.dispatcher.shared.items
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*")
+    inbox.entries.append(receiver.subscriptions.add(oz.compile("*.1"), owner=inbox))
+    receiver.deliver("a.1")
+    (message,) = receiver.dispatcher.shared.items
     assert isinstance(message, Message)
     assert message.route.inboxes == (inbox,)
 
 
 def test_ended_inboxes_leave_the_messages_of_others():
-    one = Receiver()
-    first, second = one.subscribe("a.*"), one.subscribe("*.1")
-    one.deliver("a.1", "a.2")
-    assert (one.dispatcher.pending(first), one.dispatcher.pending(second)) == (2, 1)
-    one.dispatcher.remove(first)
-    assert shown(one.dispatcher.shared) == ["a.1"]
-    assert one.dispatcher.pending(second) == 1
+    receiver = Receiver()
+    first, second = receiver.subscribe("a.*"), receiver.subscribe("*.1")
+    receiver.deliver("a.1", "a.2")
+    assert (receiver.dispatcher.pending(first), receiver.dispatcher.pending(second)) == (2, 1)
+    receiver.dispatcher.remove(first)
+    assert shown(receiver.dispatcher.shared) == ["a.1"]
+    assert receiver.dispatcher.pending(second) == 1
 
 
 @pytest.mark.usefixtures("part")
 def test_an_inbox_with_a_limit_gets_no_more():
-    one = Receiver()
-    limited = one.subscribe("a.*", limit=2)
-    one.deliver("a.1", "a.2", "a.3")
-    assert shown(one.dispatcher.shared) == ["a.1", "a.2"]
-    assert one.dispatcher.finished == [limited]
-    assert one.dispatcher.stats.unwanted == 1
+    receiver = Receiver()
+    limited = receiver.subscribe("a.*", limit=2)
+    receiver.deliver("a.1", "a.2", "a.3")
+    assert shown(receiver.dispatcher.shared) == ["a.1", "a.2"]
+    assert receiver.dispatcher.finished == [limited]
+    assert receiver.dispatcher.stats.unwanted == 1
 
 
 @pytest.mark.usefixtures("part")
 def test_inline_handlers_get_messages_apart_from_queues():
-    one = Receiver()
-    inline = one.subscribe("a.*", print, is_inline=True)
-    one.subscribe("*.1")
-    one.deliver("a.1", "a.2")
-    assert [(inbox, message.subject) for inbox, message in one.dispatcher.inline] == [
+    receiver = Receiver()
+    inline = receiver.subscribe("a.*", print, is_inline=True)
+    receiver.subscribe("*.1")
+    receiver.deliver("a.1", "a.2")
+    assert [(inbox, message.subject) for inbox, message in receiver.dispatcher.inline] == [
         (inline, "a.1"),
         (inline, "a.2"),
     ]
-    assert shown(one.dispatcher.shared) == ["a.1"]
-    assert one.dispatcher.stats.delivered == 2
+    assert shown(receiver.dispatcher.shared) == ["a.1"]
+    assert receiver.dispatcher.stats.delivered == 2
 
 
 def test_handlers_have_work_in_order():
-    one = Receiver()
-    first, second = one.subscribe("a.*", print), one.subscribe("*.1", print)
-    one.deliver("a.1", "a.2")
-    assert list(one.dispatcher.work) == [first.queue, second.queue, first.queue]
+    receiver = Receiver()
+    first, second = receiver.subscribe("a.*", print), receiver.subscribe("*.1", print)
+    receiver.deliver("a.1", "a.2")
+    assert list(receiver.dispatcher.work) == [first.queue, second.queue, first.queue]
 
 
 def test_a_last_value_goes_to_its_subscription():
-    one = Receiver()
-    first, second = one.subscribe("a.*", own=True), one.subscribe("a.*", own=True)
-    one.deliver("a.1", extras={SID: second.entries[0].sid})
+    receiver = Receiver()
+    first, second = receiver.subscribe("a.*", own=True), receiver.subscribe("a.*", own=True)
+    receiver.deliver("a.1", extras={SID: second.entries[0].sid})
     assert (shown(first.queue), shown(second.queue)) == ([], ["a.1"])
 
 
 @pytest.mark.parametrize("payload", [b"{", b"[1]"])
 def test_a_codec_decodes_each_payload(payload):
-    one = Receiver(decode=lambda payload: {b"[1]": [1]}[payload])
-    one.subscribe("a.*", handled=True)
-    one.deliver("a.1", payload=payload)
+    receiver = Receiver(decode=lambda payload: {b"[1]": [1]}[payload])
+    receiver.subscribe("a.*", handled=True)
+    receiver.deliver("a.1", payload=payload)
     if payload == b"{":
-        assert shown(one.dispatcher.shared) == ["malformed 1"]
-        assert one.abandoned == [0]
+        assert shown(receiver.dispatcher.shared) == ["malformed 1"]
+        assert receiver.abandoned == [0]
         return
-    (message,) = one.dispatcher.shared.items
+    (message,) = receiver.dispatcher.shared.items
     assert (message.payload, message.body, message.frames) == ([1], b"[1]", [b"a.1", b"[1]"])
 
 
 def test_repeats_are_dropped_by_id_and_by_source():
-    one = Receiver(dedupe=True)
-    one.subscribe("a.*", handled=True)
+    receiver = Receiver(dedupe=True)
+    receiver.subscribe("a.*", handled=True)
     forwarded = {"forwarded": [b"o" * 16, 5, b""]}
     for extras in ({"id": b"x"}, {"id": b"x"}, {"id": b"y"}, forwarded, forwarded):
-        one.deliver("a.1", extras=extras)
-    assert [message.sequence for message in one.dispatcher.shared.items] == [0, 2, 3]
-    assert one.dispatcher.stats.repeated == 2
-    assert one.handled == [1, 4]
-    last = one.dispatcher.shared.items[-1]
+        receiver.deliver("a.1", extras=extras)
+    assert [message.sequence for message in receiver.dispatcher.shared.items] == [0, 2, 3]
+    assert receiver.dispatcher.stats.repeated == 2
+    assert receiver.handled == [1, 4]
+    last = receiver.dispatcher.shared.items[-1]
     assert (last.origin, last.position) == (b"o" * 16, 5)
-    one.deliver("a.1", extras={"id": b"x"}, is_redelivered=True)
-    assert one.dispatcher.shared.items[-1].redelivered
+    receiver.deliver("a.1", extras={"id": b"x"}, is_redelivered=True)
+    assert receiver.dispatcher.shared.items[-1].redelivered
 
 
 def test_known_ids_are_bounded(monkeypatch):
     monkeypatch.setattr(queues, "MAX_IDS", 2)
     monkeypatch.setattr(queues, "MAX_FORWARDED", 2)
-    one = Receiver(dedupe=True)
-    one.subscribe("a.*")
+    receiver = Receiver(dedupe=True)
+    receiver.subscribe("a.*")
     for name in (b"1", b"2", b"3", b"1"):
-        one.deliver("a.1", extras={"id": name})
-        one.deliver("a.2", extras={"forwarded": [name * 16, 0, b""]})
-    assert len(one.dispatcher.shared.items) == 8
+        receiver.deliver("a.1", extras={"id": name})
+        receiver.deliver("a.2", extras={"forwarded": [name * 16, 0, b""]})
+    assert len(receiver.dispatcher.shared.items) == 8
 
 
 def test_routes_are_bounded(monkeypatch):
     monkeypatch.setattr(queues, "MAX_ROUTES", 2)
     monkeypatch.setattr(queues, "HOT", None)
-    one = Receiver()
+    receiver = Receiver()
     for text in ("a.*", "*.1", "*.2"):
-        one.subscribe(text, own=True)
+        receiver.subscribe(text, own=True)
     for subject in ("a.1", "a.2", "b.1", "b.2") * 2:
-        one.deliver(subject)
-        one.deliver_plain([subject.encode(), b""])
-    assert one.dispatcher.stats.delivered == 16
-    assert len(one.dispatcher.routes_of(1)) <= 2
-    assert one.dispatcher.routes_of(9) is None
+        receiver.deliver(subject)
+        receiver.deliver_plain([subject.encode(), b""])
+    assert receiver.dispatcher.stats.delivered == 16
+    assert len(receiver.dispatcher.routes_of(1)) <= 2
+    assert receiver.dispatcher.routes_of(9) is None
 
 
 @pytest.mark.usefixtures("part")
 @pytest.mark.parametrize("own", [True, False])
 def test_plain_messages_are_filtered_and_sorted(own):
-    one = Receiver()
-    first, second = one.subscribe("a.*", own=own), one.subscribe("b.*", own=own)
+    receiver = Receiver()
+    first, second = receiver.subscribe("a.*", own=own), receiver.subscribe("b.*", own=own)
     batch = ([b"a.1", b"x"], [b"c.1", b"x"], [b"b.1", b"x", b"more"], [b"a.2"], [b"b.2", b"y"])
-    assert one.deliver_plain(*batch) == 4
-    stats = one.dispatcher.stats
+    assert receiver.deliver_plain(*batch) == 4
+    stats = receiver.dispatcher.stats
     assert (stats.received, stats.filtered, stats.delivered) == (5, 1, 4)
     if own:
         assert (shown(first.queue), shown(second.queue)) == (["a.1", "a.2"], ["b.1", "b.2"])
         items = [*first.queue.items, *second.queue.items]
     else:
-        assert shown(one.dispatcher.shared) == ["a.1", "b.1", "a.2", "b.2"]
-        items = sorted(one.dispatcher.shared.items, key=lambda item: item.subject)
+        assert shown(receiver.dispatcher.shared) == ["a.1", "b.1", "a.2", "b.2"]
+        items = sorted(receiver.dispatcher.shared.items, key=lambda item: item.subject)
     assert [item.frames[1:] for item in items] == [[b"x"], [], [b"x", b"more"], [b"y"]]
     assert {(item.sequence, item.position, item.origin, item.gap) for item in items} == {
         (None, None, None, 0)
@@ -389,40 +395,40 @@ def test_plain_messages_are_filtered_and_sorted(own):
 
 
 def test_plain_messages_with_a_limit_end():
-    one = Receiver()
-    limited = one.subscribe("a.*", limit=1)
-    one.deliver_plain([b"a.1", b""], [b"a.2", b""])
-    assert shown(one.dispatcher.shared) == ["a.1"]
-    assert one.dispatcher.finished == [limited]
+    receiver = Receiver()
+    limited = receiver.subscribe("a.*", limit=1)
+    receiver.deliver_plain([b"a.1", b""], [b"a.2", b""])
+    assert shown(receiver.dispatcher.shared) == ["a.1"]
+    assert receiver.dispatcher.finished == [limited]
 
 
 def test_plain_messages_with_delimiter_and_codec():
-    one = Receiver(decode=int)
-    one.subscribe("a.*")
-    assert one.deliver_plain([b"a.1|5"], [b"no delimiter"], [b"a.2|x"], delimiter=b"|") == 2
-    (message,) = one.dispatcher.shared.items
+    receiver = Receiver(decode=int)
+    receiver.subscribe("a.*")
+    assert receiver.deliver_plain([b"a.1|5"], [b"no delimiter"], [b"a.2|x"], delimiter=b"|") == 2
+    (message,) = receiver.dispatcher.shared.items
     assert (message.subject, message.payload, message.frames) == ("a.1", 5, [b"a.1|5"])
-    assert one.dispatcher.stats.malformed == 2
+    assert receiver.dispatcher.stats.malformed == 2
 
 
 def test_direct_messages_need_a_receiver():
-    one = Receiver()
+    receiver = Receiver()
     effect = Messages(0, 0, range(2), [b"_INBOX.1", b"x", None, b"_INBOX.\xff", b"y", {"h": 1}], False)
-    one.dispatcher.deliver_direct(one.link, effect)
-    assert one.dispatcher.stats.unwanted == 2
+    receiver.dispatcher.deliver_direct(receiver.link, effect)
+    assert receiver.dispatcher.stats.unwanted == 2
     got = []
-    one.dispatcher.on_direct = lambda link, found: got.extend(found)
-    one.dispatcher.deliver_direct(one.link, effect)
+    receiver.dispatcher.on_direct = lambda link, found: got.extend(found)
+    receiver.dispatcher.deliver_direct(receiver.link, effect)
     assert got == [("_INBOX.1", b"x", None), ("_INBOX.\udcff", b"y", {"h": 1})]
-    assert one.dispatcher.stats.delivered == 2
+    assert receiver.dispatcher.stats.delivered == 2
 
 
 def test_a_pickled_message_keeps_its_fields():
-    one = Receiver()
-    inbox = one.subscribe("a.*")
+    receiver = Receiver()
+    inbox = receiver.subscribe("a.*")
     inbox.handle = "the subscription"
-    one.deliver("a.1", "a.2", gap=3, extras={"headers": {"h": 1}, "reply_to": "r"}, payload=b"x")
-    first, second = one.dispatcher.shared.items
+    receiver.deliver("a.1", "a.2", gap=3, extras={"headers": {"h": 1}, "reply_to": "r"}, payload=b"x")
+    first, second = receiver.dispatcher.shared.items
     assert (first.subscriptions, first.time_ns, first.gap, second.gap) == (("the subscription",), 1, 3, 0)
     with pytest.raises(oz.NoRequest):
         first.reply(b"")

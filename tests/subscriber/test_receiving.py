@@ -16,7 +16,7 @@ from oz.errors import (
     Timeout,
 )
 from oz.options import Delivery, Limits, Options
-from oz.transport.endpoints import EndpointError
+from oz.transport.errors import EndpointError
 from support.waiting import until
 
 
@@ -89,7 +89,7 @@ def test_an_inline_handler_runs_where_frames_are_read(make, feed):
     sub.wait_ready()
     feed.publish("a.1", "a.2", "b")
     assert sub.receive(timeout=10).subject == "b"
-    assert [one.subject for one in seen] == ["a.1", "a.2"]
+    assert [message.subject for message in seen] == ["a.1", "a.2"]
 
 
 def test_a_message_can_be_pickled_and_compared(make, feed):
@@ -132,7 +132,12 @@ def test_a_second_way_to_the_same_publisher_says_bye(make, feed):
     sub.wait_ready()
     sub.connect(feed.endpoint.replace("127.0.0.1", "localhost"))
     sub.wait_ready()
-    until(lambda: sub.run(timeout=0.05) == 0 and [one.mode for one in sub.publishers] == ["link", "link"])
+    until(
+        lambda: (
+            sub.run(timeout=0.05) == 0
+            and [publisher.mode for publisher in sub.publishers] == ["link", "link"]
+        )
+    )
     until(lambda: len(feed.publisher.subscribers) == 1)
     feed.publish("a.1", "a.2")
     assert subjects(sub, 2) == ["a.1", "a.2"]

@@ -16,8 +16,8 @@ def test_wildcards_do_not_match_reserved_subjects(filtering):
     ):
         everything.subscribe([">", "*.x", "_OZ.other"])
         named.subscribe("_OZ.*")
-        for one in (everything, named):
-            one.wait_ready(timeout=DEADLINE)
+        for item in (everything, named):
+            item.wait_ready(timeout=DEADLINE)
         # A plain publisher counts the prefixes of `everything` that the subject has: those of ">" and "*.x".
         count = 2 if filtering == "publisher" else 3
         publisher.wait_for_subscribers("_OZ.x", count=count, timeout=DEADLINE)

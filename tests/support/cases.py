@@ -38,7 +38,7 @@ def each(names, cases):
                 raise BaseExceptionGroup(f"{len(failures)} of {len(given)} cases fail", failures)
 
         signature = inspect.signature(test)
-        left = [one for name, one in signature.parameters.items() if name not in names]
+        left = [item for name, item in signature.parameters.items() if name not in names]
         run.__signature__ = signature.replace(parameters=left)
         return run
 

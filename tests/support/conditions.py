@@ -4,7 +4,7 @@ import linecache
 from collections.abc import Iterator
 from contextlib import suppress
 
-_MOST_SAID = 300
+_MAX_SAID = 300
 """Characters of the text of one value."""
 
 
@@ -28,7 +28,7 @@ def parts_of(condition):
         with suppress(Exception):
             value = eval(part, {**condition.__globals__, **names})
             if not isinstance(value, Iterator):
-                lines.append(f"\n    {part} is {repr(value)[:_MOST_SAID]}")
+                lines.append(f"\n    {part} is {repr(value)[:_MAX_SAID]}")
     return "".join(lines)
 
 

@@ -46,8 +46,8 @@ class CurveServer:
     def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for one in self._kept:
-            one.close()
+        for item in self._kept:
+            item.close()
 
     def _serve(self):
         try:

@@ -26,8 +26,8 @@ class _Link:
     def __init__(self, near, far):
         self.near, self.far = near, far
         self.may_pass = {"up": asyncio.Event(), "down": asyncio.Event()}
-        for one in self.may_pass.values():
-            one.set()
+        for item in self.may_pass.values():
+            item.set()
         self.rate = None
         self.tasks = [asyncio.ensure_future(self._pump(near[0], far[1], self.may_pass["up"]))]
         self.tasks.append(asyncio.ensure_future(self._pump(far[0], near[1], self.may_pass["down"])))
@@ -46,8 +46,8 @@ class _Link:
                 if self.rate is not None:
                     await asyncio.sleep(len(data) / self.rate)
         # One end has closed: close the other end too.
-        for _, one in (self.near, self.far):
-            one.close()
+        for _, item in (self.near, self.far):
+            item.close()
 
     def end(self, *, reset, ends=("near", "far")):
         for task in self.tasks:
@@ -111,8 +111,8 @@ class FaultProxy:
             return
         caller.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=caller, limit=_CHUNK)
-        for one in (writer, far[1]):
-            one.transport.set_write_buffer_limits(high=_CHUNK)
+        for item in (writer, far[1]):
+            item.transport.set_write_buffer_limits(high=_CHUNK)
         link = _Link((reader, writer), far)
         link.rate = self._rate
         for direction in self._stalled:

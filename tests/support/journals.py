@@ -77,7 +77,7 @@ def ranges_of(offsets):
             found[-1][1] = offset + 1
         else:
             found.append([offset, offset + 1])
-    return [tuple(one) for one in found]
+    return [tuple(item) for item in found]
 
 
 def rows_of(directory, **bounds):
@@ -85,18 +85,20 @@ def rows_of(directory, **bounds):
     from oz.journal import Journal, JournalGap
 
     rows, gaps = {}, set()
-    for one in Journal(directory).read(**bounds):
-        if isinstance(one, JournalGap):
-            gaps |= set(range(one.first, one.end))
+    for record in Journal(directory).read(**bounds):
+        if isinstance(record, JournalGap):
+            gaps |= set(range(record.first, record.end))
         else:
-            assert one.offset not in rows
-            rows[one.offset] = (one.subject, one.payload)
+            assert record.offset not in rows
+            rows[record.offset] = (record.subject, record.payload)
     return rows, gaps
 
 
 def lost_by(findings):
     """Return the offsets that findings of `verify`, `repair` or a writer report as lost."""
-    return {at for one in findings if one.first is not None for at in range(one.first, one.end)}
+    return {
+        at for finding in findings if finding.first is not None for at in range(finding.first, finding.end)
+    }
 
 
 def read_or_error(directory, pattern=None):
@@ -105,9 +107,9 @@ def read_or_error(directory, pattern=None):
 
     rows = {}
     try:
-        for one in Journal(directory).read(pattern):
-            if isinstance(one, Record):
-                rows[one.offset] = (one.subject, one.payload)
+        for record in Journal(directory).read(pattern):
+            if isinstance(record, Record):
+                rows[record.offset] = (record.subject, record.payload)
     except JournalError as error:
         return rows, error
     return rows, None

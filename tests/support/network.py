@@ -134,7 +134,11 @@ class Host:
     def packets(self):
         """Count packets: data that was lost on purpose, and repairs that came."""
         counters = json.loads(run(*self.command("nft", "-j", "list", "counters")))["nftables"]
-        return {one["counter"]["name"]: one["counter"]["packets"] for one in counters if "counter" in one}
+        return {
+            counter["counter"]["name"]: counter["counter"]["packets"]
+            for counter in counters
+            if "counter" in counter
+        }
 
 
 class Network:

@@ -26,17 +26,17 @@ def one_of_each(longest, *others):
         others: other axes, whose values are combined with it in turn.
     """
     found = []
-    for numbers in product(*(range(len(one)) for one in (longest, *others))):
-        is_in_suite = all(at == numbers[0] % len(one) for at, one in zip(numbers[1:], others, strict=True))
-        values = [one[at] for at, one in zip(numbers, (longest, *others), strict=True)]
+    for numbers in product(*(range(len(item)) for item in (longest, *others))):
+        is_in_suite = all(at == numbers[0] % len(item) for at, item in zip(numbers[1:], others, strict=True))
+        values = [item[at] for at, item in zip(numbers, (longest, *others), strict=True)]
         found.append(pytest.param(*values, marks=() if is_in_suite else pytest.mark.heavy))
     return found
 
 
 def in_suite(values, others):
     """Return values for the suite, followed by values for the heavy run only."""
-    others = (one if isinstance(one, tuple) else (one,) for one in others)
-    return [*values, *(pytest.param(*one, marks=pytest.mark.heavy) for one in others)]
+    others = (other if isinstance(other, tuple) else (other,) for other in others)
+    return [*values, *(pytest.param(*other, marks=pytest.mark.heavy) for other in others)]
 
 
 def first_in_suite(*axes):

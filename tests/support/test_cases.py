@@ -22,7 +22,7 @@ def test_all_cases_run_and_each_that_fails_is_named():
     failed = run(test)
     assert seen == [(1, 1), (1, 2), (2, 2), (3, 4)]
     assert "2 of 4 cases fail" in str(failed)
-    assert [one.__notes__[-1] for one in failed.exceptions] == [
+    assert [exception.__notes__[-1] for exception in failed.exceptions] == [
         "the case: {'left': 1, 'right': 2}",
         "the case: {'left': 3, 'right': 4}",
     ]

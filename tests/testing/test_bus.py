@@ -39,8 +39,8 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     async def main():
         publisher = bus.publisher(bind="tcp://127.0.0.1:5555")
         subscriber, stranger = bus.subscriber(connect="tcp://127.0.0.1:5555"), bus.subscriber()
-        for one in (subscriber, stranger):
-            one.subscribe("a")
+        for item in (subscriber, stranger):
+            item.subscribe("a")
         await publisher.wait_for_subscribers(timeout=5)
         await publisher.publish("a", b"b")
         assert (await subscriber.receive(timeout=5)).payload == b"b"
@@ -79,7 +79,7 @@ def test_subscriber_uses_prefixes_where_a_publisher_has_no_links(bus):
         await publisher.publish("a.b.d", b"filtered")
         await publisher.publish("a.b.c", b"wanted")
         assert (await subscriber.receive(timeout=5)).payload == b"wanted"
-        return [one.mode for one in subscriber.publishers], subscriber.stats.filtered
+        return [item.mode for item in subscriber.publishers], subscriber.stats.filtered
 
     assert bus.run(main()) == (["prefix"], 1)
 

@@ -19,8 +19,8 @@ def test_bus_closes_what_is_left_open():
             return bus.publisher(), bus.subscriber(), bus.node()
 
         members = bus.run(main())
-        assert {one for one in threading.enumerate() if one not in before} == set()
-    assert all(one.closed for one in members)
+        assert {thread for thread in threading.enumerate() if thread not in before} == set()
+    assert all(member.closed for member in members)
 
 
 def test_nobody_is_told_of_tasks_that_still_waited_when_the_bus_was_closed(caplog):

@@ -76,7 +76,7 @@ def test_request_to_a_killed_node_is_lost_or_retried(bus, node):
             await asyncio.sleep(1)
             bus.kill("left")
             found = await asyncio.gather(*requests, *retried, return_exceptions=True)
-            return [type(one) if isinstance(one, Exception) else one.payload for one in found]
+            return [type(message) if isinstance(message, Exception) else message.payload for message in found]
 
     found = bus.run(main())
     assert sorted(map(str, found[:2])) == sorted(map(str, [PeerLost, "right"]))
@@ -162,8 +162,8 @@ def test_killed_node_ends_its_calls(bus, node):
             subscription = made.subscribe("a")
             await made.wait_ready("other")
             waits = [
-                asyncio.ensure_future(one)
-                for one in (
+                asyncio.ensure_future(item)
+                for item in (
                     subscription.receive(),
                     made.request("slow", timeout=None),
                     made.wait_ready("nobody", timeout=None),
@@ -172,9 +172,9 @@ def test_killed_node_ends_its_calls(bus, node):
             await asyncio.sleep(1)
             bus.kill("made")
             assert made.closed
-            for one in waits:
+            for wait in waits:
                 with pytest.raises(oz.ClosedError):
-                    await one
+                    await wait
             with pytest.raises(oz.ClosedError):
                 await made.publish("a")
             await made.close()

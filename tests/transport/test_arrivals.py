@@ -16,8 +16,8 @@ REFUSED = Event(zmq.EVENT_HANDSHAKE_FAILED_AUTH, HERE, 400)
 def reported(*events, until=10.0):
     reasons = []
     arrivals = Arrivals(lambda endpoint, why: reasons.append((endpoint, why)))
-    for one in events:
-        arrivals.add(one, 0.0)
+    for event in events:
+        arrivals.add(event, 0.0)
     arrivals.report_failures(until)
     assert all(endpoint == HERE and why for endpoint, why in reasons)
     return len(reasons)

@@ -108,7 +108,7 @@ def test_what_is_no_text_is_a_type_error(endpoint):
 @pytest.mark.skipif(zmq.has("pgm"), reason="this libzmq has PGM")
 @pytest.mark.parametrize("scheme", ["pgm", "epgm"])
 def test_a_transport_that_is_not_built_in_is_refused_with_what_to_do(scheme):
-    with pytest.raises(oz.TransportUnavailable, match="PYZMQ_NO_BUNDLE=1"):
+    with pytest.raises(oz.EndpointError, match="PYZMQ_NO_BUNDLE=1"):
         endpoints.check(f"{scheme}://127.0.0.1;239.192.1.1:5555", own_context=False)
 
 
@@ -176,12 +176,9 @@ def test_what_is_no_endpoint_is_refused_as_pyzmq_does_and_as_a_value(endpoint, h
             getattr(sub, how)(endpoint)
         error = caught.value
         assert isinstance(error, oz.OzError)
-        if isinstance(error, oz.TransportUnavailable):
-            assert error.errno == zmq.EPROTONOSUPPORT
-        else:
-            assert isinstance(error, oz.EndpointError)
-            assert isinstance(error, ValueError)
-            assert error.errno == zmq.EINVAL
+        assert isinstance(error, oz.EndpointError)
+        assert isinstance(error, ValueError)
+        assert error.errno in (zmq.EINVAL, zmq.EPROTONOSUPPORT)
         copy = pickle.loads(pickle.dumps(error))
         assert (str(copy), copy.errno) == (str(error), error.errno)
         assert endpoint in (b"nonsense", b"\xff") or repr(endpoint) in str(error)

@@ -132,7 +132,7 @@ def test_a_bind_that_is_refused_removes_the_files_of_the_binds_before(endpoint, 
         )
         refused(lambda: NameServer(places), path)
         refused(lambda: Proxy(frontend=places[0], backend=places[1]), path)
-        assert sorted(one.name for one in directory.iterdir()) == [path.name, f"{path.name}.links"]
+        assert sorted(item.name for item in directory.iterdir()) == [path.name, f"{path.name}.links"]
 
 
 @pytest.mark.parametrize("kind", OF_EACH_ROLE)
@@ -201,7 +201,7 @@ def test_the_paths_of_a_process_outlive_its_forked_child(way, endpoint, path):
             refused(lambda number=number: oz.Publisher(bind=f"{endpoint}{number}"), path)
         process.stdin.close()
         assert process.wait(60) == 0
-    assert [one.name for one in path.parent.iterdir()] == ["nodes"]
+    assert [item.name for item in path.parent.iterdir()] == ["nodes"]
     assert not list((path.parent / "nodes").iterdir())
 
 

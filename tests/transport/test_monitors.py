@@ -25,7 +25,7 @@ def test_a_handshake_and_the_end_of_its_connection_are_reported(tmp_path):
             until(count)
         until(lambda: count() > 1)
         monitor.close()
-    assert [one.outcome for one in events[:2]] == [Outcome.ADMITTED, None]
+    assert [event.outcome for event in events[:2]] == [Outcome.ADMITTED, None]
     assert (events[0].endpoint, events[1].number) == (endpoint, zmq.EVENT_DISCONNECTED)
 
 

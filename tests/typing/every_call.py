@@ -120,6 +120,12 @@ def nodes(node: oz.Node) -> None:
     assert_type(node.endpoints, tuple[str, ...])
     assert_type(node.peers, list[oz.Peer])
     assert_type(node.stats, oz.NodeStats)
+    assert_type(node.snapshot(), oz.Snapshot)
+    assert_type(node.request_snapshots("one", timeout=1.0), list[oz.Snapshot])
+    assert_type(node.snapshot().links, tuple[oz.LinkStatus, ...])
+    assert_type(node.snapshot().subscriptions, tuple[oz.SubscriptionStatus, ...])
+    assert_type(node.snapshot().subscriptions[0].handler, oz.HandlerTimes | None)
+    assert_type(node.is_healthy(), bool)
     assert_type(node.closed, bool)
     with oz.Node(
         name="desk",
@@ -250,8 +256,8 @@ def subscribers(subscriber: oz.Subscriber) -> None:
     assert_type(subscriber.stats, oz.SubscriberStats)
     assert_type(subscriber.publishers, list[oz.PublisherInfo])
     print(subscriber.subscriptions, subscriber.closed)
-    for one in subscriber:
-        assert_type(one, oz.Message)
+    for item in subscriber:
+        assert_type(item, oz.Message)
     subscriber.close()
     with oz.Subscriber(
         connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
@@ -270,8 +276,8 @@ def subscribers(subscriber: oz.Subscriber) -> None:
 
 def subscriptions(subscription: oz.Subscription) -> None:
     assert_type(subscription.receive(timeout=1.0), oz.Message)
-    for one in subscription:
-        assert_type(one, oz.Message)
+    for item in subscription:
+        assert_type(item, oz.Message)
     assert_type(subscription.drain(timeout=1.0), bool)
     assert_type(subscription.pending, int)
     assert_type(subscription.dropped, int)

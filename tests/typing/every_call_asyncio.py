@@ -47,10 +47,10 @@ async def nodes(node: oz.asyncio.Node) -> None:
         await node.request("a.b", payload=b"x", timeout=1.0, headers={"trace": "7f"}, key="key", retries=1),
         oz.Message,
     )
-    async for one in node.request_many(
+    async for item in node.request_many(
         "a.b", payload=b"x", timeout=1.0, limit=1, headers={"trace": "7f"}, key="key"
     ):
-        assert_type(one, oz.Message)
+        assert_type(item, oz.Message)
     made_by_node: oz.asyncio.Subscription = node.subscribe(
         ["a.*", oz.compile("b.>")],
         handler=handle,
@@ -74,6 +74,12 @@ async def nodes(node: oz.asyncio.Node) -> None:
     assert_type(node.endpoints, tuple[str, ...])
     assert_type(node.peers, list[oz.Peer])
     assert_type(node.stats, oz.NodeStats)
+    assert_type(node.snapshot(), oz.Snapshot)
+    assert_type(await node.request_snapshots("one", timeout=1.0), list[oz.Snapshot])
+    assert_type(node.snapshot().links, tuple[oz.LinkStatus, ...])
+    assert_type(node.snapshot().subscriptions, tuple[oz.SubscriptionStatus, ...])
+    assert_type(node.snapshot().subscriptions[0].handler, oz.HandlerTimes | None)
+    assert_type(node.is_healthy(), bool)
     assert_type(node.closed, bool)
     async with oz.asyncio.Node(
         name="desk",
@@ -156,8 +162,8 @@ async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:
     assert_type(await subscriber.drain(timeout=1.0), bool)
     assert_type(subscriber.stats, oz.SubscriberStats)
     assert_type(subscriber.publishers, list[oz.PublisherInfo])
-    async for one in subscriber:
-        assert_type(one, oz.Message)
+    async for item in subscriber:
+        assert_type(item, oz.Message)
     await subscriber.close()
     async with oz.asyncio.Subscriber(
         connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
@@ -176,8 +182,8 @@ async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:
 
 async def subscriptions(subscription: oz.asyncio.Subscription) -> None:
     assert_type(await subscription.receive(timeout=1.0), oz.Message)
-    async for one in subscription:
-        assert_type(one, oz.Message)
+    async for item in subscription:
+        assert_type(item, oz.Message)
     assert_type(await subscription.drain(timeout=1.0), bool)
     assert_type(subscription.pending, int)
     await subscription.unsubscribe()

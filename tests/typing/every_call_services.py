@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import assert_type
 
 import oz
+import oz.configuration
 import oz.services
 from oz.journal import Journal
 
@@ -14,9 +15,9 @@ def look() -> None:
 
 
 def functions() -> None:
-    print(oz.private_directory(Path("there"), source="argument"))
-    assert_type(oz.resolve_configuration(), oz.Configuration)
-    assert_type(oz.survey_configuration(), oz.ConfigurationSurvey)
+    print(oz.configuration.private_directory(Path("there"), source="argument"))
+    assert_type(oz.configuration.resolve(), oz.configuration.Configuration)
+    assert_type(oz.configuration.survey(), oz.configuration.ConfigurationSurvey)
     assert_type(
         oz.services.replay(
             Journal("there"),

@@ -166,7 +166,7 @@ def test_vectors(row):
         assert encode_record(content, origin, head.epoch, head.sequence) == frame
         return
     flat = []
-    for one in value["messages"]:
-        flat += (one["subject"].encode(), one["payload"].encode(), one["extras"])
+    for item in value["messages"]:
+        flat += (item["subject"].encode(), item["payload"].encode(), item["extras"])
     assert content == flat
     assert encode_messages(flat, origin, head.epoch, head.sequence) == frame

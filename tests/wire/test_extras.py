@@ -41,7 +41,7 @@ def test_a_message_shows_every_field_that_travels():
 def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
     _, _, _, *options = inspect.signature(kind.publish).parameters
     # Nodes name the id `message_id`.
-    fields = {"message_id" if one == "id" else one for one in options}
+    fields = {"message_id" if option == "id" else option for option in options}
     assert {*fields, "reply_to", *OF_FORWARDERS} == set(Extras._fields)
 
 

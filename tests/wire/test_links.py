@@ -41,11 +41,11 @@ def plain(value):
     if isinstance(value, bytes):
         return {"hex": value.hex()}
     if hasattr(value, "_fields"):
-        return {name: plain(one) for name, one in zip(value._fields, value, strict=True)}
+        return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     return value
 
 
@@ -276,7 +276,7 @@ def test_large_answer_keeps_each_refusal():
     refused = [Refusal(sid, "r" * 300, "rule", "witness") for sid in range(2_000)]
     frame = links.encode_answer(Answer(1, refused))
     assert len(frame) <= links.MAX_PART
-    assert [one.sid for one in links.decode_control(frame).refused] == list(range(2_000))
+    assert [item.sid for item in links.decode_control(frame).refused] == list(range(2_000))
 
 
 def test_part_of_a_declaration_is_bounded():

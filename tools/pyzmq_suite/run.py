@@ -47,7 +47,7 @@ SILENT_SECONDS = 20
 END = "the end of the process"
 """What `replacing` calls what comes after the last test."""
 TRIES = 5
-MOST_DIFFERENCES = 3
+MAX_DIFFERENCES = 3
 AT_ONCE = 4
 """More than processors: most of these tests sleep."""
 # Two of its tests need 4 GiB of memory, and use no PUB and no SUB.
@@ -228,8 +228,8 @@ def complaints(
     said = []
     page = PAGE.read_text("utf-8")
     for variant, known in reasons.items():
-        if len(known) > MOST_DIFFERENCES:
-            said.append(f"{variant} replaced: {len(known)} differences, more than {MOST_DIFFERENCES}")
+        if len(known) > MAX_DIFFERENCES:
+            said.append(f"{variant} replaced: {len(known)} differences, more than {MAX_DIFFERENCES}")
         if not any(result.sockets for result in results[variant].values()):
             said.append(f"{variant} replaced: no drop-in socket was made")
         for test, result in results[variant].items():

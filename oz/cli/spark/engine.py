@@ -46,8 +46,7 @@ def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
     """Start a Spark session for one command, and stop it afterwards.
 
     Raises:
-        MissingDependency: the extra `ozmq[spark]` is not installed.
-        JavaMissing: Java is missing or too old.
+        MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.
     """
     from oz.spark.session import has_engine, session
 

@@ -39,9 +39,9 @@ def literal_regex(text: AnyStr) -> AnyStr:
     return between.join(runs)
 
 
-def check_length(dialect: str, text: str, most: int, error: type[PatternError | SubjectError]) -> None:
+def check_length(dialect: str, text: str, max_bytes: int, error: type[PatternError | SubjectError]) -> None:
     """Raise `error` for text whose UTF-8 is too long. Its position is that of the first character too many."""
     encoded = text.encode()
-    if len(encoded) > most:
-        position = len(encoded[:most].decode("utf-8", "ignore"))
-        raise error(dialect, text, position, f"{len(encoded)} bytes; at most {most} are allowed")
+    if len(encoded) > max_bytes:
+        position = len(encoded[:max_bytes].decode("utf-8", "ignore"))
+        raise error(dialect, text, position, f"{len(encoded)} bytes; at most {max_bytes} are allowed")

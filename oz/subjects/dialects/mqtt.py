@@ -87,7 +87,9 @@ class Mqtt(Dialect):
         if levels in ([], [Wild.ONE]) and has_rest:
             whole: Expression = _not_dollar("", ANY_TEXT)
         else:
-            parts: list[Expression] = [Text(one) if isinstance(one, bytes) else _LEVEL for one in levels]
+            parts: list[Expression] = [
+                Text(level) if isinstance(level, bytes) else _LEVEL for level in levels
+            ]
             if levels[0] is Wild.ONE:
                 parts[0] = _not_dollar(SEPARATOR, _LEVEL)
             rest = [optional(Seq((_SLASH, ANY_TEXT)))] if has_rest else []

@@ -114,7 +114,7 @@ class PrefixBuckets:
         self, budget: Budget, subject: bytes, text: str | None, found: list[Leaf]
     ) -> tuple[Pattern, ...]:
         timed_out: list[Pattern] = []
-        clock, limit = budget.clock, budget.most
+        clock, limit = budget.clock, budget.seconds
         slice_time = budget.begin()
         began = started = clock()
         attempts: list[Attempt] = []

@@ -17,12 +17,12 @@ class Budget(Protocol):
 
     Attributes:
         clock: returns seconds. Wall time is enough, because it only decides when to measure processor time.
-        most: seconds of one match if `is_tight` is false.
+        seconds: seconds of one match if `is_tight` is false.
         is_tight: whether the index calls `limit` before each match.
     """
 
     clock: Callable[[], float]
-    most: float
+    seconds: float
     is_tight: bool
 
     def begin(self) -> float:

@@ -103,7 +103,7 @@ class AnswerCache(Generic[_Key, _Answer]):
     def clear(self) -> None:
         """Remove all answers."""
         if self.newer or self._older:
-            self._retired += [one for one in (self.newer, self._older) if one]
+            self._retired += [generation for generation in (self.newer, self._older) if generation]
             self.newer, self._older = {}, {}
         if self._retired:
             self._empty_retired()

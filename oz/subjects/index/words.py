@@ -225,7 +225,7 @@ class Shape(NamedTuple):
 
     places: tuple[int, ...]
     """Positions of the literal words. Behind a wildcard for any number of words they count from the end."""
-    least: int
+    minimum: int
     """Number of words, or their minimum if `is_open`."""
     is_open: bool
     """Whether a subject may have more words."""
@@ -237,7 +237,7 @@ def shape_of(words: tuple[Token, ...]) -> Shape | None:
     """Return the shape of a pattern; None if it has a stem, or two wildcards for any number of words."""
     places: list[int] = []
     open_at: int | None = None
-    least = len(words)
+    minimum = len(words)
     for at, word in enumerate(words):
         if isinstance(word, bytes):
             places.append(at if open_at is None else at - len(words))
@@ -245,8 +245,8 @@ def shape_of(words: tuple[Token, ...]) -> Shape | None:
             return None
         elif word is not Wild.ONE:
             open_at = at
-            least -= word is Wild.ANY
-    return Shape(tuple(places), least, open_at is not None, not isinstance(words[0], bytes))
+            minimum -= word is Wild.ANY
+    return Shape(tuple(places), minimum, open_at is not None, not isinstance(words[0], bytes))
 
 
 class WordTable:
@@ -309,14 +309,14 @@ class WordTable:
     def _reset_plans(self) -> None:
         self._plans.clear()
         # All subjects with at least so many words have the same plan.
-        self._longest = 1 + max((shape.least for shape in self._shapes), default=0)
+        self._longest = 1 + max((shape.minimum for shape in self._shapes), default=0)
 
     def _make_plan(self, count: int, reserved: bool) -> _Plan:
         """Return and keep the lookups for subjects with `count` words."""
         plan: _Plan = [
             (_word_getter(shape.places), table.get)
             for shape, table in self._shapes.items()
-            if (shape.least == count or (shape.is_open and shape.least < count))
+            if (shape.minimum == count or (shape.is_open and shape.minimum < count))
             and not (reserved and shape.starts_wild)
         ]
         self._plans[~count if reserved else count] = plan

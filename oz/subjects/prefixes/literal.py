@@ -297,8 +297,8 @@ def _count_states(expression: Expression) -> int:
     match expression:
         case Text(value):
             return len(value)
-        case Repeat(item, least, most):
-            return 1 + _count_states(item) * max(1, least, most or 0)
+        case Repeat(item, minimum, maximum):
+            return 1 + _count_states(item) * max(1, minimum, maximum or 0)
         case Seq(items) | Alt(items):
             return 1 + sum(map(_count_states, items))
     return 1

@@ -49,8 +49,8 @@ def test_calls_after_close_raise_closed_error(pair):
         lambda: got.receive(timeout=0.1),
         lambda: pair.subscriber.wait_ready(timeout=0.1),
     ]
-    for one in (pair.publisher, pair.subscriber, pair.publisher, pair.subscriber):
-        one.close()
+    for item in (pair.publisher, pair.subscriber, pair.publisher, pair.subscriber):
+        item.close()
     for call in calls:
         with pytest.raises(errors.ClosedError):
             call()
@@ -132,7 +132,9 @@ def test_drain_delivers_what_was_sent(proxied, api):
     payloads = [number * 100 for number in _numbers(200)]
     proxied.publisher.publish_many(("tick.a", payload) for payload in payloads)
     proxied.publisher.flush()
-    work = api.start(lambda: (proxied.subscriber.drain(), [one.payload for one in proxied.subscriber])[1])
+    work = api.start(
+        lambda: (proxied.subscriber.drain(), [message.payload for message in proxied.subscriber])[1]
+    )
     assert work.outcome() == payloads
 
 

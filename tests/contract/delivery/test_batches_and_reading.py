@@ -49,7 +49,7 @@ def test_large_messages_arrive_whole(pair):
         pair.publisher.publish("big.a", payload)
     messages = [got.receive() for _ in payloads]
     assert [message.payload for message in messages] == payloads
-    assert [message.frames[1:] for message in messages] == [[one] for one in payloads]
+    assert [message.frames[1:] for message in messages] == [[payload] for payload in payloads]
 
 
 @promise(
@@ -165,7 +165,9 @@ def test_subscribers_of_one_publisher(sockets):
     publisher = sockets.publisher()
     patterns = ["a.*", "*.x", "a.x", ">"]
     subscribers = [sockets.subscriber(publisher) for _ in patterns]
-    made = [sockets.subscribe(publisher, one, text) for one, text in zip(subscribers, patterns, strict=True)]
+    made = [
+        sockets.subscribe(publisher, item, text) for item, text in zip(subscribers, patterns, strict=True)
+    ]
     # Two patterns have the same prefix, so that the publisher seems to serve the second before it does.
     publisher.wait_for_subscribers(count=len(patterns))
     for subject in ("a.x", "a.y", "b.x", "b.y"):
@@ -177,7 +179,7 @@ def test_subscribers_of_one_publisher(sockets):
         [b"a.x", b"end"],
         [b"a.x", b"a.y", b"b.x", b"b.y", b"end"],
     ]
-    assert [one.receive_all(len(want)) for one, want in zip(made, expected, strict=True)] == expected
+    assert [item.receive_all(len(want)) for item, want in zip(made, expected, strict=True)] == expected
 
 
 @promise(
@@ -189,7 +191,7 @@ def test_subscribers_that_join_at_different_times(sockets):
 
     def join():
         made = [sockets.subscriber(publisher) for _ in range(2)]
-        return [sockets.subscribe(publisher, one, "a.*") for one in made]
+        return [sockets.subscribe(publisher, item, "a.*") for item in made]
 
     early = join()
     publisher.publish("a.1", b"0")
@@ -197,8 +199,8 @@ def test_subscribers_that_join_at_different_times(sockets):
     # A large batch is one frame for all subscribers with equal numbers, and another for the others.
     payloads = [number * 10 for number in _numbers(1, 400)]
     publisher.publish_many(("a.1", payload) for payload in payloads)
-    assert [one.receive_all(400) for one in early] == [[b"0", *payloads]] * 2
-    assert [one.receive_all(399) for one in late] == [payloads] * 2
+    assert [item.receive_all(400) for item in early] == [[b"0", *payloads]] * 2
+    assert [item.receive_all(399) for item in late] == [payloads] * 2
 
 
 @promise("A subscription with max_messages delivers exactly that number and ends; other subscriptions go on.")

@@ -39,8 +39,8 @@ def sub(context, publisher):
 
 def _subscribe(publisher, sub, *prefixes, **options):
     """Subscribe to patterns; return when the publisher has the subscriptions."""
-    for one in prefixes:
-        sub.subscribe(one, **options)
+    for prefix in prefixes:
+        sub.subscribe(prefix, **options)
     _wait_for_subscriptions(publisher, len(prefixes))
 
 

@@ -147,7 +147,7 @@ def test_opengris_scaler_984_interrupted_start_leaves_nothing(program, directory
 
 
 def sockets_below(directory):
-    return [one for one in Path(directory).rglob("*") if one.is_socket()]
+    return [item for item in Path(directory).rglob("*") if item.is_socket()]
 
 
 STOPPED = """

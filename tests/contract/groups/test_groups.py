@@ -56,10 +56,10 @@ def received(subscriptions, total):
     got = [[] for _ in subscriptions]
 
     def receive():
-        for one, numbers in zip(subscriptions, got, strict=True):
+        for item, numbers in zip(subscriptions, got, strict=True):
             with suppress(errors.Timeout):
                 while True:
-                    numbers.append(int(one.receive(timeout=0.005).payload))
+                    numbers.append(int(item.receive(timeout=0.005).payload))
         return sum(map(len, got)) >= total
 
     until(receive)
@@ -170,8 +170,8 @@ def test_member_that_drains_under_traffic_loses_nothing(sockets, api, policy):
     publisher = sockets.publisher()
     leaving, staying = (sockets.subscriber(publisher) for _ in range(2))
     options = {"group": "workers", "delivery": Delivery(policy=policy)}
-    for one in (leaving, staying):
-        sockets.subscribe(publisher, one, "job.>", **options)
+    for item in (leaving, staying):
+        sockets.subscribe(publisher, item, "job.>", **options)
     is_drained = threading.Event()
     numbers = count()
 
@@ -207,8 +207,8 @@ def test_full_member_is_passed_over(sockets):
     publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=10, batch=1))
     full = sockets.subscriber(publisher, options=Options(high_water_mark=10))
     idle = [sockets.subscriber(publisher) for _ in range(2)]
-    for one in (full, *idle):
-        sockets.subscribe(publisher, one, "job.>", group="workers")
+    for item in (full, *idle):
+        sockets.subscribe(publisher, item, "job.>", group="workers")
     published, received = 0, []
 
     def receive(subscriber, timeout=0.02):
@@ -234,18 +234,18 @@ def test_full_member_is_passed_over(sockets):
         start = publish(12)
         # A short wait is enough on an idle machine; the full member is full after 600 messages at the latest.
         timeout = 0.02 if start < 600 else 0.5
-        if sum(number >= start for one in idle for number in receive(one, timeout)) < 12:
+        if sum(number >= start for item in idle for number in receive(item, timeout)) < 12:
             return False
         # A member that was not heard for 3 s is passed over too, although it is not full.
-        *_, second, first = sorted(one.pending for one in publisher.subscribers)
+        *_, second, first = sorted(subscriber.pending for subscriber in publisher.subscribers)
         return first >= 10 > second
 
     until(passes_over)
     start, shares = publish(48), [0, 0]
 
     def have_arrived():
-        for at, one in enumerate(idle):
-            shares[at] += sum(number >= start for number in receive(one))
+        for at, item in enumerate(idle):
+            shares[at] += sum(number >= start for number in receive(item))
         # The members that read are full after 10 messages each: then the full member gets up to 10 more.
         return sum(shares) >= 38
 
@@ -254,8 +254,8 @@ def test_full_member_is_passed_over(sockets):
     assert len(received) < published
 
     def have_all():
-        for one in (full, *idle):
-            receive(one)
+        for item in (full, *idle):
+            receive(item)
         return len(received) >= published
 
     until(have_all)
@@ -279,9 +279,9 @@ def test_member_whose_connection_was_cut_returns(proxied, api):
         arrived = [[], []]
         with suppress(errors.Timeout):
             while sum(map(len, arrived)) < 20:
-                for one, payloads in zip(members, arrived, strict=True):
+                for item, payloads in zip(members, arrived, strict=True):
                     if len(payloads) < 10:
-                        payloads += [message.payload for message in one.receive_many(timeout=0.1)]
+                        payloads += [message.payload for message in item.receive_many(timeout=0.1)]
         return [len(payloads) for payloads in arrived]
 
     until(lambda: shares() == [10, 10])
@@ -361,8 +361,8 @@ def test_handled_messages_are_not_delivered_again(sockets):
     publisher = sockets.publisher()
     options = {"group": "workers", "ack": "handled", "delivery": Delivery(redeliver=True)}
     leaving, staying = (sockets.subscriber(publisher) for _ in range(2))
-    for one in (leaving, staying):
-        sockets.subscribe(publisher, one, "job.>", **options)
+    for item in (leaving, staying):
+        sockets.subscribe(publisher, item, "job.>", **options)
     publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
     handled = set()
     for _ in range(6):

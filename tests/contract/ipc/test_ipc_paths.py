@@ -74,7 +74,7 @@ def test_libzmq_3387_close_removes_the_file(sockets):
     path = Path(publisher.endpoint.removeprefix("ipc://"))
     assert path.is_socket()
     publisher.close()
-    assert not [one.name for one in path.parent.iterdir() if one.is_socket()]
+    assert not [item.name for item in path.parent.iterdir() if item.is_socket()]
 
 
 @promise("A file at an ipc path that is not a socket is refused and stays.", not_for=IPC)

@@ -45,7 +45,7 @@ def test_patterns_and_ranges_select(tmp_path):
         middle = datetime.now(UTC)
         writer.append(RECORDS[50:])
     for pattern in ("md.1.*", "redis:md.1*", "regex:md[.]1[.].*"):
-        assert journal_records(tmp_path, pattern) == [one for one in RECORDS if one[0] == "md.1.x"]
+        assert journal_records(tmp_path, pattern) == [record for record in RECORDS if record[0] == "md.1.x"]
     for start, end in (
         (10, 20),
         (0, 1),
@@ -197,7 +197,7 @@ def test_flipped_bit_is_found(tmp_path):
     with journal_writer(tmp_path, segment_bytes=4096) as writer:
         writer.append(("a.b", bytes([at]) * 100) for at in range(100))
     assert is_journal_intact(tmp_path)
-    damaged = max(tmp_path.iterdir(), key=lambda one: one.stat().st_size)
+    damaged = max(tmp_path.iterdir(), key=lambda item: item.stat().st_size)
     data = bytearray(damaged.read_bytes())
     at = data.index(bytes([7]) * 50) if bytes([7]) * 50 in data else len(data) // 2
     data[at] ^= 16
@@ -230,7 +230,9 @@ def test_replay_publishes_in_order(tmp_path, replayed):
     with journal_writer(tmp_path) as writer:
         writer.append(RECORDS)
     assert replay(tmp_path, publisher) == len(RECORDS)
-    assert [(one.subject, one.payload) for one in (subscriber.receive() for _ in RECORDS)] == RECORDS
+    assert [
+        (message.subject, message.payload) for message in (subscriber.receive() for _ in RECORDS)
+    ] == RECORDS
 
 
 @pytest.fixture

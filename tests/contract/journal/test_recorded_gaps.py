@@ -48,11 +48,11 @@ def _publish(publisher, *interval):
 def _expected_next(history):
     """Return the number of the next message; check that messages and gaps are numbered without a hole."""
     following = 0
-    for one in history:
-        if isinstance(one, int):
-            following += one
+    for item in history:
+        if isinstance(item, int):
+            following += item
         else:
-            assert int(one) == following
+            assert int(item) == following
             following += 1
     return following
 
@@ -82,7 +82,7 @@ def test_lost_messages_are_recorded_as_a_gap(api, record, history):
         until(is_recorded)
         until(lambda: _expected_next(history()) == published)
         end()
-    assert any(isinstance(one, int) for one in history())
+    assert any(isinstance(item, int) for item in history())
 
 
 @promise("A recorder that continues a journal writes a gap of unknown size first.")

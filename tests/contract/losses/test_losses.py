@@ -279,13 +279,13 @@ def test_message_that_a_subscriber_does_not_accept(sockets):
     options = Options(limits=limits(message_bytes=2 << 20))
     small = sockets.subscriber(publisher, on_gap=gaps.append, options=options)
     other = sockets.subscriber(publisher)
-    for one in (small, other):
-        sockets.subscribe(publisher, one, "a.*")
+    for item in (small, other):
+        sockets.subscribe(publisher, item, "a.*")
     payloads = [b"1", bytes(3 << 20), b"2"]
     publisher.publish_many(("a.x", payload) for payload in payloads)
     assert [other.receive().payload for _ in payloads] == payloads
     assert [small.receive().payload for _ in range(2)] == [b"1", b"2"]
-    assert [(one.count, one.reason) for one in gaps] == [(1, "dropped")]
+    assert [(gap.count, gap.reason) for gap in gaps] == [(1, "dropped")]
     assert publisher.stats.dropped["too_large"] == 1
 
 
@@ -310,7 +310,7 @@ def test_block_does_not_wait_for_a_disconnected_subscriber(proxied):
     proxied.subscribe("a.*")
     proxied.proxy.pass_on_to("tcp://127.0.0.1:1")
     proxied.proxy.cut()
-    until(lambda: [one.state for one in proxied.publisher.subscribers] == ["down"])
+    until(lambda: [subscriber.state for subscriber in proxied.publisher.subscribers] == ["down"])
     proxied.publisher.publish_many(("a.x", bytes(1_000)) for _ in range(5_000))
     assert proxied.publisher.stats.dropped["full"] > 0
     # Messages wait for the subscriber, but a program that waits for subscribers waits for a connection.
@@ -357,14 +357,14 @@ def test_block_waits_for_bytes(sockets, api, kind):
     sizes = {"small": [100], "large": [100_000], "mixed": [100, 3_000, 100_000, 10]}.get(kind, [3_000])
     count = {"small": 20_000, "large": 40}.get(kind, 1_000)
     headers = {"name": "value"} if kind == "headers" else None
-    most = 0
+    maximum = 0
 
     def publish():
-        nonlocal most
+        nonlocal maximum
         for number in range(count):
             publisher.publish("a.x", b"%012d" % number + bytes(sizes[number % len(sizes)]), headers=headers)
             if not number % 10:
-                most = max(most, *(one.pending_bytes for one in publisher.subscribers))
+                maximum = max(maximum, *(subscriber.pending_bytes for subscriber in publisher.subscribers))
         publisher.publish("end")
         publisher.flush()
 
@@ -372,4 +372,4 @@ def test_block_waits_for_bytes(sockets, api, kind):
     assert _read(subscriber) == (list(range(count)), 0)
     work.outcome()
     assert not any(publisher.stats.dropped.values())
-    assert most <= limit
+    assert maximum <= limit

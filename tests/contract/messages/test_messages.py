@@ -66,12 +66,14 @@ def test_fields_of_a_message(sockets):
     for _ in range(3):
         publisher.publish("a.b", b"x")
     messages = [got.receive() for _ in range(3)]
-    assert {(one.subject, one.subject_bytes, one.payload) for one in messages} == {("a.b", b"a.b", b"x")}
-    assert all(one.frames == [b"a.b", b"x"] for one in messages)
-    assert all(before <= one.time_ns <= time.time_ns() for one in messages)
-    assert len({one.origin for one in messages}) == 1
+    assert {(message.subject, message.subject_bytes, message.payload) for message in messages} == {
+        ("a.b", b"a.b", b"x")
+    }
+    assert all(message.frames == [b"a.b", b"x"] for message in messages)
+    assert all(before <= message.time_ns <= time.time_ns() for message in messages)
+    assert len({message.origin for message in messages}) == 1
     first = messages[0].sequence
-    assert [one.sequence for one in messages] == [first, first + 1, first + 2]
+    assert [message.sequence for message in messages] == [first, first + 1, first + 2]
 
 
 @promise(

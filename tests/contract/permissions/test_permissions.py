@@ -186,7 +186,7 @@ def test_messages_that_wait_are_denied_too(api, keys, feed):
         endpoint = feed.faulty_endpoint("publisher")
         proxy.pass_on_to("tcp://127.0.0.1:1")
         proxy.cut()
-        until(lambda: [one.state for one in feed.subscribers] == ["down"])
+        until(lambda: [subscriber.state for subscriber in feed.subscribers] == ["down"])
         feed.publish("md.eu.x", b"denied")
         feed.publish("md.us.x", b"allowed")
         feed.flush()

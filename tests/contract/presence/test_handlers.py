@@ -10,7 +10,7 @@ from support.waiting import DEADLINE, until
 def test_concurrency_keeps_the_order_of_each_subject(nodes):
     publisher, subscriber = nodes.join("publisher", "subscriber")
     handled = {f"job.{name}": [] for name in "abcd"}
-    subscriber.subscribe("job.*", lambda one: handled[one.subject].append(one.payload), concurrency=4)
+    subscriber.subscribe("job.*", lambda item: handled[item.subject].append(item.payload), concurrency=4)
     publisher.wait_ready(subscriber="job.a")
     for number in range(50):
         for subject in handled:

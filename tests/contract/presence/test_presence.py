@@ -30,7 +30,7 @@ def test_join_and_leave_are_reported(nodes):
     second.close()
     until(lambda: not first.peers)
     until(lambda: len(events) == 2)
-    assert [(one.kind, one.about) for one in events] == [("peer_up", "second"), ("peer_left", "second")]
+    assert [(event.kind, event.about) for event in events] == [("peer_up", "second"), ("peer_left", "second")]
 
 
 @promise("A node that is killed is reported lost to the others.", small=2)
@@ -50,7 +50,7 @@ def test_killed_node_is_reported_lost(nodes, program, directory):
         assert process.stdout.readline() == "up\n"
         node.wait_ready("victim")
         process.kill()
-        until(lambda: any(one.kind == "peer_lost" for one in events))
+        until(lambda: any(event.kind == "peer_lost" for event in events))
     assert not node.peers
 
 
@@ -62,7 +62,7 @@ def test_two_nodes_may_have_one_name(nodes):
     observer.wait_ready(count=2)
     assert [peer.name for peer in observer.peers] == ["twin", "twin"]
     assert len({peer.id for peer in observer.peers}) == len(twins)
-    until(lambda: "name_conflict" in [one.kind for one in events])
+    until(lambda: "name_conflict" in [event.kind for event in events])
 
 
 @promise("Nodes that know one name server find each other, and go on when it is gone.")

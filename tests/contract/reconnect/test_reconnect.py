@@ -77,7 +77,7 @@ def test_libzmq_4064_restarted_publisher_has_all_subscriptions(api, lasting, fil
 
     def are_served():
         receives_nothing(subscriber)
-        waiting.difference_update(one for one in [*waiting] if second.has_subscribers(f"tick.{one}.a"))
+        waiting.difference_update(item for item in [*waiting] if second.has_subscribers(f"tick.{item}.a"))
         return not waiting
 
     until(are_served)
@@ -211,7 +211,7 @@ def test_cut_connection_spares_other_publishers(proxied, api):
         return None in others and len(others) - others.count(None) >= 2 * COUNT
 
     until(receive_until_reconnected)
-    assert [one for one in others if one is not None] == [b"%d" % number for number in range(2 * COUNT)]
+    assert [other for other in others if other is not None] == [b"%d" % number for number in range(2 * COUNT)]
 
 
 @promise("After `disconnect` no message of that publisher comes, and the other publishers go on.")

@@ -84,7 +84,7 @@ def test_request_many_collects_replies(nodes):
     second.subscribe("who", lambda message: message.reply("second"))
     client.wait_ready()
     until(lambda: _has_two(client))
-    assert {one.payload for one in client.request_many("who", limit=2)} == {"first", "second"}
+    assert {item.payload for item in client.request_many("who", limit=2)} == {"first", "second"}
     assert len(list(client.request_many("who", limit=1))) == 1
 
 

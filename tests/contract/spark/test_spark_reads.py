@@ -22,7 +22,9 @@ def test_matches_agrees_with_oz(spark):
     table = spark.createDataFrame([(subject,) for subject in SUBJECTS], "subject string")
     for pattern in PATTERNS:
         selected = {row.subject for row in table.where(matches_column("subject", pattern)).collect()}
-        assert selected == {one for one in SUBJECTS if compile_pattern(pattern).matches(one)}, pattern
+        assert selected == {subject for subject in SUBJECTS if compile_pattern(pattern).matches(subject)}, (
+            pattern
+        )
 
 
 @promise("A journal that Spark reads gives each record once, with its offset.")

@@ -18,7 +18,7 @@ def _dialect_of(row, family):
 def test_patterns_match_as_on_servers(family):
     patterns, wrong = {}, []
     index = PatternIndex()
-    found = [one for one in rows(f"{family}.match") if not one.get("reject_ok")]
+    found = [row for row in rows(f"{family}.match") if not row.get("reject_ok")]
     for row in found:
         key = text_of(row, "pattern"), _dialect_of(row, family)
         if key not in patterns:
@@ -58,4 +58,4 @@ def test_prefixes_are_sound_and_long(family):
             assert subject.encode().startswith(pattern.prefixes), pattern
         assert pattern.prefix.startswith(row["prefix_min"].encode()), pattern
         if row.get("multi"):
-            assert set(pattern.prefixes) == {one.encode() for one in row["multi"]}, pattern
+            assert set(pattern.prefixes) == {item.encode() for item in row["multi"]}, pattern

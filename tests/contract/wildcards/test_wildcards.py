@@ -83,13 +83,13 @@ def test_message_names_its_subscriptions(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
     patterns = ["md.>", "md.*.ibm", "redis:md.n*", "md.nyse.ibm"]
-    made = {one: sockets.subscribe(publisher, subscriber, one) for one in patterns}
+    made = {pattern: sockets.subscribe(publisher, subscriber, pattern) for pattern in patterns}
     for subject in ("md.nyse.ibm", "md.nyse.ge", "md.xetra.ibm", "md.end"):
         publisher.publish(subject)
     named = {}
     for _ in range(4):
         message = subscriber.receive()
-        named[message.subject] = [one for one in patterns if message.is_for(made[one])]
+        named[message.subject] = [pattern for pattern in patterns if message.is_for(made[pattern])]
     assert named == {
         "md.nyse.ibm": patterns,
         "md.nyse.ge": ["md.>", "redis:md.n*"],

@@ -26,14 +26,18 @@ def make(directory):
     nodes = []
 
     def made(name, *, bus="test", near=None, **options):
-        own = {one: options.pop(one) for one in list(options) if one in NodeOptions.__dataclass_fields__}
+        own = {
+            option: options.pop(option)
+            for option in list(options)
+            if option in NodeOptions.__dataclass_fields__
+        }
         where = f"{directory}/{near or name}"
         nodes.append(Node(name, bus=bus, options=NodeOptions(directory=where, **own), **options))
         return nodes[-1]
 
     yield made
-    for one in nodes:
-        one.close(timeout=0)
+    for node in nodes:
+        node.close(timeout=0)
 
 
 @contextmanager
@@ -60,5 +64,5 @@ def serve():
         return manager.__enter__()
 
     yield begin
-    for one in reversed(services):
-        one.__exit__(None, None, None)
+    for item in reversed(services):
+        item.__exit__(None, None, None)

@@ -54,7 +54,7 @@ def join(serve, directory):
     def joined(*buses, **options):
         return serve(
             Forwarder(
-                [{"bus": one, "directory": f"{directory}/shared", **options.get(one, {})} for one in buses]
+                [{"bus": bus, "directory": f"{directory}/shared", **options.get(bus, {})} for bus in buses]
             )
         )
 
@@ -94,14 +94,14 @@ def members(node, group):
     with publisher.lock:
         found = publisher._sessions.interest.groups.get(group)
         return {
-            one.session.member[-FORWARDER_ID:].hex(): one.session.is_standby
-            for one in (found.members if found else ())
-            if one.session.is_up
+            item.session.member[-FORWARDER_ID:].hex(): item.session.is_standby
+            for item in (found.members if found else ())
+            if item.session.is_up
         }
 
 
 def forwarders(node):
-    return sum(one.name.startswith("forwarder") for one in node.peers)
+    return sum(peer.name.startswith("forwarder") for peer in node.peers)
 
 
 def test_a_message_crosses_with_all_its_fields(on, join):
@@ -183,7 +183,7 @@ def test_a_request_to_all_reaches_responders_of_all_buses(on, join):
     near.wait_ready("on lan", timeout=DEADLINE)
     reach(near, "who")
     # The responder on the own bus, and two buses behind one subscription of the forwarder.
-    until(lambda: sorted(one.payload for one in near.request_many("who", limit=3)) == ["dmz", "lan", "wan"])
+    until(lambda: sorted(item.payload for item in near.request_many("who", limit=3)) == ["dmz", "lan", "wan"])
 
 
 def test_allow_bounds_what_enters_a_bus(on, join):
@@ -220,7 +220,7 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     first, second = join("lan", "wan"), join("lan", "wan")
     got = far.subscribe("a.>")
-    until(lambda: sorted(one.states[0] for one in (first, second)) == ["passing", "standing by for groups"])
+    until(lambda: sorted(item.states[0] for item in (first, second)) == ["passing", "standing by for groups"])
     # Neither forwarder serves the other one.
     until(lambda: first.stats.interests == second.stats.interests == 1)
     until(lambda: len(route_of(near, "a.1").plain) == 2)
@@ -273,14 +273,14 @@ def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, jo
     until(lambda: list(members(near, "workers").values()) == [False, False])
     far.wait_ready("worker0", "worker1", "worker2", timeout=DEADLINE)
     # Each forwarder knows that the other one is on the bus that it does not reach it on, so that it does not serve it.
-    ids = {one._engine.id.hex() for one in pair}
+    ids = {side._engine.id.hex() for side in pair}
     until(lambda: not members(far, "workers").keys() & ids)
     for number in range(300):
         near.publish("job", number)
         far.publish("job", -number - 1)
     assert sorted(done.wait(600)) == list(range(-300, 300))
-    assert sum(one.stats.passed for one in pair) == 300
-    assert all(one.stats.passed for one in pair)
+    assert sum(side.stats.passed for side in pair) == 300
+    assert all(side.stats.passed for side in pair)
 
 
 def test_a_lost_forwarder_is_reported(on, processes):
@@ -291,7 +291,7 @@ def test_a_lost_forwarder_is_reported(on, processes):
     reach(near, "a")
     until(lambda: forwarders(far) == 1)
     process.kill()
-    until(lambda: any(one.kind == "loss" and one.count is None for one in events), timeout=2 * DEADLINE)
+    until(lambda: any(event.kind == "loss" and event.count is None for event in events), timeout=2 * DEADLINE)
 
 
 def test_losses_are_reported_by_origin(on, processes):
@@ -308,8 +308,8 @@ def test_losses_are_reported_by_origin(on, processes):
     process.send_signal(signal.SIGCONT)
     until(lambda: len(got.payloads) + far.stats.lost == 5_000, timeout=2 * DEADLINE)
     assert near.stats.dropped["full"] == far.stats.lost > 0
-    until(lambda: sum(one.count for one in losses) == far.stats.lost)
-    assert {one.about for one in losses} == {near._node.id.hex()}
+    until(lambda: sum(loss.count for loss in losses) == far.stats.lost)
+    assert {loss.about for loss in losses} == {near._node.id.hex()}
 
 
 def test_messages_cross_a_chain(on, join):
@@ -341,7 +341,7 @@ def test_a_ring_delivers_each_message_once(on, join):
     nodes[0].publish("x", "end")
     for got in boxes:
         assert got.receive(timeout=DEADLINE).payload == "end"
-    assert sum(one.stats.passed for one in rings) <= 4 * 101
+    assert sum(ring.stats.passed for ring in rings) <= 4 * 101
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def pattern(text):
 
 def side(*interests, allowed=(), forwarders=(), active=(), standby=(), of=None):
     """Return a leg with one session."""
-    made = Side([pattern(one) for one in allowed])
+    made = Side([pattern(item) for item in allowed])
     made.forwarders = frozenset(forwarders)
     made.active, made.standby = frozenset(active), frozenset(standby)
     made.sources["session"] = Source(of, frozenset(interests))
@@ -40,7 +40,7 @@ def side(*interests, allowed=(), forwarders=(), active=(), standby=(), of=None):
 
 
 def plain(*texts):
-    return {Interest(pattern(one)) for one in texts}
+    return {Interest(pattern(text)) for text in texts}
 
 
 def group(text, name="g", policy="round_robin"):
@@ -110,8 +110,8 @@ def test_a_forwarder_that_ends_is_needed_while_each_parallel_one_stands_by(here,
     ],
 )
 def test_no_more_is_asked_for_than_may_enter(asked, allowed, found):
-    compiled = tuple(pattern(one) for one in allowed)
-    assert narrow(pattern(asked), compiled) == tuple(pattern(one) for one in found)
+    compiled = tuple(pattern(item) for item in allowed)
+    assert narrow(pattern(asked), compiled) == tuple(pattern(item) for item in found)
 
 
 def test_what_may_enter():
@@ -185,7 +185,7 @@ def test_forwarders_pick_the_same_member_and_all_members_in_the_end():
         found = by_rank(members, b"a", source)
         assert found == by_rank(members[::-1], b"b", source._replace(via=LARGER))
         # Without the first one, the order of the others stays.
-        assert by_rank(members[1:], b"a", source) == [one for one in found if one is not members[0]]
+        assert by_rank(members[1:], b"a", source) == [item for item in found if item is not members[0]]
         first.add(found[0].member)
     assert len(first) == 4
 
@@ -197,7 +197,7 @@ def test_a_sticky_subject_has_one_member():
         subject = b"a%d" % (position % 20)
         [owner] = by_rank(members, subject, Forwarded(ORIGIN, position, b""))
         assert owners.setdefault(subject, owner) is owner
-    assert len({one.member for one in owners.values()}) == 4
+    assert len({subscriber.member for subscriber in owners.values()}) == 4
 
 
 def test_with_failover_the_first_member_is_picked():

@@ -29,12 +29,12 @@ sys.stdin.read()
 
 
 def names(node):
-    return [one.name for one in node.peers]
+    return [peer.name for peer in node.peers]
 
 
-def exchange(one, other):
+def exchange(node, other):
     """Check that messages pass in both directions."""
-    for publisher, subscriber in ((one, other), (other, one)):
+    for publisher, subscriber in ((node, other), (other, node)):
         got = subscriber.subscribe("exchange.*")
         subscriber.wait_ready(timeout=40)
         publisher.publish("exchange.a", publisher.name)
@@ -53,7 +53,7 @@ def test_nodes_of_a_bus_meet(make, serve):
     others[0].wait_ready("o1", timeout=40)
     exchange(nodes[0], nodes[3])
     assert names(others[1]) == ["o0"]
-    assert [(one.bus, one.name) for one in server.nodes] == [
+    assert [(node.bus, node.name) for node in server.nodes] == [
         ("other", "o0"), ("other", "o1"), ("test", "n0"), ("test", "n1"), ("test", "n2"), ("test", "n3"),
     ]  # fmt: skip
     nodes[1].close()
@@ -125,7 +125,7 @@ def test_a_killed_node_is_lost(serve, directory):
     server = serve(NameServer("tcp://127.0.0.1:*", lost_after=1.0))
     with started("-c", NODE, server.endpoint, directory) as process:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
-        until(lambda: [one.name for one in server.nodes] == ["victim"])
+        until(lambda: [node.name for node in server.nodes] == ["victim"])
         process.kill()
         process.wait()
         until(lambda: server.stats.lost == 1)
@@ -146,8 +146,8 @@ def test_a_name_server_of_one_bus_refuses_others(make, serve):
     events = []
     make("stranger", bus="other", connect=server.endpoint, on_event=events.append)
     make("member", connect=server.endpoint).wait_ready(timeout=40)
-    until(lambda: any(one.kind == "denied" for one in events))
-    until(lambda: [one.name for one in server.nodes] == ["member"])
+    until(lambda: any(event.kind == "denied" for event in events))
+    until(lambda: [node.name for node in server.nodes] == ["member"])
 
 
 def test_it_needs_an_endpoint():

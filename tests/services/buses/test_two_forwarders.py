@@ -72,7 +72,8 @@ class Pair:
         """Wait until the publisher knows which forwarder stands by."""
         until(
             lambda: (
-                members(self.near, "workers") == {one: one != min(self.forwarders) for one in self.forwarders}
+                members(self.near, "workers")
+                == {forwarder: forwarder != min(self.forwarders) for forwarder in self.forwarders}
             )
         )
 
@@ -102,7 +103,7 @@ class Pair:
 
     def jobs(self):
         """Return how often each job was handled, and how often with a mark."""
-        handled = [one for worker in self.handled() for one in worker]
+        handled = [item for worker in self.handled() for item in worker]
         return Counter(job for job, _, _ in handled), Counter(job for job, _, marked in handled if marked)
 
     def wait_for_all(self):
@@ -146,7 +147,7 @@ def test_a_job_is_done_twice_only_with_a_mark_though_workers_are_killed_too(pair
     jobs.wait_for_all()
     times, marks = jobs.jobs()
     assert sorted(times) == list(range(jobs.published))
-    assert not [one for one, count in times.items() if count - marks[one] > 1]
+    assert not [item for item, count in times.items() if count - marks[item] > 1]
 
 
 @pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
@@ -157,8 +158,8 @@ def test_a_worker_handles_each_subject_in_order(pair, policy):
     jobs.wait_for_all()
     owners = {}
     for number, handled in enumerate(jobs.handled()):
-        assert [one for one, _, _ in handled] == sorted(one for one, _, _ in handled)
+        assert [item for item, _, _ in handled] == sorted(item for item, _, _ in handled)
         for _, subject, _ in handled:
             owners.setdefault(subject, set()).add(number)
-    most = {"round_robin": 3, "sticky": 1, "failover": 1}[policy]
-    assert {len(one) for one in owners.values()} == {most}
+    maximum = {"round_robin": 3, "sticky": 1, "failover": 1}[policy]
+    assert {len(owner) for owner in owners.values()} == {maximum}

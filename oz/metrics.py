@@ -1,0 +1,170 @@
+"""Metrics of nodes for Prometheus: a collector for `prometheus_client`, and an HTTP server without dependencies.
+
+The collector needs the extra `metrics`:
+
+    prometheus_client.REGISTRY.register(oz.metrics.Collector(node))
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from oz.errors import ConfigurationError, missing_module
+from oz.logs import peer_logger
+from oz.node.metrics import CONTENT_TYPE, COUNTER, families
+
+if TYPE_CHECKING:
+    from oz.node.base import NodeBase
+
+__all__ = ["Collector", "Server"]
+
+_TIMEOUT = 10.0  # Seconds for a client to send its request and to read the answer.
+_log = peer_logger("oz.metrics")
+
+
+class Collector:
+    """Collector of `prometheus_client` for one node."""
+
+    def __init__(self, node: NodeBase) -> None:
+        """Create a collector for a registry.
+
+        Args:
+            node: `oz.Node` or `oz.asyncio.Node`.
+
+        Raises:
+            MissingDependency: `prometheus_client` is not installed.
+        """
+        try:
+            from prometheus_client import core
+        except ImportError:
+            raise missing_module("prometheus_client", "metrics") from None
+        self._node, self._core = node, core
+
+    def describe(self) -> list[Any]:
+        """Return no metrics, so that the registry does not collect at the registration."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Return the metrics of now; a closed node has none."""
+        if self._node.closed:
+            return
+        for family in families([self._node.snapshot()]):
+            is_counter = family.kind == COUNTER
+            kind = self._core.CounterMetricFamily if is_counter else self._core.GaugeMetricFamily
+            names = [name for name, _ in next(iter(family.samples))]
+            metric = kind(family.name.removesuffix("_total"), family.help, labels=names)
+            for labels, value in family.samples.items():
+                metric.add_metric([text for _, text in labels], value)
+            yield metric
+
+
+class Server:
+    """HTTP server for Prometheus and for health probes, in threads of its own.
+
+    `/metrics` returns the metrics. `/healthz` returns 200 if the object is healthy, else 503.
+    """
+
+    def __init__(
+        self, address: str, metrics: Callable[[], str], is_healthy: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Bind and serve.
+
+        Args:
+            address: `HOST:PORT`; port 0 is a free port.
+            metrics: returns the metrics as text, such as `node.metrics`. Called in other threads.
+            is_healthy: such as `node.is_healthy`. Called in other threads.
+
+        Raises:
+            ConfigurationError: the address is malformed, or cannot be bound.
+        """
+        host, _, port = address.rpartition(":")
+        if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+            raise ConfigurationError("metrics", address, "argument", "give HOST:PORT, such as 127.0.0.1:9464")
+
+        try:
+            self._server = _HttpServer((host.strip("[]"), int(port)), _Handler)
+        except OSError as error:
+            rule = f"it cannot be bound: {error.strerror or error}"
+            raise ConfigurationError("metrics", address, "argument", rule) from None
+        self._server.answers = {"/metrics": (metrics, CONTENT_TYPE), "/healthz": (is_healthy, "text/plain")}
+        self._thread = threading.Thread(target=self._server.serve_forever, name="oz metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Address as `HOST:PORT`, with the real port."""
+        host, port = self._server.server_address[:2]
+        host = str(host)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def close(self) -> None:
+        """End the server. A second call has no effect."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        """Return the server; the `with` block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+class _HttpServer(ThreadingHTTPServer):
+    """Server with the function and the content type of each path."""
+
+    daemon_threads = True
+    answers: dict[str, tuple[Callable[[], Any], str]]
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Bind without the lookup of the own name, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "oz", int(self.server_address[1])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _HttpServer
+    timeout = _TIMEOUT
+    server_version = "oz"
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        function, kind = self.server.answers.get(self.path.partition("?")[0], (None, "text/plain"))
+        if function is None:
+            self._send(404, kind, "see /metrics and /healthz\n")
+            return
+        try:
+            found = function()
+        except Exception as error:
+            _log.warning("%s failed: %s", self.path, error)
+            self._send(503, "text/plain", f"{type(error).__name__}\n")
+            return
+        if isinstance(found, bool):
+            self._send(200 if found else 503, kind, "ok\n" if found else "not healthy\n")
+        else:
+            self._send(200, kind, found)
+
+    def _send(self, status: int, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Log nothing: a scrape every few seconds is no news."""

@@ -1,0 +1,95 @@
+"""Times of the calls of one handler.
+
+The clock is read only while statistics are requested, because two calls of the clock cost as much as the delivery of a
+message. `call` is the handler itself, or the method that measures it. The worker reads `call` for each message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any
+
+from oz.node.snapshot import HandlerTimes
+
+
+class Stopwatch:
+    """Handler of one lane, with its times.
+
+    Attributes:
+        call: called with each message.
+        calls: calls that have ended.
+        seconds: of these calls together.
+        longest: seconds of the longest of these calls.
+        began: time at which the current call began; None without one.
+    """
+
+    __slots__ = ("_clock", "_handler", "began", "call", "calls", "longest", "seconds")
+
+    def __init__(self, handler: Callable[[Any], Any]) -> None:
+        """Start without a clock: `call` is the handler."""
+        self._handler = self.call = handler
+        self._clock: Callable[[], float] | None = None
+        self.calls, self.seconds, self.longest = 0, 0.0, 0.0
+        self.began: float | None = None
+
+    def start(self, clock: Callable[[], float], *, is_running: bool) -> None:
+        """Measure the calls that begin from now on.
+
+        Args:
+            clock: in seconds.
+            is_running: whether a call has begun before. It counts from now on.
+        """
+        if self._clock is None:
+            self._clock = clock
+            self.began = clock() if is_running else None
+            self.call = self._measured
+
+    def stop(self) -> None:
+        """Measure no more calls."""
+        self._clock, self.began, self.call = None, None, self._handler
+
+    def _measured(self, message: Any) -> Any:
+        clock = self._clock
+        if clock is None:
+            return self._handler(message)
+        began = self.began = clock()
+        try:
+            result = self._handler(message)
+        except BaseException:
+            self._end(began, clock())
+            raise
+        if result is not None and isawaitable(result):
+            return self._awaited(result, began, clock)
+        self._end(began, clock())
+        return result
+
+    async def _awaited(self, result: Awaitable[Any], began: float, clock: Callable[[], float]) -> Any:
+        try:
+            return await result
+        finally:
+            self._end(began, clock())
+
+    def _end(self, began: float, now: float) -> None:
+        self.began = None
+        self.calls += 1
+        self.seconds += now - began
+        self.longest = max(self.longest, now - began)
+
+
+def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> HandlerTimes:
+    """Return the times of a handler.
+
+    Args:
+        watches: of its lanes.
+        running: those whose lane has a call that has not ended.
+        now: in seconds.
+    """
+    began = min((one.began for one in running if one.began is not None), default=None)
+    return HandlerTimes(
+        sum(one.calls for one in watches),
+        sum(one.seconds for one in watches),
+        max((one.longest for one in watches), default=0.0),
+        # A call that began before the first snapshot counts from then on.
+        None if began is None else max(0.0, now - began),
+    )

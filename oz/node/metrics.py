@@ -1,0 +1,171 @@
+"""Snapshots as metrics of Prometheus, and their text format.
+
+Names end with the unit, and with `_total` for counters. Labels name the bus, the node, a peer, a queue group or a
+reason. No label has a subject or a pattern, because each value of a label is a time series of its own.
+
+Source of the format: "Exposition formats" of Prometheus, text format 0.0.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from oz.node.snapshot import Snapshot, SubscriptionStatus
+
+COUNTER, GAUGE = "counter", "gauge"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Family(NamedTuple):
+    """Time series of one name.
+
+    Attributes:
+        name: of the metric.
+        kind: `COUNTER` or `GAUGE`.
+        help: one sentence.
+        samples: values by labels.
+    """
+
+    name: str
+    kind: str
+    help: str
+    samples: dict[Labels, float]
+
+
+_OF_COUNTERS = {
+    "published": ("oz_messages_published_total", "Messages that the node published."),
+    "sent": ("oz_messages_sent_total", "Published messages for at least one subscriber."),
+    "unmatched": ("oz_messages_unmatched_total", "Published messages without a subscriber."),
+    "refused": ("oz_messages_refused_total", "Messages that publish refused with WouldBlock."),
+    "given_up": (
+        "oz_messages_given_up_total",
+        "Messages that were lost with links that ended, for each link.",
+    ),
+    "redelivered": ("oz_messages_redelivered_total", "Messages that moved to another member of their group."),
+    "received": ("oz_messages_received_total", "Messages that arrived, without repeats."),
+    "delivered": ("oz_messages_delivered_total", "Messages that a queue or a handler received."),
+    "malformed": ("oz_messages_malformed_total", "Messages and frames that do not decode."),
+    "repeated": ("oz_messages_repeated_total", "Messages that arrived again."),
+    "unwanted": ("oz_messages_unwanted_total", "Messages whose subscription has ended."),
+    "overflowed": ("oz_messages_overflowed_total", "Messages that full queues of subscriptions dropped."),
+    "denied": ("oz_denied_total", "Subscriptions and messages that permissions refused."),
+    "rejected": ("oz_frames_rejected_total", "Frames of subscribers that the protocol does not allow."),
+    "failed": ("oz_handler_failures_total", "Calls of handlers that raised."),
+    "late_replies": ("oz_replies_late_total", "Replies whose request had ended."),
+    "lost_replies": ("oz_replies_lost_total", "Replies that could not be sent."),
+}
+
+
+def families(snapshots: Iterable[Snapshot]) -> list[Family]:
+    """Return the metrics of nodes."""
+    found = _Families()
+    for snapshot in snapshots:
+        _add_node(found, snapshot)
+    return list(found.by_name.values())
+
+
+class _Families:
+    def __init__(self) -> None:
+        self.by_name: dict[str, Family] = {}
+
+    def add(self, kind: str, name: str, text: str, value: float | None, labels: Labels) -> None:
+        """Add a value. Values with the same labels are summed, because a label must not be repeated."""
+        if value is None:
+            return
+        family = self.by_name.get(name)
+        if family is None:
+            family = self.by_name[name] = Family(name, kind, text, {})
+        family.samples[labels] = family.samples.get(labels, 0) + value
+
+    def add_each(
+        self, name: str, text: str, label: str, values: Mapping[str, int], labels: Labels, kind: str = COUNTER
+    ) -> None:
+        """Add the values of one label."""
+        for key, value in values.items():
+            self.add(kind, name, text, value, (*labels, (label, key)))
+
+
+def _add_node(found: _Families, snapshot: Snapshot) -> None:
+    node: Labels = (("bus", snapshot.bus), ("node", snapshot.name), ("id", snapshot.id[:8]))
+    for field, (name, text) in _OF_COUNTERS.items():
+        found.add(COUNTER, name, text, snapshot.counters.get(field), node)
+    found.add_each("oz_messages_dropped_total", "Messages dropped for subscribers, by reason.", "reason",
+                   snapshot.dropped, node)  # fmt: skip
+    found.add_each("oz_messages_lost_total", "Messages that did not reach the node, by reason.", "reason",
+                   snapshot.lost, node)  # fmt: skip
+    found.add_each("oz_losses_unknown_total", "Gaps with an unknown number of messages, by reason.", "reason",
+                   snapshot.unknown_losses, node)  # fmt: skip
+    for name, text, value in (
+        ("oz_peers", "Peers that are up.", snapshot.counters.get("peers")),
+        ("oz_requests_waiting", "Requests that wait for a reply.", snapshot.counters.get("requests")),
+        ("oz_uptime_seconds", "Seconds since the node was created.", snapshot.uptime),
+        ("oz_process_resident_memory_bytes", "Resident memory of the process of the node.", snapshot.memory),
+        ("oz_process_open_descriptors", "Open file descriptors of the process of the node.", snapshot.descriptors),
+    ):  # fmt: skip
+        found.add(GAUGE, name, text, value, node)
+    _add_subscriptions(found, snapshot.subscriptions, node)
+    for link in snapshot.links:
+        labels = (*node, ("peer", link.peer), ("peer_id", link.member[:8]))
+        for name, text, value in (
+            ("oz_link_up", "Whether the link of a subscriber has a connection.", link.state == "up"),
+            ("oz_link_pending_messages", "Messages that a subscriber has not received.", link.pending),
+            ("oz_link_pending_bytes", "Bytes of these messages.", link.pending_bytes),
+            ("oz_link_oldest_seconds", "Age of the oldest of these messages.", link.oldest or 0.0),
+        ):
+            found.add(GAUGE, name, text, value, labels)
+        found.add(COUNTER, "oz_link_dropped_total", "Messages dropped for a subscriber.",
+                  sum(link.dropped.values()), labels)  # fmt: skip
+        found.add_each("oz_group_pending_messages", _GROUP_TEXT, "group", link.groups, node, GAUGE)
+
+
+_GROUP_TEXT = "Messages of a queue group that its members have not handled."
+
+
+def _add_subscriptions(found: _Families, subscriptions: Sequence[SubscriptionStatus], node: Labels) -> None:
+    for one in subscriptions:
+        found.add(GAUGE, "oz_subscription_pending_messages", "Messages that wait for the program.",
+                  one.pending, node)  # fmt: skip
+        if one.group is not None and one.ack == "received":
+            # The publisher counts messages that are not handled.
+            found.add_each(
+                "oz_group_pending_messages", _GROUP_TEXT, "group", {one.group: one.pending}, node, GAUGE
+            )
+    oldest = max((one.oldest or 0.0 for one in subscriptions), default=None)
+    found.add(GAUGE, "oz_subscription_oldest_seconds", "Age of the oldest message that waits for the program.",
+              oldest, node)  # fmt: skip
+    times = [one.handler for one in subscriptions if one.handler is not None]
+    if not times:
+        return
+    running = max(one.running or 0.0 for one in times)
+    for kind, name, text, value in (
+        (COUNTER, "calls_total", "Calls of handlers that were measured.", sum(one.calls for one in times)),
+        (COUNTER, "seconds_total", "Seconds of these calls.", sum(one.seconds for one in times)),
+        (GAUGE, "longest_seconds", "Seconds of the longest of them.", max(one.longest for one in times)),
+        (GAUGE, "running_seconds", "Seconds of the oldest call that has not ended.", running),
+    ):
+        found.add(kind, f"oz_handler_{name}", text, value, node)
+
+
+def exposition(given: Iterable[Family]) -> str:
+    """Return metrics in the text format of Prometheus."""
+    lines = []
+    for family in given:
+        lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+        for labels, value in family.samples.items():
+            named = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+            lines.append(
+                f"{family.name}{{{named}}} {_number(value)}" if named else f"{family.name} {_number(value)}"
+            )
+    return "\n".join([*lines, ""])
+
+
+def _escaped(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return escaped.encode(errors="backslashreplace").decode()
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))

@@ -1,0 +1,291 @@
+"""Statistics of a node, and of its peers over the bus.
+
+Theory of operation
+-------------------
+A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The attending
+side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which is made for this answer. So a node
+that is not asked does no work, and a node needs no subscription to answer. All questions of one turn get the same
+snapshot.
+
+With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. Else the answer
+has the reason in place of the snapshot.
+
+A question ends when each peer has answered or is not up any more, or at its deadline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from oz.errors import ClosedError, NoResponders, PermissionDenied
+from oz.node import roster
+from oz.node.handler_times import Stopwatch, sum_of
+from oz.node.handlers import InlineRunner, Runner
+from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus, bounded, decode, encode
+from oz.publisher.session import Session
+from oz.publisher.stats import REASONS
+from oz.subscriber.link import Link
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Inbox
+from oz.system import open_descriptors, resident_bytes
+from oz.transport.steps import Steps
+
+if TYPE_CHECKING:
+    from oz.node.engine import Engine
+
+STATISTICS = "_OZ.STATISTICS"
+"""Subject of the question and of the answer, and subject of its permission."""
+TIMES_SECONDS = 60.0
+"""Seconds after a snapshot for which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
+_MAX_QUESTIONS = 1_000
+_MAX_ANSWER = 4 << 20  # bytes
+_NO_DROPS = [0] * len(REASONS)
+
+
+class _Question:
+    """Question that has not ended: ids of peers that have not answered, snapshots, and denials."""
+
+    def __init__(self, peers: set[bytes]) -> None:
+        self.missing = peers
+        self.found: list[Snapshot] = []
+        self.denials: list[str] = []
+
+
+class Sampling:
+    """Snapshots of one node, and questions to its peers."""
+
+    def __init__(self, node: Engine) -> None:
+        """Start without questions."""
+        self._node = node
+        self._began = node.clock()
+        self._asked: deque[tuple[bytes, int, str]] = deque(maxlen=_MAX_QUESTIONS)
+        self._answers: deque[tuple[bytes, list[Any]]] = deque(maxlen=_MAX_QUESTIONS)
+        self._open: dict[int, _Question] = {}
+        self._number = 0
+        self._times_until = inf
+
+    def snapshot(self) -> Snapshot:
+        """Return the statistics of now. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
+        node = self._node
+        now = node.clock()
+        self._times_until = now + TIMES_SECONDS
+        stats = node.stats()
+        counters = {one.name: getattr(stats, one.name) for one in fields(stats) if one.name != "dropped"}
+        with node.lock:
+            names = {one: peer.card.name for one, peer in node.roster.by_id.items() if peer.card is not None}
+        names[node.id] = node.name
+        with node.publisher.lock:
+            found = [_link_status(one, names, now) for one in node.publisher.sessions()]
+        subscriber = node.subscriber
+        with subscriber.lock:
+            active = [one for one in subscriber.dispatcher.inboxes if one.is_active and one.entries]
+            subscriptions = [self._subscription_status(one, now) for one in active]
+            lost, unknown = dict(subscriber.dispatcher.lost), dict(subscriber.dispatcher.unknown_losses)
+        links, kept, omitted = bounded(found, subscriptions)
+        return Snapshot(
+            name=node.name,
+            id=node.id.hex(),
+            bus=node.bus,
+            host=node.card.host,
+            pid=node.card.pid,
+            kind=node.kind,
+            time=node.runtime.time_ns() / 1e9,
+            uptime=now - self._began,
+            memory=resident_bytes(),
+            descriptors=open_descriptors(),
+            dropped=dict(stats.dropped),
+            counters=counters,
+            lost=lost,
+            unknown_losses=unknown,
+            links=links,
+            subscriptions=kept,
+            omitted=omitted,
+        )
+
+    def _subscription_status(self, inbox: Inbox, now: float) -> SubscriptionStatus:
+        handler, queue = inbox.handler, inbox.queue
+        options = inbox.entries[0].options
+        dropped = inbox.dropped + (0 if queue is None else queue.dropped)
+        pending, oldest_ns, now_ns = 0, None, self._node.runtime.time_ns()
+        if isinstance(handler, Runner):
+            pending, oldest_ns = handler.lanes.pending, handler.lanes.oldest_ns
+            dropped += handler.lanes.dropped
+        elif queue is not None:
+            pending = len(queue.items)
+            with suppress(IndexError):
+                first = queue.items[0]
+                oldest_ns = first.time_ns if isinstance(first, Message) else None
+        return SubscriptionStatus(
+            tuple(_text(one.pattern.text) for one in inbox.entries),
+            options.group,
+            "handled" if options.handled else "received",
+            pending,
+            None if oldest_ns is None else max(0.0, (now_ns - oldest_ns) / 1e9),
+            dropped,
+            self._handler_times(handler, now),
+        )
+
+    def _handler_times(self, handler: Any, now: float) -> HandlerTimes | None:
+        clock = self._node.clock
+        if isinstance(handler, InlineRunner):
+            handler.watch.start(clock, is_running=False)
+            return sum_of([handler.watch], [handler.watch], now)
+        if not isinstance(handler, Runner):
+            return None
+        lanes = handler.lanes.all
+        for lane in lanes:
+            lane.watch.start(clock, is_running=lane.is_scheduled)
+        watches = [lane.watch for lane in lanes]
+        return sum_of(watches, [lane.watch for lane in lanes if lane.is_scheduled], now)
+
+    def _watches(self) -> Iterator[Stopwatch]:
+        for inbox in tuple(self._node.subscriber.dispatcher.inboxes):
+            if isinstance(inbox.handler, Runner):
+                yield from (lane.watch for lane in inbox.handler.lanes.all)
+            elif isinstance(inbox.handler, InlineRunner):
+                yield inbox.handler.watch
+
+    # under the lock of the subscriber
+
+    def on_direct(self, link: Link, payload: bytes) -> None:
+        """Keep a question or an answer of a peer for `turn`."""
+        if link.origin is None or len(payload) > _MAX_ANSWER:
+            return
+        with suppress(Exception):
+            # MessagePack raises several classes.
+            content = msgpack.unpackb(payload)
+            if type(content) is int:
+                self._asked.append((link.origin, content, self._denial(link)))
+            elif type(content) is list and len(content) >= 3:
+                self._answers.append((link.origin, content))
+
+    def _denial(self, link: Link) -> str:
+        """Return why a peer may not ask; empty if it may."""
+        subscriber, node = self._node.subscriber, self._node
+        permissions = None if subscriber.keys is None else subscriber.keys.credentials.rights().permissions
+        key = subscriber.key_of(link)
+        if permissions is None or key is None or link.origin == node.id:
+            return ""
+        user = permissions.user_of(key)
+        if permissions.allows(user, "request", STATISTICS.encode()):
+            return ""
+        name = f"key {key}" if user is None else user.name
+        return f"node {node.name!r} denies the request to {STATISTICS!r}: no rule allows {name} to request it"
+
+    # the attending side
+
+    def turn(self, now: float) -> None:
+        """Answer the questions of peers, and pass their answers to the callers."""
+        if self._asked:
+            snapshot = encode(self.snapshot())
+            while self._asked:
+                peer, number, denial = self._asked.popleft()
+                answer = msgpack.packb([number, b"" if denial else snapshot, denial])
+                with suppress(ClosedError, ValueError):
+                    self._node.publisher.direct(peer, STATISTICS, answer)
+        while self._answers:
+            self._on_answer(*self._answers.popleft())
+        if now >= self._times_until:
+            self._times_until = inf
+            with self._node.subscriber.lock:
+                for one in self._watches():
+                    one.stop()
+
+    def _on_answer(self, peer: bytes, content: list[Any]) -> None:
+        number, payload, denial = content[:3]
+        question = self._open.get(number) if type(number) is int else None
+        if question is None or peer not in question.missing:
+            return
+        question.missing.discard(peer)
+        snapshot = decode(payload) if payload else None
+        if snapshot is not None:
+            question.found.append(snapshot)
+        elif type(denial) is str and denial:
+            question.denials.append(denial)
+        self._node._tell()
+
+    # the callers
+
+    def ask(self, names: Sequence[str], timeout: float | None) -> Steps[list[Snapshot]]:
+        """Ask peers for snapshots, and wait for them.
+
+        Args:
+            names: of peers; empty for all peers that are up.
+            timeout: in seconds; None waits as long as the peers are up.
+
+        Raises:
+            NoResponders: a named peer is not up.
+            PermissionDenied: peers deny the question, and none has answered it.
+            ClosedError, OwnershipError: the node cannot be used.
+        """
+        node = self._node
+        node.check_usable()
+        end = None if timeout is None else node.clock() + timeout
+        peers = self._up(names)
+        question = _Question(set(peers))
+        self._number = number = self._number + 1
+        self._open[number] = question
+        try:
+            for peer in peers:
+                if node.publisher.direct(peer, STATISTICS, msgpack.packb(number)) is not True:
+                    question.missing.discard(peer)
+            while question.missing and (end is None or node.clock() < end):
+                yield end
+                node.check_usable()
+                question.missing &= self._up(()).keys()
+        finally:
+            del self._open[number]
+        if question.denials and not question.found:
+            raise PermissionDenied(question.denials[0], rule=None, subject=STATISTICS)
+        return sorted(question.found, key=lambda one: (one.name, one.id))
+
+    def _up(self, names: Sequence[str]) -> dict[bytes, str]:
+        """Return the ids and names of peers that are up, name servers too.
+
+        Raises:
+            NoResponders: a named peer is not up.
+        """
+        with self._node.lock:
+            found = {
+                node: one.card.name
+                for node, one in self._node.roster.by_id.items()
+                if one.card is not None and one.state == roster.UP and (not names or one.card.name in names)
+            }
+        missing = set(names).difference(found.values())
+        if missing:
+            raise NoResponders(f"no peer {min(missing)!r} is up")
+        return found
+
+
+def _link_status(session: Session, names: dict[bytes, str], now: float) -> LinkStatus:
+    pending, drops = session.following - session.acked, _NO_DROPS
+    groups: dict[str, int] = {}
+    for stream in session.streams.values():
+        pending += stream.pending
+        if stream.drops != _NO_DROPS:
+            drops = [one + other for one, other in zip(drops, stream.drops, strict=True)]
+        if stream.group is not None and stream.patterns:
+            groups[stream.group.name] = groups.get(stream.group.name, 0) + stream.load
+    oldest = session.oldest if pending else None
+    return LinkStatus(
+        names.get(session.member, ""),
+        session.member.hex(),
+        session.state,
+        len(session.patterns),
+        pending,
+        session.bytes,
+        None if oldest is None else max(0.0, now - oldest),
+        {} if drops is _NO_DROPS else dict(zip(REASONS, drops, strict=True)),
+        groups,
+    )
+
+
+def _text(text: str | bytes) -> str:
+    return text if isinstance(text, str) else text.decode("utf-8", "surrogateescape")

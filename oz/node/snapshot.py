@@ -1,0 +1,238 @@
+"""Statistics of a node at one time, and their encoding as MessagePack.
+
+A snapshot has counters since the start of the node, and values of now. The reader of two snapshots computes rates. The
+encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that it
+does not know. The size is bounded: the links with the most pending messages come first, and `omitted` counts the links
+and subscriptions that are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from types import NoneType
+from typing import Any, NamedTuple
+
+import msgpack
+
+VERSION = 1
+MAX_LINKS = 1_000
+"""Links, and subscriptions, in a snapshot at most."""
+MAX_PATTERNS = 1_000
+"""Patterns in a snapshot at most."""
+MAX_TEXT = 200
+"""Characters of a pattern at most."""
+
+
+class LinkStatus(NamedTuple):
+    """Link of one subscriber at its publisher.
+
+    Attributes:
+        peer: name of the node that subscribes; empty for another subscriber.
+        member: id of the subscriber, 32 hexadecimal digits.
+        state: "up", or "down" without a connection.
+        patterns: number of patterns that the publisher has applied.
+        pending: messages that the subscriber has not received, as far as the publisher knows.
+        pending_bytes: bytes of them.
+        oldest: age of the oldest of these messages in seconds; None without messages.
+        dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
+        groups: for each queue group, its messages that this member has not received, or not handled with
+            `ack="handled"`.
+    """
+
+    peer: str
+    member: str
+    state: str
+    patterns: int
+    pending: int
+    pending_bytes: int
+    oldest: float | None
+    dropped: Mapping[str, int]
+    groups: Mapping[str, int]
+
+
+class HandlerTimes(NamedTuple):
+    """Times of one handler, measured while statistics are requested.
+
+    Attributes:
+        calls: that have ended.
+        seconds: of these calls together.
+        longest: seconds of the longest of these calls.
+        running: seconds since the start of the oldest call that has not ended; None without one.
+    """
+
+    calls: int
+    seconds: float
+    longest: float
+    running: float | None
+
+
+class SubscriptionStatus(NamedTuple):
+    """Subscription of a node.
+
+    Attributes:
+        patterns: the first ones.
+        group: queue group, or None.
+        ack: "received" or "handled".
+        pending: messages that have arrived and wait for the program.
+        oldest: seconds since the oldest of these messages was published; None without messages.
+        dropped: messages that a publisher or the queue of the subscription dropped.
+        handler: its times; None without a handler.
+    """
+
+    patterns: tuple[str, ...]
+    group: str | None
+    ack: str
+    pending: int
+    oldest: float | None
+    dropped: int
+    handler: HandlerTimes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Statistics of a node at one time.
+
+    Attributes:
+        name, id, bus, host, pid: of the node, as in `Peer`.
+        kind: "node", "forwarder" or "nameserver".
+        time: in seconds since 1970, by the clock of its host.
+        uptime: seconds since the node was created.
+        memory: resident bytes of its process; None if the system does not report it.
+        descriptors: open file descriptors of its process; None if the system does not report them.
+        counters: the integers of `NodeStats`, by name.
+        dropped: messages that the node dropped for its subscribers, by reason; see `NodeStats.dropped`.
+        lost: messages that did not reach the node, by the reason of their `Gap`.
+        unknown_losses: gaps with an unknown number of messages, by reason.
+        links: subscribers of the node.
+        subscriptions: of the node.
+        omitted: links and subscriptions that are left out.
+    """
+
+    name: str
+    id: str
+    bus: str
+    host: str
+    pid: int
+    kind: str
+    time: float
+    uptime: float
+    memory: int | None
+    descriptors: int | None
+    counters: Mapping[str, int]
+    dropped: Mapping[str, int]
+    lost: Mapping[str, int]
+    unknown_losses: Mapping[str, int]
+    links: tuple[LinkStatus, ...]
+    subscriptions: tuple[SubscriptionStatus, ...]
+    omitted: int
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived at this node and wait for its program."""
+        return sum(one.pending for one in self.subscriptions)
+
+    @property
+    def oldest(self) -> float | None:
+        """Age of the oldest of these messages in seconds; None without messages."""
+        return max((one.oldest for one in self.subscriptions if one.oldest is not None), default=None)
+
+
+def bounded(
+    links: Iterable[LinkStatus], subscriptions: Iterable[SubscriptionStatus]
+) -> tuple[tuple[LinkStatus, ...], tuple[SubscriptionStatus, ...], int]:
+    """Return links and subscriptions that fit into a snapshot, and the number of omitted ones."""
+    all_links = sorted(links, key=lambda one: -one.pending)
+    all_subscriptions = sorted(subscriptions, key=lambda one: -one.pending)
+    kept, left = [], MAX_PATTERNS
+    for one in all_subscriptions[:MAX_LINKS]:
+        texts = tuple(text[:MAX_TEXT] for text in one.patterns[: max(left, 1)])
+        left -= len(texts)
+        kept.append(one._replace(patterns=texts))
+    omitted = max(0, len(all_links) - MAX_LINKS) + len(all_subscriptions) - len(kept)
+    return tuple(all_links[:MAX_LINKS]), tuple(kept), omitted
+
+
+_FIELDS = (
+    "name", "id", "bus", "host", "pid", "kind", "time", "uptime", "memory", "descriptors", "counters", "dropped",
+    "lost", "unknown_losses",
+)  # fmt: skip
+
+
+def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
+    """Return the allowed types of the elements of an array, from the allowed types of each element."""
+    return frozenset(product(*(one if isinstance(one, tuple) else (one,) for one in types)))
+
+
+_COUNT, _SECONDS = (int, NoneType), (float, NoneType)
+_TYPES = _rows(str, str, str, str, int, str, float, float, _COUNT, _COUNT, dict, dict, dict, dict)
+_LINK_TYPES = _rows(str, str, str, int, int, int, _SECONDS, dict, dict)
+_SUBSCRIPTION_TYPES = _rows(list, (str, NoneType), str, int, _SECONDS, int, (list, NoneType))
+_TIMES_TYPES = _rows(int, float, float, _SECONDS)
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as MessagePack."""
+    fields = [getattr(snapshot, name) for name in _FIELDS]
+    packed: bytes = msgpack.packb(
+        [VERSION, fields, snapshot.links, snapshot.subscriptions, snapshot.omitted],
+        unicode_errors="surrogateescape",
+    )
+    return packed
+
+
+def decode(payload: Any) -> Snapshot | None:
+    """Return a snapshot from untrusted MessagePack; None if it is malformed."""
+    try:
+        version, fields, links, subscriptions, omitted = msgpack.unpackb(
+            payload, unicode_errors="surrogateescape", strict_map_key=False
+        )[:5]
+        if type(version) is not int or version < VERSION or type(omitted) is not int:
+            return None
+        known = dict(zip(_FIELDS, _checked(fields, _TYPES, len(_FIELDS)), strict=True))
+        for name in ("counters", "dropped", "lost", "unknown_losses"):
+            _check_counts(known[name])
+        return Snapshot(
+            **known,
+            links=tuple(map(_decode_link, links[:MAX_LINKS])),
+            subscriptions=tuple(map(_decode_subscription, subscriptions[:MAX_LINKS])),
+            omitted=omitted,
+        )
+    except Exception:
+        # MessagePack raises several classes.
+        return None
+
+
+def _decode_link(row: Any) -> LinkStatus:
+    known = _checked(row, _LINK_TYPES, 9)
+    for counts in known[7:]:
+        if counts:
+            _check_counts(counts)
+    return LinkStatus(*known)
+
+
+def _decode_subscription(row: Any) -> SubscriptionStatus:
+    patterns, group, ack, pending, oldest, dropped, times = _checked(row, _SUBSCRIPTION_TYPES, 7)
+    if not all(type(one) is str for one in patterns):
+        raise ValueError("a pattern is no text")
+    handler = None if times is None else HandlerTimes(*_checked(times, _TIMES_TYPES, 4))
+    return SubscriptionStatus(tuple(patterns), group, ack, pending, oldest, dropped, handler)
+
+
+def _checked(row: Any, types: frozenset[tuple[type, ...]], count: int) -> list[Any]:
+    """Return the first elements of an array.
+
+    Raises:
+        ValueError: one has a wrong type.
+    """
+    known: list[Any] = row[:count]
+    if tuple(map(type, known)) not in types:
+        raise ValueError("an element has a wrong type")
+    return known
+
+
+def _check_counts(counts: dict[Any, Any]) -> None:
+    for name, count in counts.items():
+        if type(name) is not str or type(count) is not int:
+            raise ValueError("a counter is no integer")

@@ -1,0 +1,19 @@
+"""Error for endpoints, which is also an error of pyzmq; so `import oz` does not load it."""
+
+from __future__ import annotations
+
+import zmq
+
+from oz.errors import OzError
+
+
+class EndpointError(OzError, ValueError, zmq.ZMQError):
+    """Text that is no endpoint, or endpoint that this socket or this system cannot use.
+
+    `errno` is EINVAL for a text that is no endpoint, EPROTONOSUPPORT if libzmq was built without the transport,
+    else that of libzmq, such as EADDRINUSE.
+    """
+
+    def __init__(self, text: str, code: int = zmq.EINVAL) -> None:
+        """Set the message and the errno."""
+        zmq.ZMQError.__init__(self, code, text)

@@ -1,0 +1,73 @@
+"""Encoding of snapshots, with untrusted input, and their bounds."""
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oz.node import snapshot as module
+from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus, bounded, decode, encode
+
+LINK = LinkStatus("desk", "0a" * 16, "up", 3, 12, 480, 0.25, {"full": 2}, {"workers": 7})
+SUBSCRIPTION = SubscriptionStatus(
+    ("md.>", "\udcff"), "workers", "handled", 5, None, 1, HandlerTimes(4, 0.5, 0.25, None)
+)
+
+
+def _snapshot(**changes):
+    known = {
+        "name": "feed", "id": "0b" * 16, "bus": "lan", "host": "h", "pid": 7, "kind": "node", "time": 1.5,
+        "uptime": 2.0, "memory": None, "descriptors": 9, "counters": {"sent": 3}, "dropped": {}, "lost": {"full": 1},
+        "unknown_losses": {}, "links": (LINK,), "subscriptions": (SUBSCRIPTION,), "omitted": 0,
+    }  # fmt: skip
+    return Snapshot(**known | changes)
+
+
+def test_decode_returns_what_was_encoded():
+    made = _snapshot()
+    assert decode(encode(made)) == made
+
+
+def test_elements_of_a_later_version_are_ignored():
+    version, fields, links, subscriptions, omitted = msgpack.unpackb(
+        encode(_snapshot()), unicode_errors="surrogateescape"
+    )
+    later = [version + 1, [*fields, "new"], [[*one, "new"] for one in links], subscriptions, omitted, "new"]
+    assert decode(msgpack.packb(later, unicode_errors="surrogateescape")) == _snapshot()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"counters": {"sent": "3"}},
+        {"dropped": {b"full": 1}},
+        {"pid": "7"},
+        {"pid": True},
+        {"links": (LinkStatus("desk", "0a", "up", 3, 12, 480, 0.25, {"full": None}, {}),)},
+        {"subscriptions": (SubscriptionStatus((b"md.>",), None, "received", 5, None, 1, None),)},
+        {"subscriptions": (SubscriptionStatus(("a",), None, "received", 5, "old", 1, None),)},
+        {"omitted": None},
+    ],
+    ids=str,
+)
+def test_element_of_a_wrong_type_is_refused(changes):
+    assert decode(encode(_snapshot(**changes))) is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_or_decoded(payload):
+    assert decode(payload) is None
+
+
+def test_links_with_the_most_pending_messages_are_kept(monkeypatch):
+    monkeypatch.setattr(module, "MAX_LINKS", 2)
+    monkeypatch.setattr(module, "MAX_PATTERNS", 3)
+    made = [LinkStatus(str(one), "", "up", 0, one, 0, None, {}, {}) for one in range(4)]
+    subscribed = [
+        SubscriptionStatus(("x" * 300,) * 2, None, "received", one, None, 0, None) for one in range(4)
+    ]
+    links, subscriptions, omitted = bounded(made, subscribed)
+    assert [one.pending for one in links] == [one.pending for one in subscriptions] == [3, 2]
+    assert omitted == 4
+    assert [len(one.patterns) for one in subscriptions] == [2, 1]
+    assert len(subscriptions[0].patterns[0]) == module.MAX_TEXT
