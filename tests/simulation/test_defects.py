@@ -14,7 +14,7 @@ from oz.publisher.session import Session
 from oz.publisher.sessions import Sessions
 from oz.services.bridge import Leg
 from oz.subscriber.connections import Connections
-from oz.subscriber.link import Link, Refused
+from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher
 from simulation.buses import BridgeWorld, BusWorld
 from simulation.links import LinkWorld
@@ -60,22 +60,6 @@ def _acknowledge_at_once(leg, source, stream, message, extras, original=Leg.send
     return is_sent
 
 
-def _say_goodbye_before_messages(session, reason, original=Session.bye):
-    original(session, reason)
-    session._control["bye", False] = session._bye
-    session._bye = None
-
-
-def _forget_position(link, answer, effects, original=Link._on_answer):
-    original(link, answer, effects)
-    effects[:] = [item._replace(position=0) if isinstance(item, Refused) else item for item in effects]
-
-
-def _fill_below_pending_bytes(session, original=Session.fill):
-    if session.bytes < session.settings.pending_bytes:
-        original(session)
-
-
 DEFECTS = {
     "548aade4 losses of a replaced publisher have the name of the new one": (
         BusWorld, [(Link, "_on_welcome", _name_new_publisher)]
@@ -90,13 +74,6 @@ DEFECTS = {
     ),
     "9a712273 a forwarder acknowledges before a member has handled": (
         BridgeWorld, [(Leg, "send", _acknowledge_at_once)]
-    ),
-    "2fd3f917 BYE goes before messages": (LinkWorld, [(Session, "bye", _say_goodbye_before_messages)]),
-    "bedfae00 a link does not know where it continues a plain connection": (
-        LinkWorld, [(Link, "_on_answer", _forget_position)]
-    ),
-    "769cc356 a backlog of pending_bytes does not enter the window": (
-        LinkWorld, [(Session, "fill", _fill_below_pending_bytes)]
     ),
     "no resending after a new connection": (LinkWorld, [(Session, "resume", _resume_without_resending)]),
     "no replaced connections": (LinkWorld, [(Connections, "_replace", lambda connections, place: None)]),
