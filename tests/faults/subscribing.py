@@ -37,11 +37,14 @@ class Log:
     def __init__(self, path, *, is_unbuffered):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._lines, self._is_unbuffered = [], is_unbuffered
+        # Handlers of asyncio run in the loop, and the thread of the role flushes.
+        self._lock = threading.RLock()
 
     def _add(self, line):
-        self._lines.append(line)
-        if self._is_unbuffered or len(self._lines) >= 4_096:
-            self.flush()
+        with self._lock:
+            self._lines.append(line)
+            if self._is_unbuffered or len(self._lines) >= 4_096:
+                self.flush()
 
     def message(self, message):
         if not message.subject.startswith("t."):
@@ -55,9 +58,10 @@ class Log:
         self._add(f"g {'?' if gap.count is None else gap.count} {gap.reason}")
 
     def flush(self):
-        if self._lines:
-            os.write(self._file, ("\n".join(self._lines) + "\n").encode())
-            self._lines.clear()
+        with self._lock:
+            if self._lines:
+                os.write(self._file, ("\n".join(self._lines) + "\n").encode())
+                self._lines.clear()
 
 
 def open_subscriber(loop, *arguments, **options):
