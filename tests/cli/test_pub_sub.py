@@ -263,6 +263,19 @@ def test_headers_of_each_kind_are_printed(feed, sub, options, lines):
         assert json.loads(ended.lines[0]) == {"subject": "a", "payload": "b", "headers": found}
 
 
+@pytest.mark.parametrize(
+    ("template", "output"),
+    [
+        ("{subject} {payload}", b"a b\\n\n"),
+        ("{payload}\\t{headers}\\0", b'b\\n\t{"n": 1}\0\n'),
+        ("{{}}", b"{}\n"),
+    ],
+)
+def test_format_writes_the_fields(feed, sub, template, output):
+    feed(("a", b"b\n", {"n": 1}))
+    assert sub("a", "--count", "1", "--format", template).stdout == output
+
+
 def test_pub_sends_headers(receive, pub):
     received = receive("a", 1)
     assert pub("a", "b c", "--header", "user=änn", "--header", "trace=7=f").code == 0

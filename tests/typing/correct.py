@@ -176,7 +176,7 @@ def services() -> None:
     with oz.services.Forwarder([{"bus": "lan"}, {"bus": "wan"}]) as forwarder:
         forwarder.turn(seconds=1.0)
     with oz.services.NameServer("tcp://127.0.0.1:*", bus="lan") as server:
-        server.run(look=lambda: None)
+        server.run(on_poll=lambda: None)
     with oz.services.Proxy(frontend="tcp://127.0.0.1:*", backend=["tcp://127.0.0.1:*"]) as proxy:
         proxy.stop()
     with oz.services.Gateway(receive="epgm://lo;239.192.1.1:5555", subscribers="ipc://x") as gateway:
