@@ -63,9 +63,8 @@ print([one.name for one in threading.enumerate()])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the program counts descriptors in /proc")
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_an_interrupted_start_leaves_nothing(kind, tmp_path):
-    directory = tmp_path / "bus"
+def test_an_interrupted_start_leaves_nothing(kind, directory):
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind, directory], capture_output=True, text=True, timeout=90
+        [sys.executable, "-c", PROGRAM, kind, f"{directory}/bus"], capture_output=True, text=True, timeout=90
     )
     assert (ended.returncode, ended.stdout) == (0, "['MainThread']\n"), ended.stderr
