@@ -151,10 +151,21 @@ def test_death_of_the_responder_is_peer_lost(nodes):
 
 @promise("retries= sends a request to another member of the group if its responder is lost.", small=1)
 def test_retries_reach_another_member(nodes):
-    server, client = nodes.join("server", "client")
-    server.subscribe("svc", _echo, group="workers")
-    client.wait_ready(subscriber="svc")
-    assert client.request("svc", b"x", retries=1).payload == b"x"
+    *workers, client = nodes.join("one", "two", "client")
+    begun = []
+
+    def work(message, node):
+        begun.append(node)
+        return node.name if len(begun) > 1 else None
+
+    for node in workers:
+        node.subscribe("svc", lambda message, node=node: work(message, node), group="workers")
+        client.wait_ready(node.name)
+    client.wait_for_subscribers("svc", count=2)
+    request = nodes.api.start(lambda: client.request("svc", b"x", retries=1))
+    until(lambda: begun)
+    begun[0].close(timeout=0)
+    assert request.outcome().payload == begun[1].name != begun[0].name
 
 
 @promise("The return value of a handler is its reply.", small=1)
