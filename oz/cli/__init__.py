@@ -17,30 +17,15 @@ Try it, in two terminals:
   oz pub time.new.east 12:00
 """
 
-_COMMANDS = (
-    "demo",
-    "bench",
-    "pub",
-    "sub",
-    "explain",
-    "match",
-    "translate",
-    "keys",
-    "auth",
-    "record",
-    "replay",
-    "journal",
-    "spark",
-    "doctor",
-    "config",
-    "multicast",
-    "gateway",
-    "nameserver",
-    "peers",
-    "request",
-    "reply",
-    "forwarder",
-)
+_SECTIONS = {
+    "Messages": ("pub", "sub", "request", "reply"),
+    "Operation": ("peers", "top", "ping", "metrics"),
+    "Patterns": ("explain", "match", "translate"),
+    "Recorded messages": ("record", "replay", "journal", "spark"),
+    "Services": ("nameserver", "forwarder", "gateway"),
+    "Keys and permissions": ("keys", "auth"),
+    "This installation": ("demo", "bench", "doctor", "config", "multicast"),
+}
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
@@ -53,7 +38,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> 
 @click.group(
     cls=TidyGroup,
     package=__name__,
-    names=_COMMANDS,
+    sections=_SECTIONS,
     help=_HELP,
     epilog=EXIT_CODES,
     context_settings={"max_content_width": 110},

@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-import oz
 from oz.cli.exits import FAILED, describe
-from oz.cli.options import parse_all
-from oz.cli.output import json_field, plain_table, print_stderr, write_json, write_line
+from oz.cli.options import dialect_option, parse_all
+from oz.cli.output import json_field, json_option, plain_table, print_stderr, write_json, write_line
 from oz.configuration.permission_file import PermissionFile, read_permissions, survey_permissions
 from oz.escaping import printable
 from oz.node.subjects import INBOX, OWN, reaches
@@ -70,9 +69,8 @@ def auth() -> None:
 )  # fmt: skip
 @click.option("--action", type=click.Choice(ACTIONS), help="This action only.")
 @click.option("-g", "--group", metavar="NAME", help="The queue group, for the action group.")
-@click.option("--dialect", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
-              help=f"The dialect of SUBJECT, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
+@dialect_option("SUBJECT when it names none")
+@json_option()
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -106,14 +104,19 @@ def explain(
 
 @auth.command(help=_CHECK_HELP, short_help="Check a file of permissions.")
 @click.argument("file")
+@json_option()
 @click.pass_context
-def check(ctx: click.Context, file: str) -> None:
+def check(ctx: click.Context, file: str, as_json: bool) -> None:
     """Check a file; the text of the help is `_CHECK_HELP`."""
     found = survey_permissions(file)
+    faults = [describe(fault) for fault in found.faults]
+    if as_json:
+        write_json({"ok": found.permissions is not None, "faults": faults, "warnings": [*found.warnings]})
+        ctx.exit(0 if found.permissions is not None else FAILED)
     for warning in found.warnings:
         print_stderr(ctx, f"warning: {warning}")
-    for fault in found.faults:
-        print_stderr(ctx, describe(fault))
+    for fault in faults:
+        print_stderr(ctx, fault)
     if found.permissions is None:
         ctx.exit(FAILED)
     write_line(_summary(found, found.permissions))
@@ -121,12 +124,16 @@ def check(ctx: click.Context, file: str) -> None:
 
 @auth.command(help=_MATRIX_HELP, short_help="Print a table of users and permissions.")
 @click.argument("file")
+@json_option("Write a JSON list of objects.")
 @click.pass_context
-def matrix(ctx: click.Context, file: str) -> None:
+def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
     """Print the table; the text of the help is `_MATRIX_HELP`."""
     permissions = _read(ctx, file)
     users = permissions.users.values()
     used = [action for action in ACTIONS if any(_has_rules(user, action) for user in users)]
+    if as_json:
+        write_json([_rules(user) for user in users])
+        return
     rows = [("user", *used)]
     rows += [(printable(user.name), *(_cell(permissions, user, action) for action in used)) for user in users]
     write_line(plain_table(rows))
@@ -159,6 +166,19 @@ def _find(permissions: Permissions, name: str) -> User:
         known = ", ".join(map(printable, permissions.users)) or "none"
         raise click.UsageError(f"no user has the name or key {printable(name)!r}; the users are {known}")
     return user
+
+
+def _rules(user: User) -> dict[str, Any]:
+    """Return the rules of a user for JSON."""
+    actions = {
+        action: {
+            "allow": [printable(rule.text) for rule in user.rules_of(action, "allow")],
+            "deny": [printable(rule.text) for rule in user.rules_of(action, "deny")],
+        }
+        for action in ACTIONS
+        if _has_rules(user, action)
+    }
+    return {"user": printable(user.name), "rules": actions}
 
 
 def _granted(verdict: Verdict) -> str:

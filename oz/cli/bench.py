@@ -16,6 +16,7 @@ from oz.cli.options import Number, Whole, one_endpoint_option, parse_all, securi
 from oz.cli.output import (
     console,
     is_terminal,
+    json_option,
     plain_table,
     print_status,
     print_stderr,
@@ -92,7 +93,7 @@ _LOOPBACK_ONLY = ("size", "subjects", "match", "subscribers")
     help="The side that filters: ZeroMQ by prefix, the oz publisher, or both in turn.  "
     "[default: both; with --connect auto]",
 )
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
+@json_option()
 @security_option
 @quiet_option
 @click.pass_context

@@ -10,7 +10,7 @@ import click
 
 import oz
 from oz.cli.exits import FAILED, describe
-from oz.cli.output import plain_table, print_stderr, write_json, write_line
+from oz.cli.output import json_option, plain_table, print_stderr, write_json, write_line
 from oz.configuration import ConfigurationSurvey, Setting, survey
 from oz.escaping import printable
 from oz.transport.security import resolve_security
@@ -44,7 +44,7 @@ def config() -> None:
 
 
 @config.command(help=_SHOW_HELP, short_help="Show every setting and its source.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
+@json_option()
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Survey the configuration; the text of the help is `_SHOW_HELP`."""

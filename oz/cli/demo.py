@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oz.cli.exits import FAILED
-from oz.cli.output import console, is_terminal, plain_table, print_stderr, write_json, write_line
+from oz.cli.output import (
+    console,
+    is_quiet,
+    is_terminal,
+    json_option,
+    plain_table,
+    print_stderr,
+    quiet_option,
+    write_json,
+    write_line,
+)
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from rich.console import Console
@@ -43,7 +53,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
 
 
 @click.command(help=_HELP, short_help="Watch wildcard subscriptions at work on real flights.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@json_option("Write a JSON list of objects.")
 @click.option(
     "--filtering",
     type=click.Choice(["prefix", "publisher"]),
@@ -52,6 +62,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
     help="The side that filters: the subscriber, behind ZeroMQ's prefix, or the publisher.",
 )
 @click.option("--spark", "in_spark", is_flag=True, help="Count the same patterns in Spark too.")
+@quiet_option
 @click.pass_context
 def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool) -> None:
     """Run the demo; the text of the help is `_HELP`."""
@@ -156,9 +167,9 @@ def _show_table(screen: Console, results: list[PatternResult]) -> None:
 
 @contextmanager
 def _progress_bar() -> Iterator[Progress | None]:
-    """Show a bar on stderr while it lasts, if stderr is a terminal."""
+    """Show a bar on stderr while it lasts, if stderr is a terminal and the command is not quiet."""
     screen = console(stderr=True)
-    if not screen.is_terminal:
+    if not screen.is_terminal or is_quiet(click.get_current_context()):
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -10,7 +10,7 @@ from itertools import groupby
 import click
 
 from oz.cli.exits import FAILED
-from oz.cli.output import print_stderr, styled, write_json, write_line
+from oz.cli.output import json_option, print_stderr, styled, write_json, write_line
 from oz.doctor import Check, Examination, examine
 from oz.escaping import printable
 
@@ -44,7 +44,7 @@ _INDENT = "      "
     metavar="NAME",
     help="Exit 1 without this feature; may be repeated.",
 )
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
+@json_option()
 @click.pass_context
 def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None:
     """Run the checks; the text of the help is `_HELP`."""

@@ -13,7 +13,17 @@ import click
 
 import oz
 from oz.cli.options import Number, dialect_option, parse_all
-from oz.cli.output import console, is_terminal, json_field, plain_table, write_json, write_line
+from oz.cli.output import (
+    console,
+    is_terminal,
+    json_field,
+    json_option,
+    plain_table,
+    print_status,
+    quiet_option,
+    write_json,
+    write_line,
+)
 from oz.escaping import printable
 from oz.subjects.advice import advice
 from oz.transport import endpoints
@@ -69,7 +79,8 @@ def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | N
     show_default=True,
     help="The time to listen to an endpoint.",
 )
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@json_option("Write a JSON list of objects.")
+@quiet_option
 def explain(
     patterns: tuple[str, ...], dialect: str, against: str | None, seconds: float, as_json: bool
 ) -> None:
@@ -212,7 +223,7 @@ def _sample(endpoint: str, seconds: float) -> Iterator[bytes]:
     deadline = time.monotonic() + seconds
     with oz.Subscriber(endpoint) as sub:
         sub.subscribe(b"")
-        console(stderr=True).print(f"listening to {endpoint} for {seconds:g} s")
+        print_status(click.get_current_context(), f"listening to {endpoint} for {seconds:g} s")
         while (left := deadline - time.monotonic()) > 0:
             try:
                 yield sub.receive(timeout=left).frames[0]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.options import Number, PathName, endpoints_option, security_option
-from oz.cli.output import quiet_option
-from oz.cli.serving import open_and_serve
+from oz.cli.options import PathName, endpoints_option, security_option
+from oz.cli.serving import open_and_serve, service_options
 from oz.configuration import resolve_limits
 from oz.configuration.files import open_file, read_text
 from oz.configuration.limits import TABLE as LIMITS
@@ -151,16 +150,10 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
 )
 @click.option("--name", help="The name of its nodes.  [default: forwarder and its process id]")
 @security_option
-@click.option(
-    "--progress",
-    type=Number(0.1, 86_400),
-    metavar="SECONDS",
-    help="Interval of reports about forwarded messages.",
-)
 @endpoints_option("--frontend", "The endpoint for publishers; may be repeated.")
 @endpoints_option("--backend", "The endpoint for subscribers; may be repeated.")
 @endpoints_option("--connect", "A publisher that binds; may be repeated.")
-@quiet_option
+@service_options
 @click.pass_context
 def forwarder(
     ctx: click.Context,
@@ -169,7 +162,6 @@ def forwarder(
     read: list[dict[str, Any]],
     name: str | None,
     security: oz.Security | None,
-    progress: float | None,
     frontend: list[str],
     backend: list[str],
     connect: list[str],
@@ -205,7 +197,6 @@ def forwarder(
                 + [f"subscribers at {endpoint}" for endpoint in proxy.backends]
             ),
             _summary_of_proxy,
-            progress=progress,
         )
         return
     from oz.services.bridge import Forwarder
@@ -217,7 +208,6 @@ def forwarder(
             f"{state} on bus {leg.bus}" for leg, state in zip(forwarder.legs, forwarder.states, strict=True)
         ),
         _summary,
-        progress=progress,
     )
 
 

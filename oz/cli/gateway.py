@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.options import Number, Whole, security_option
-from oz.cli.output import quiet_option
-from oz.cli.serving import open_and_serve
+from oz.cli.options import Number, Whole, endpoints_option, security_option
+from oz.cli.serving import open_and_serve, service_options
 from oz.configuration import resolve_limits
 
 if TYPE_CHECKING:
@@ -39,26 +38,9 @@ _DEFAULTS = oz.Multicast()
 @click.command(help=_HELP, short_help="Pass multicast to local applications and back.")
 @click.option("--receive", multiple=True, metavar="ENDPOINT", help="Multicast to receive; may be repeated.")
 @click.option("--send", metavar="ENDPOINT", help="The endpoint to multicast messages of applications on.")
-@click.option(
-    "--bind",
-    multiple=True,
-    metavar="ENDPOINT",
-    help="The endpoint where applications subscribe; may be repeated.",
-)
-@click.option(
-    "--bind-publishers",
-    "publishers",
-    multiple=True,
-    metavar="ENDPOINT",
-    help="The endpoint where applications publish; may be repeated.",
-)
-@click.option(
-    "--connect-publishers",
-    "connect",
-    multiple=True,
-    metavar="ENDPOINT",
-    help="The endpoint of an application that publishes; may be repeated.",
-)
+@endpoints_option("--bind", "The endpoint where applications subscribe; may be repeated.")
+@endpoints_option("--bind-publishers", "The endpoint where applications publish; may be repeated.")
+@endpoints_option("--connect", "A publisher that binds; may be repeated.")
 @click.option(
     "--rate-kbps",
     type=Whole(),
@@ -104,16 +86,16 @@ _DEFAULTS = oz.Multicast()
 )
 @click.option("--no-origins", is_flag=True, help="Do not add headers with the origin of a message.")
 @security_option
-@quiet_option
+@service_options
 @click.pass_context
 def gateway(
     ctx: click.Context,
     /,
     receive: tuple[str, ...],
     send: str | None,
-    bind: tuple[str, ...],
-    publishers: tuple[str, ...],
-    connect: tuple[str, ...],
+    bind: list[str],
+    bind_publishers: list[str],
+    connect: list[str],
     no_echo: bool,
     no_origins: bool,
     security: oz.Security | None,
@@ -135,7 +117,7 @@ def gateway(
             receive=receive,
             send=send,
             subscribers=bind,
-            publishers=publishers,
+            publishers=bind_publishers,
             connect=connect,
             multicast=oz.Multicast(**multicast),
             echo=not no_echo,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -21,21 +21,37 @@ from oz.escaping import printable
 class LazyGroup(click.Group):
     """A group that imports the module of a command when the command is used."""
 
-    def __init__(self, *args: Any, package: str, names: Sequence[str], **extra: Any) -> None:
+    def __init__(self, *args: Any, package: str, sections: Mapping[str, Sequence[str]], **extra: Any) -> None:
         """Create a group from the names of its commands.
 
         Args:
             args: as for `click.Group`.
             package: package of the modules. A module has the name of its command.
-            names: of the commands, in the order of `--help`.
+            sections: heading of each section of `--help`, and the names of its commands.
             extra: as for `click.Group`.
         """
         super().__init__(*args, **extra)
-        self._package, self._names = package, tuple(names)
+        self._package, self._sections = package, sections
+        self._names = [name for names in sections.values() for name in names]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return list(self._names)
+        return self._names
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections, with their columns in line."""
+        width = max(map(len, self._names))
+        limit = formatter.width - width - 6
+        for heading, names in self._sections.items():
+            with formatter.section(heading):
+                commands = [(name, self.get_command(ctx, name)) for name in names]
+                formatter.write_dl(
+                    [
+                        (f"{name:{width}}", command.get_short_help_str(limit))
+                        for name, command in commands
+                        if command
+                    ]
+                )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by name, or None."""

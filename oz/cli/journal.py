@@ -13,7 +13,7 @@ import click
 from oz.cli.exits import FAILED
 from oz.cli.journal_export import export
 from oz.cli.options import PathName
-from oz.cli.output import plain_table, write_json, write_line
+from oz.cli.output import json_option, plain_table, quiet_option, write_json, write_line
 from oz.cli.progress import progress_bar
 from oz.escaping import printable
 
@@ -29,11 +29,11 @@ a writer appends. Needs the extra ozmq[journal].
 Examples:
   oz journal info recorded
   oz journal verify recorded && echo intact
-  oz journal export recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 > morning.jsonl
+  oz journal export recorded --pattern 'md.xetra.>' --start 2026-03-01T09:00 > morning.jsonl
 """
 
 _DIRECTORY = click.argument("directory", type=PathName(file_okay=False, path_type=Path))
-_JSON = click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
+_JSON = json_option("Write JSON.")
 
 
 @click.group(help=_HELP, short_help="Describe, check and repair a journal; export from it.")
@@ -67,6 +67,7 @@ def ls(directory: Path, as_json: bool) -> None:
 @journal.command(short_help="Print the amount of data, and the losses.")
 @_DIRECTORY
 @_JSON
+@quiet_option
 def info(directory: Path, as_json: bool) -> None:
     """Print the number and time range of the records, and the losses.
 
@@ -124,6 +125,7 @@ def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
 @journal.command(short_help="Check every byte; exit 1 on damage.")
 @_DIRECTORY
 @_JSON
+@quiet_option
 @click.pass_context
 def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
     """Check every byte, and exit with 1 if there is a fault."""
@@ -138,6 +140,7 @@ def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
 @journal.command(short_help="Repair the faults that verify finds.")
 @_DIRECTORY
 @_JSON
+@quiet_option
 def repair(directory: Path, as_json: bool) -> None:
     """Repair the faults that verify finds; no writer may have the journal.
 

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from oz.cli.options import TEXT_OF_PLACE, PathName, dialect_option, parse_all
+from oz.cli.options import TEXT_OF_PLACE, PathName, parse_all
+from oz.cli.output import quiet_option
 from oz.cli.progress import progress_bar
-from oz.cli.ranges import RANGES, range_options, span_of
+from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
 from oz.escaping import json_text
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
@@ -37,9 +38,9 @@ csv have them in base64, under the name with the suffix _base64.
 
 \b
 Examples:
-  oz journal export recorded march.parquet --from 2026-03-01 --until 2026-04-01
-  oz journal export recorded --since -1h
-  oz journal export recorded --subject 'rv:RUN.*' --format csv > runs.csv
+  oz journal export recorded march.parquet --start 2026-03-01 --end 2026-04-01
+  oz journal export recorded --start -1h
+  oz journal export recorded --pattern 'rv:RUN.*' --file-format csv > runs.csv
 """
 
 _FORMATS = ("jsonl", "csv", "parquet")
@@ -52,16 +53,16 @@ _CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _TEXTS for suffix in ("
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
 @click.argument("directory", type=PathName(file_okay=False, path_type=Path))
 @click.argument("file", required=False, type=TEXT_OF_PLACE)
-@click.option("--format", "form", type=click.Choice(_FORMATS), metavar="NAME",
+@click.option("--file-format", "form", type=click.Choice(_FORMATS), metavar="NAME",
               help="jsonl, csv or parquet.  [default: by the suffix of FILE, or jsonl]")  # fmt: skip
-@click.option("--subject", metavar="PATTERN", help="Only messages whose subject this pattern matches.")
-@range_options("--to")
-@dialect_option("the pattern when it names none")
+@pattern_option
+@range_options
+@quiet_option
 def export(
     directory: Path,
     file: str | None,
     form: str | None,
-    subject: str | None,
+    pattern: str | None,
     start: int | datetime | None,
     end: int | datetime | None,
     dialect: str,
@@ -72,12 +73,14 @@ def export(
     path = urlsplit(file).path if file and "://" in file else file
     form = form or (PurePosixPath(path).suffix.lstrip(".") if path else "jsonl")
     if form not in _FORMATS:
-        raise click.UsageError(f"{file!r} has no suffix of a format: give --format jsonl, csv or parquet")
+        raise click.UsageError(
+            f"{file!r} has no suffix of a format: give --file-format jsonl, csv or parquet"
+        )
     if form == "parquet" and file is None:
         raise click.UsageError("parquet needs a FILE")
     found = Journal(directory)
-    pattern = parse_all([subject], dialect)[0] if subject is not None else None
-    batches = _counted(found, start, end, found.batches(pattern, start=start, end=end, gaps=True))
+    compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
+    batches = _counted(found, start, end, found.batches(compiled, start=start, end=end, gaps=True))
     if file is None:
         _write(_lines(batches, form), sys.stdout.buffer)
         sys.stdout.buffer.flush()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 import oz
 from oz.cli.options import PathName
-from oz.cli.output import plain_table, write_line
+from oz.cli.output import json_option, plain_table, write_json, write_line
 from oz.escaping import printable
 from oz.security.identity import is_key
 from oz.transport.certificates import (
@@ -32,7 +33,7 @@ read it. pyzmq and czmq read both.
 
 \b
   oz keys new desk
-  oz keys export desk --to desk.key      # copy this file to the other hosts
+  oz keys export desk > desk.key         # copy this file to the other hosts
   oz keys trust desk.key --in trusted    # and there: add it to the trusted keys
 """
 
@@ -53,7 +54,7 @@ KEY is a certificate, or the 40 characters of a public key, which needs --name. 
 directory has under another name is refused.
 """
 
-_EXPORT_HELP = """Print the public certificate of NAME; with --to write it to a new file."""
+_EXPORT_HELP = """Print the public certificate of NAME."""
 
 
 def _default() -> Path:
@@ -86,29 +87,40 @@ def keys() -> None:
 @keys.command(help=_NEW_HELP, short_help="Create a key pair.")
 @click.argument("name", callback=_checked)
 @_DIRECTORY
-def new(name: str, directory: Path | None) -> None:
+@json_option()
+def new(name: str, directory: Path | None, as_json: bool) -> None:
     """Create a key pair; the text of the help is `_NEW_HELP`."""
     pair = new_key_pair()
     public, secret = write_certificates(directory or _default(), name, pair)
-    rows = [("public key", pair.public), ("public file", str(public)), ("secret file", str(secret))]
-    write_line(plain_table([(row, printable(other)) for row, other in rows]))
+    data = {"public_key": pair.public, "public_file": str(public), "secret_file": str(secret)}
+    if as_json:
+        write_json(data)
+    else:
+        write_line(plain_table([(name.replace("_", " "), printable(value)) for name, value in data.items()]))
 
 
 @keys.command(help=_SHOW_HELP, short_help="Print public keys.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @_DIRECTORY
-def show(names: tuple[str, ...], directory: Path | None) -> None:
+@json_option("Write a JSON list of objects.")
+def show(names: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
     """Print public keys; the text of the help is `_SHOW_HELP`."""
     there = directory or _default()
     found = names or tuple(sorted(read_trusted(there).values()))
-    rows = [("public key", "secret", "name")]
+    rows: list[dict[str, Any]] = []
     for name in found:
         path = _certificate(name, there)
         secret = path.with_suffix(SECRET)
         if secret.exists():
             read_secret(secret)
-        rows.append((read_public(path), "yes" if secret.exists() else "no", printable(path.stem)))
-    write_line(plain_table(rows))
+        rows.append(
+            {"name": printable(path.stem), "public_key": read_public(path), "secret": secret.exists()}
+        )
+    if as_json:
+        write_json(rows)
+        return
+    cells = [(row["public_key"], "yes" if row["secret"] else "no", row["name"]) for row in rows]
+    write_line(plain_table([("public key", "secret", "name"), *cells]))
 
 
 @keys.command(help=_TRUST_HELP, short_help="Add a public key to the trusted keys.")
@@ -142,23 +154,11 @@ def trust(key: str, directory: Path, name: str | None) -> None:
 
 @keys.command(help=_EXPORT_HELP, short_help="Print a public certificate.")
 @click.argument("name")
-@click.option("--to", "target", type=PathName(path_type=Path), metavar="FILE", help="A new file.")
 @_DIRECTORY
-def export(name: str, target: Path | None, directory: Path | None) -> None:
+def export(name: str, directory: Path | None) -> None:
     """Export a certificate; the text of the help is `_EXPORT_HELP`."""
     path = _certificate(name, directory or _default())
-    text = public_text(path.stem, read_public(path))
-    if target is None:
-        write_line(text.rstrip("\n"))
-        return
-    try:
-        with open(target, "x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        rule = error.strerror or str(error)
-        if isinstance(error, FileExistsError):
-            rule = "it exists; choose another name, or remove the file"
-        raise oz.ConfigurationError(None, None, f"file {target}", rule) from None
+    write_line(public_text(path.stem, read_public(path)).rstrip("\n"))
 
 
 def _certificate(name: str, directory: Path) -> Path:

@@ -10,7 +10,8 @@ import click
 import oz
 from oz.cli.exits import FAILED
 from oz.cli.options import dialect_option, parse_all
-from oz.cli.output import write_line
+from oz.cli.output import json_field, json_option, write_line
+from oz.escaping import json_text
 
 _HELP = """Print each SUBJECT that PATTERN matches.
 
@@ -29,15 +30,16 @@ Examples:
 @click.argument("pattern")
 @click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
 @dialect_option("the pattern when it names none")
+@json_option("Write one JSON object a line.")
 @click.pass_context
-def match(ctx: click.Context, pattern: str, subjects: tuple[str, ...], dialect: str) -> None:
+def match(ctx: click.Context, pattern: str, subjects: tuple[str, ...], dialect: str, as_json: bool) -> None:
     """Print matching subjects; the text of the help is `_HELP`."""
     [compiled] = parse_all([pattern], dialect)
     matched = False
     for subject in _given(subjects):
         if _matches(compiled, subject):
             matched = True
-            write_line(subject)
+            write_line(json_text(json_field("subject", subject)) if as_json else subject)
     if not matched:
         ctx.exit(FAILED)
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from oz.cli.options import Number, Whole
-from oz.cli.output import write_json, write_line
+from oz.cli.output import json_option, write_json, write_line
 from oz.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, MulticastPlan
 from oz.multicast.plan import plan as plan_for
 from oz.options import REPAIR_SECONDS
@@ -55,12 +55,18 @@ def multicast() -> None:
     "--publishers", type=Whole(), default=1, show_default=True, metavar="N", help="The number of publishers."
 )
 @click.option(
-    "--subject", type=Whole(), default=32, show_default=True, metavar="BYTES", help="Size of a subject."
+    "--subject-size",
+    "subject",
+    type=Whole(),
+    default=32,
+    show_default=True,
+    metavar="BYTES",
+    help="Size of a subject.",
 )
 @click.option(
     "--mtu", type=Whole(), default=1_500, show_default=True, metavar="BYTES", help="Largest IP packet."
 )
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
+@json_option()
 def plan(as_json: bool, **load: Any) -> None:
     """Plan; the text of the help is `_PLAN_HELP`."""
     try:

@@ -8,8 +8,7 @@ import click
 
 import oz
 from oz.cli.options import endpoints_option, security_option
-from oz.cli.output import quiet_option
-from oz.cli.serving import open_and_serve
+from oz.cli.serving import open_and_serve, service_options
 from oz.configuration import resolve_limits
 
 DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
@@ -38,7 +37,7 @@ Examples:
 @click.option("--name", metavar="NAME", help="The name of the name server.  [default: this host's name]")
 @security_option
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each node that comes or goes.")
-@quiet_option
+@service_options
 @click.pass_context
 def nameserver(
     ctx: click.Context,

@@ -83,6 +83,7 @@ class Shown(NamedTuple):
     payload: Any
     frames: list[bytes]
     headers: Mapping[str, Any]
+    time_ns: int
 
 
 class BusSubscriber:
@@ -126,7 +127,7 @@ class BusSubscriber:
         except queue.Empty:
             raise oz.Timeout("no message arrived in time") from None
         frames = [message.subject_bytes, self._form.write(message.payload)]
-        return Shown(message.subject, message.payload, frames, message.headers)
+        return Shown(message.subject, message.payload, frames, message.headers, message.time_ns)
 
 
 def print_loss(ctx: click.Context, event: oz.Event) -> None:

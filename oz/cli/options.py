@@ -110,11 +110,6 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
     return offer
 
 
-def _which_way(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
-    if given:
-        raise click.BadParameter(f"give --bind {given[0]} or --connect {given[0]}", param=option)
-
-
 def security_option(command: _F) -> _F:
     """Add `--security`; the command gets a `Security`, or None."""
     return click.option(
@@ -130,13 +125,6 @@ def _read_security(_ctx: click.Context, _option: click.Parameter, path: str | No
     from oz.transport.security import resolve_security  # Most commands need no sockets.
 
     return resolve_security() if path is None else oz.Security.from_file(path)
-
-
-def refused_to_option(command: _F) -> _F:
-    """Refuse `--to` with a suggestion, because users expect it to bind or to connect."""
-    return click.option(
-        "--to", multiple=True, metavar="ENDPOINT", hidden=True, expose_value=False, callback=_which_way
-    )(command)
 
 
 _SHORT = {"--connect": ("-c",), "--bind": ("-b",)}

@@ -86,6 +86,11 @@ def print_stderr(ctx: click.Context, line: str) -> None:
         click.echo(printable(f"{name}: {line}"), err=True)
 
 
+def json_option(help: str = "Write a JSON object.") -> Callable[[_F], _F]:
+    """Add `-j` and `--json`; the command gets `as_json`."""
+    return click.option("-j", "--json", "as_json", is_flag=True, help=help)
+
+
 _QUIET = "oz.cli.quiet"
 
 

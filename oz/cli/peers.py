@@ -15,7 +15,7 @@ import oz
 from oz.cli.exits import NOBODY
 from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number
-from oz.cli.output import plain_table, print_stderr, write_json, write_line
+from oz.cli.output import json_option, plain_table, print_stderr, quiet_option, write_json, write_line
 from oz.cli.waiting import listening
 from oz.escaping import json_text, printable
 
@@ -39,10 +39,11 @@ _EVENTS = {"peer_up": "up", "peer_silent": "silent", "peer_left": "left", "peer_
 
 @click.command(help=_HELP, short_help="Show the nodes of the bus.")
 @click.option("--watch", is_flag=True, help="Run until Ctrl-C, and show nodes that join and leave.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
+@json_option("Write JSON.")
 @click.option("-t", "--timeout", type=Number(0, 3_600), default=2.0, metavar="SECONDS",
               help="Time for nodes to answer.  [default: 2]")  # fmt: skip
 @joining_options
+@quiet_option
 @click.pass_context
 def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **joining: Any) -> None:
     """Show the peers; the text of the help is `_HELP`."""

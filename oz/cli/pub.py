@@ -94,7 +94,7 @@ class OutgoingMessage(NamedTuple):
     help="Time to wait for subscribers, in all.  [default: 2]",
 )
 @headers_option("Of every message; may be repeated. Plain ZeroMQ subscribers do not receive headers.")
-@click.option("--key", metavar="TEXT", help="Key for --policy sticky, in place of the subject.")
+@click.option("-k", "--key", metavar="TEXT", help="Key for --policy sticky, in place of the subject.")
 @click.option(
     "--last-value",
     is_flag=True,

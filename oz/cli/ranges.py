@@ -1,4 +1,4 @@
-"""Range of a journal for a command: `--from` and `--until`."""
+"""Options that select records of a journal: `--pattern`, `--start` and `--end`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from oz.cli.options import dialect_option
 from oz.times import read_moment
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
@@ -15,27 +16,26 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-RANGES = """--from and --until are an offset, a time such as 2026-03-01T09:00, or a time before now such as
+RANGES = """--start and --end are an offset, a time such as 2026-03-01T09:00, or a time before now such as
 -90s or -1h (ms, s, m, h, d, w; now). A time without a zone is local time."""
 
 
-def range_options(*also_until: str) -> Callable[[_F], _F]:
-    """Add `--from` and `--until` to a command, as the arguments `start` and `end`: offsets or times.
+def range_options(command: _F) -> _F:
+    """Add `--start` and `--end` to a command, as offsets or times."""
+    for name, text in (
+        ("--end", "The offset or time to stop before."),
+        ("--start", "The first offset or time."),
+    ):
+        command = click.option(name, metavar="OFFSET|TIME", callback=_bound, help=text)(command)
+    return command
 
-    Args:
-        also_until: other names of `--until`.
-    """
 
-    def offer(command: _F) -> _F:
-        for names, target, text in (
-            (("--until", *also_until), "end", "The offset or time to stop before."),
-            (("--from", "--since"), "start", "The first offset or time."),
-        ):
-            option = click.option(*names, target, metavar="OFFSET|TIME", callback=_bound, help=text)
-            command = option(command)
-        return command
-
-    return offer
+def pattern_option(command: _F) -> _F:
+    """Add `--pattern` and its `--dialect` to a command that selects records."""
+    option = click.option(
+        "--pattern", metavar="PATTERN", help="Only messages whose subject matches this pattern."
+    )
+    return option(dialect_option("the pattern when it names none")(command))
 
 
 def span_of(journal: Journal, start: object, end: object) -> tuple[int, int]:
@@ -53,7 +53,7 @@ def _bound(ctx: click.Context, option: click.Parameter, text: str | None) -> int
     bounds = {**ctx.params, option.name: bound}  # Both, if this is the second to be parsed.
     start, end = bounds.get("start"), bounds.get("end")
     if type(start) is type(end) and start is not None and end < start:
-        raise click.BadParameter(f"the range ends before it begins: from {start} until {end}")
+        raise click.BadParameter(f"the range ends before it begins: --start {start} --end {end}")
     return bound
 
 

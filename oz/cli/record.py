@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,10 @@ from oz.cli.options import (
     ready_line,
     security_option,
 )
-from oz.cli.output import log_in_lines, print_status, print_stderr, quiet_option
+from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
 from oz.cli.rights import check_subscribed
-from oz.cli.serving import serve
+from oz.cli.serving import serve, service_options
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
@@ -125,7 +125,7 @@ def _read_sync(_ctx: click.Context, _option: click.Parameter, text: str) -> str 
 @click.option("--retain-seconds", type=Number(above=True), metavar="SECONDS",
               help="Remove files whose last message is older than this.")  # fmt: skip
 @security_option
-@quiet_option
+@service_options
 @click.pass_context
 def record(
     ctx: click.Context,
@@ -157,6 +157,7 @@ def record(
     gc.set_threshold(100_000, 20, 100)
     if is_bus:
         with (
+            _shielded(),
             joined(ctx, given | {"connect": connect}, node_options={"echo": False}, codec=None) as node,
             Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
@@ -172,12 +173,18 @@ def record(
     }
     with (
         log_in_lines(ctx),
+        _shielded(),
         Recorder(journal, compiled, source=connect, group=group, subscriber=options, **writer) as recorder,
     ):
         assert recorder.subscriber is not None
         ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
         line = f"{ready}, recording in {journal} from offset {recorder.writer.end_offset}"
         _run(ctx, recorder, lambda: line)
+
+
+def _shielded() -> AbstractContextManager[object]:
+    """Return a `with` block in which the first signal raises nothing. In a constructor it would leave open sockets."""
+    return stop_on_signals(lambda: None)
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:
@@ -211,7 +218,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
             except oz.Timeout as error:
                 print_stderr(ctx, f"{error}; recording the messages that arrive")
             with _shown(recorder) as show:
-                serve(ctx, recorder, state, summary, on_look=show)
+                serve(ctx, recorder, state, summary, on_poll=show)
     finally:
         left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
         report = print_stderr if recorder.stats.lost or left else print_status

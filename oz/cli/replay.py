@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,24 +13,23 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, close_when_sent
-from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
+from oz.cli.joining import ready_line as node_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
     PathName,
-    dialect_option,
     endpoint_options,
     parse_all,
     ready_line,
-    refused_to_option,
     security_option,
     socket_refused,
 )
-from oz.cli.output import log_in_lines, print_status, print_stderr, quiet_option
+from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
-from oz.cli.ranges import RANGES, range_options, span_of
-from oz.cli.serving import serve
-from oz.cli.stop_signals import StopSignals
+from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
+from oz.cli.serving import report_ready, serve, service_options
+from oz.cli.stop_signals import StopSignals, stop_on_signals
 from oz.configuration import resolve_limits
 from oz.multicast.endpoints import is_multicast
 
@@ -57,8 +56,8 @@ the extra ozmq[journal].
 \b
 Examples:
   oz replay recorded --speed 10
-  oz replay recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 --until 2026-03-01T09:30
-  oz replay recorded --from -1h --until -30m --speed 10
+  oz replay recorded --pattern 'md.xetra.>' --start 2026-03-01T09:00 --end 2026-03-01T09:30
+  oz replay recorded --start -1h --end -30m --speed 10
   oz replay recorded --bind tcp://192.0.2.7:5750 --speed max
   oz replay recorded --connect tcp://192.0.2.8:5751
   oz replay recorded --bus trading
@@ -84,16 +83,14 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.argument("recorded", metavar="DIRECTORY", type=PathName(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
 @bus_options
-@refused_to_option
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
               help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
-@click.option("--subject", metavar="PATTERN", help="Only messages whose subject this pattern matches.")
-@dialect_option("the pattern when it names none")
-@range_options()
+@pattern_option
+@range_options
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @security_option
-@quiet_option
+@service_options
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -102,7 +99,7 @@ def replay(
     bind: list[str],
     connect: list[str],
     speed: float | None,
-    subject: str | None,
+    pattern: str | None,
     dialect: str,
     start: int | datetime | None,
     end: int | datetime | None,
@@ -115,29 +112,37 @@ def replay(
     from oz.services.replayer import Replay
 
     journal = Journal(recorded)
-    pattern = parse_all([subject], dialect)[0] if subject is not None else None
-    bounds: dict[str, Any] = {"start": start, "end": end}
-    if is_on_bus(given):
-        settings = given | {"bind": bind, "connect": connect, "security": security}
-        # Without echo, because a replay has no subscriptions.
-        with joined(
-            ctx, settings, node_options={"echo": False}, codec=None, dialect="zmq", on_full="raise"
-        ) as node:
-            print_ready(ctx, node)
-            made = Replay(journal, node, pattern, speed=speed, **bounds)
-            _wait_for_subscriber(ctx, node, wait)
+    compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
+    with ExitStack() as opened:
+        publisher: oz.Publisher | oz.Node
+        if is_on_bus(given):
+            settings = given | {"bind": bind, "connect": connect, "security": security}
+            # Without echo, because a replay has no subscriptions.
+            options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
+            publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
+            line = node_line(publisher, is_whole=is_ready(publisher))
+        else:
+            if not (bind or connect):
+                bind = [DEFAULT_ENDPOINT]
+            opened.enter_context(log_in_lines(ctx, "warning: "))
+            publisher = _bound(bind, connect, security)
+            line = f"{ready_line(publisher, bind, connect)}, replaying {recorded}"
+        made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
+        with _closed_when_sent(ctx, publisher, made):
+            report_ready(ctx, line)
+            if not any(map(is_multicast, (*bind, *connect))):
+                _wait_for_subscriber(ctx, publisher, wait)
             with _pausable(made), _progress(made, journal, start, end) as show:
-                signals = serve(ctx, made, _nothing, str, on_look=show)
-            if not made.is_stopped:
-                close_when_sent(ctx, node)
-        _report(ctx, made, signals)
-        return
-    if not (bind or connect):
-        bind = [DEFAULT_ENDPOINT]
+                signals = serve(ctx, made, lambda: None, lambda: _published(made), on_poll=show)
+    _report(ctx, made, signals)
+
+
+def _bound(bind: list[str], connect: list[str], security: oz.Security | None) -> oz.Publisher:
+    """Create the publisher of a replay without a bus."""
     # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
-    # a signal can end it.
-    with socket_refused():
-        publisher = oz.Publisher(
+    # a signal can end it. A signal in the constructor would leave open sockets.
+    with stop_on_signals(lambda: None), socket_refused():
+        return oz.Publisher(
             bind,
             connect,
             dialect="zmq",
@@ -145,22 +150,14 @@ def replay(
             security=security,
             options=oz.Options(limits=resolve_limits()),
         )
-    made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
-    with log_in_lines(ctx, "warning: "), _closed_when_sent(ctx, publisher, made):
-        print_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {recorded}")
-        if not any(map(is_multicast, (*bind, *connect))):
-            _wait_for_subscriber(ctx, publisher, wait)
-        with _pausable(made), _progress(made, journal, start, end) as show:
-            signals = serve(ctx, made, _nothing, str, on_look=show)
-    _report(ctx, made, signals)
 
 
-def _nothing() -> None:
-    """Return no state: the command is ready before the replay begins."""
+def _published(made: Replay) -> str:
+    return f"published {made.published} messages"
 
 
 def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
-    notes = [f"published {made.published} messages"]
+    notes = [_published(made)]
     if made.gaps:
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
     if made.refused:
@@ -171,7 +168,7 @@ def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
 
 
 @contextmanager
-def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher, made: Replay) -> Iterator[None]:
+def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher | oz.Node, made: Replay) -> Iterator[None]:
     """Close the publisher; wait for slow subscribers unless the replay was ended early."""
     try:
         yield

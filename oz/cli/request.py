@@ -15,7 +15,7 @@ import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
 from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
-from oz.cli.output import print_stderr, write_line
+from oz.cli.output import json_option, print_stderr, quiet_option, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
 from oz.cli.rights import OwnRights
 from oz.escaping import json_text, printable
@@ -32,13 +32,13 @@ the reply unchanged. --json prints an object a line, with "payload", "seconds" s
 Without a responder it exits 3, at once or after --wait seconds. It exits 4 if no reply comes within --timeout.
 If the handler of the responder raised, it prints the reason and exits 1.
 
---many N waits for N replies. If fewer come in time, it prints them and exits 0, or 1 if a responder failed.
+--count N waits for N replies. If fewer come in time, it prints them and exits 0, or 1 if a responder failed.
 
 \b
 Examples:
   oz request price.EURUSD
   oz request risk.limit '{"size": 5}' --payload json --timeout 5
-  oz request who.is.there --many 100 --json
+  oz request who.is.there --count 100 --json
   oz request image.resize - --payload bytes --raw < big.png > small.png
 """
 
@@ -50,13 +50,14 @@ Examples:
               help="Time for replies, from the ready line on.  [default: 2]")  # fmt: skip
 @click.option("--wait", type=Number(), default=0.0, metavar="SECONDS",
               help="Time to wait for a responder.  [default: 0]")  # fmt: skip
-@click.option("--many", type=Whole(1), metavar="N", help="Wait for N replies.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Print replies unchanged, without a line break.")
+@click.option("-n", "--count", type=Whole(1), metavar="N", help="Wait for N replies.")
+@json_option("Write one JSON object a line.")
+@click.option("-r", "--raw", is_flag=True, help="Print replies unchanged, without a line break.")
 @headers_option("Of the request; may be repeated.")
 @dialect_option("the subject")
 @payload_option()
 @joining_options
+@quiet_option
 @click.pass_context
 def request(
     ctx: click.Context,
@@ -65,7 +66,7 @@ def request(
     payload: str,
     timeout: float,
     wait: float,
-    many: int | None,
+    count: int | None,
     as_json: bool,
     raw: bool,
     headers: dict[str, Any],
@@ -90,10 +91,10 @@ def request(
         try:
             began = time.monotonic()
             show = partial(_as_json, began) if as_json else _as_is(payloads, raw=raw)
-            if many is None:
+            if count is None:
                 show(node.request(named, asked, timeout=timeout, headers=headers or None))
                 return
-            replies = node.request_many(named, asked, timeout=timeout, limit=many, headers=headers or None)
+            replies = node.request_many(named, asked, timeout=timeout, limit=count, headers=headers or None)
             if not _print(replies, show):
                 raise oz.Timeout("no reply came in time")
         except oz.NoResponders as error:

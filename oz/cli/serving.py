@@ -7,10 +7,12 @@ event               command
 =================== ======================================================================================
 a wrong argument    exit code 2
 cannot begin        exit code 1
-ready               one line on stderr, "ready, …"
+ready               one line on stderr, "ready, …"; the file of `--ready-file`; READY=1 to systemd
+not ready any more  the file is removed, until the service is ready again
 another state       one line, "now …"
 `--progress`        the summary, at most once in each interval, if it has changed
-SIGINT, SIGTERM     the service stops in order; the summary is the last line; exit code 0
+SIGINT, SIGTERM     the file is removed; STOPPING=1 to systemd; the service stops in order; the summary is
+                    the last line; exit code 0
 =================== ======================================================================================
 """
 
@@ -21,21 +23,26 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import inf
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
 import zmq
 
-from oz.cli.output import log_in_lines, print_status
+from oz.cli.options import Number, PathName
+from oz.cli.output import log_in_lines, print_status, quiet_option
+from oz.cli.readiness import Readiness
 from oz.cli.stop_signals import StopSignals, stop_on_signals
 from oz.system import raise_descriptors
+
+_READINESS, _PROGRESS = "oz.cli.readiness", "oz.cli.progress"
 
 
 class Runnable(Protocol):
     """Service that `serve` runs."""
 
-    def run(self, look: Callable[[], object] | None = None, /) -> object:
-        """Serve until `stop`. `look` is called now and then; see `oz.services.waiting.call_on_poll`."""
+    def run(self, on_poll: Callable[[], object] | None = None, /) -> object:
+        """Serve until `stop`; see `oz.services.service.Service.run`."""
 
     def stop(self) -> object:
         """End `run`; a signal handler calls it."""
@@ -46,6 +53,43 @@ class Opened(Runnable, AbstractContextManager[Any], Protocol):
 
 
 _Service = TypeVar("_Service", bound=Opened)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def service_options(command: _F) -> _F:
+    """Add the options that all services have: `--ready-file`, `--progress` and `--quiet`. `serve` reads them."""
+    progress = click.option(
+        "--progress",
+        type=Number(0.1, 86_400),
+        metavar="SECONDS",
+        expose_value=False,
+        callback=_keep_progress,
+        help="Interval of lines about the work done.  [default: none]",
+    )
+    ready_file = click.option(
+        "--ready-file",
+        type=PathName(dir_okay=False, path_type=Path),
+        metavar="PATH",
+        expose_value=False,
+        callback=_keep_readiness,
+        help="A file that exists while the service is ready, for probes.  [default: none]",
+    )
+    return progress(ready_file(quiet_option(command)))
+
+
+def _keep_progress(ctx: click.Context, _option: click.Parameter, seconds: float | None) -> None:
+    ctx.meta[_PROGRESS] = seconds
+
+
+def _keep_readiness(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    readiness = ctx.meta[_READINESS] = Readiness(path)
+    ctx.call_on_close(readiness.end)
+
+
+def report_ready(ctx: click.Context, line: str) -> None:
+    """Print the ready line of a service, and report that it is ready."""
+    print_status(ctx, line)
+    ctx.meta[_READINESS].report(is_ready=True)
 
 
 def open_and_serve(
@@ -54,17 +98,15 @@ def open_and_serve(
     state: Callable[[_Service], str | None],
     summary: Callable[[_Service], str],
     *,
-    progress: float | None = None,
     level: int = logging.WARNING,
 ) -> None:
     """Create a service, run it until a signal comes, and close it.
 
     Args:
-        ctx: of the command. The log of the service becomes its lines.
+        ctx: of the command, with `service_options`. The log of the service becomes its lines.
         make: creates the service.
         state: returns what the service does; None while it is not ready.
         summary: returns what the service has done.
-        progress: seconds between two reports of the summary, or None.
         level: of the log.
 
     Raises:
@@ -81,7 +123,7 @@ def open_and_serve(
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         with made:
-            serve(ctx, made, lambda: state(made), lambda: summary(made), progress=progress)
+            serve(ctx, made, lambda: state(made), lambda: summary(made))
             print_status(ctx, summary(made))
 
 
@@ -91,40 +133,49 @@ def serve(
     state: Callable[[], str | None],
     summary: Callable[[], str],
     *,
-    progress: float | None = None,
-    on_look: Callable[[], object] | None = None,
+    on_poll: Callable[[], object] | None = None,
 ) -> StopSignals:
     """Run a service until a signal comes, or it ends; return the handler of the signals.
 
     Args:
-        ctx: of the command.
+        ctx: of the command, with `service_options`.
         service: that exists.
         state: returns what the service does; None while it is not ready.
         summary: returns what the service has done.
-        progress: seconds between two reports of the summary, or None.
-        on_look: shows progress on a terminal.
+        on_poll: shows progress on a terminal.
     """
+    readiness, progress = ctx.meta[_READINESS], ctx.meta[_PROGRESS]
     printed: str | None = None
     reported = ""
     due = inf if progress is None else time.monotonic() + progress
 
-    def look() -> float | None:
+    def poll() -> float | None:
         nonlocal printed, reported, due
         line = state()
-        if line is not None and line != printed:
-            print_status(ctx, f"{'ready,' if printed is None else 'now'} {line}")
-            printed = line
+        if printed is None:
+            if line is not None:
+                report_ready(ctx, f"ready, {line}")
+        elif line is None:
+            readiness.report(is_ready=False)
+        else:
+            readiness.report(is_ready=True)
+            if line != printed:
+                print_status(ctx, f"now {line}")
+        printed = line or printed
         if progress is not None and time.monotonic() >= due:
             due = time.monotonic() + progress
-            if (line := summary()) != reported:
-                reported = line
-                print_status(ctx, line)
-        if on_look is not None:
-            on_look()
+            if (done := summary()) != reported:
+                reported = done
+                print_status(ctx, done)
+        if on_poll is not None:
+            on_poll()
             return None
-        # Nothing wakes a service that is not ready, so that it is asked ten times a second.
-        return None if printed is None else due
+        # Nothing wakes a service that is not ready, so that it is polled ten times a second.
+        return None if line is None else due
 
     with stop_on_signals(service.stop) as signals:
-        service.run(look)
+        try:
+            service.run(poll)
+        finally:
+            readiness.end()
     return signals

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count as counting
 from math import inf
+from string import Formatter
 from typing import Any
 
 import click
@@ -33,7 +36,15 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import json_field, log_in_lines, print_status, print_stderr, quiet_option, write_line
+from oz.cli.output import (
+    json_field,
+    json_option,
+    log_in_lines,
+    print_status,
+    print_stderr,
+    quiet_option,
+    write_line,
+)
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 from oz.cli.rights import check_subscribed, of_applications
 from oz.cli.waiting import Waiting, listening
@@ -46,13 +57,14 @@ READY_SECONDS = 1.0
 SERVICE_SECONDS = 1.0
 """Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
 
-_HELP = f"""Print the messages whose subject matches one of the PATTERNs, one line each.
+_HELP = """Print the messages whose subject matches one of the PATTERNs, one line each.
 
 A line is the subject, a space and the payload. Line breaks, other control characters and bytes that are not
-UTF-8 are printed as \\n or \\xff. --json is exact: one object a line, with "subject" and "payload", or
+UTF-8 are printed as \\n or \\xff. --format writes the fields {subject}, {payload}, {headers} and {time} between
+other text. --json is exact: one object a line, with "subject" and "payload", or
 "payload_base64" if the payload is not UTF-8. "more" contains the further frames of a message.
 
-Without --bind and --connect it connects to {DEFAULT_ENDPOINT}, where `oz pub` binds. Either command may start
+Without --bind and --connect it connects to %s, where `oz pub` binds. Either command may start
 first. It runs until Ctrl-C, --count or --timeout.
 
 An oz publisher sends only the messages that match. Lost messages are reported on stderr. Messages of other
@@ -69,7 +81,27 @@ Examples:
   oz sub 'md.>' --json --count 1 --timeout 5 | jq -r .payload
   oz sub 'job.>' --group workers
   oz sub 'order.*.new' --bus trading
-"""
+  oz sub 'md.>' --format '{time} {subject}\\t{payload}'
+""".replace("%s", DEFAULT_ENDPOINT)
+
+
+_ESCAPED = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
+_ESCAPES = re.compile(r"\\[tn0\\]")
+_FIELDS = ("subject", "payload", "headers", "time")
+
+
+def _read_template(_ctx: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    """Check the fields of a template, and replace its backslash escapes."""
+    if text is None:
+        return None
+    try:
+        named = {name for _, name, spec, conversion in Formatter().parse(text) if name is not None}
+        if unknown := named.difference(_FIELDS):
+            raise click.BadParameter(f"unknown field {{{min(unknown)}}}; the fields are {', '.join(_FIELDS)}")
+        text.format(**dict.fromkeys(_FIELDS, ""))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}; write {{{{ for a brace") from None
+    return _ESCAPES.sub(lambda found: _ESCAPED[found[0]], text)
 
 
 @click.command(help=_HELP, short_help="Print the messages that match a pattern.")
@@ -85,7 +117,15 @@ Examples:
     metavar="SECONDS",
     help="Exit 4 after this time without a message.",
 )
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+@json_option("Write one JSON object a line.")
+@click.option(
+    "-f",
+    "--format",
+    "template",
+    metavar="TEXT",
+    callback=_read_template,
+    help="Write lines of this form, such as '{subject} {payload}'; \\t is a tab, \\n a line break.",
+)
 @filtering_option
 @delivery_options
 @click.option(
@@ -106,6 +146,7 @@ def sub(
     count: int | None,
     timeout: float,
     as_json: bool,
+    template: str | None,
     filtering: str,
     with_headers: bool,
     form: str,
@@ -114,6 +155,8 @@ def sub(
 ) -> None:
     """Print messages; the text of the help is `_HELP`."""
     is_bus = is_on_bus(given)
+    if template is not None and (as_json or with_headers):
+        raise click.UsageError("--format writes the whole line: leave out --json and --headers")
     if not is_bus and form != "text":
         raise click.UsageError("--payload needs --bus; without it payloads are bytes")
     if is_bus and filtering == "prefix":
@@ -131,7 +174,10 @@ def sub(
         is_routed=is_bus or not (bind or filtering == "prefix"),
         group=delivery.get("group", ""),
     )
-    shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
+    if template is not None:
+        shown = partial(_as_template, template)
+    else:
+        shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     opened = (
         _on_bus(
             ctx,
@@ -287,6 +333,16 @@ def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:
     if with_headers:
         parts.insert(1, json_text(headers_as_json(message.headers)))
     return " ".join(parts)
+
+
+def _as_template(template: str, message: oz.Message | Shown) -> str:
+    seconds, rest = divmod(message.time_ns, 10**9)
+    return template.format(
+        subject=printable(message.subject),
+        payload=" ".join(map(printable, message.frames[1:])),
+        headers=json_text(headers_as_json(message.headers)),
+        time=f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z",
+    )
 
 
 def _as_json(message: oz.Message | Shown, *, with_headers: bool) -> str:

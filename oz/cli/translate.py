@@ -8,8 +8,8 @@ import click
 
 import oz
 from oz.cli.exits import FAILED
-from oz.cli.options import parse_all
-from oz.cli.output import json_field, write_json, write_line
+from oz.cli.options import dialect_option, parse_all
+from oz.cli.output import json_field, json_option, write_json, write_line
 from oz.escaping import printable
 
 if TYPE_CHECKING:  # Only this command needs the comparison of patterns.
@@ -25,7 +25,7 @@ The exit code is 0 if the translation is exact, 1 if it is not, and 2 if there i
 \b
 Examples:
   oz translate 'time.*.east' --to redis
-  oz translate 'sensor/+/temp' --from mqtt --to nats --exchange
+  oz translate 'sensor/+/temp' --dialect mqtt --to nats --exchange
   oz translate 'rv:RUN.>' --to regex --json
 """
 
@@ -34,18 +34,17 @@ Examples:
 @click.argument("pattern")
 @click.option("--to", "target", required=True, type=click.Choice(oz.DIALECTS), metavar="NAME",
               help=f"The dialect of the translation: {', '.join(oz.DIALECTS)}.")  # fmt: skip
-@click.option("--from", "source", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
-              help=f"The dialect of a PATTERN that names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
+@dialect_option("a PATTERN that names none")
 @click.option("--exchange", is_flag=True, help="Exchange . and / in subjects too.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
+@json_option()
 @click.pass_context
 def translate(
-    ctx: click.Context, pattern: str, target: str, source: str, exchange: bool, as_json: bool
+    ctx: click.Context, pattern: str, target: str, dialect: str, exchange: bool, as_json: bool
 ) -> None:
     """Translate a pattern; the text of the help is `_HELP`."""
     from oz.subjects.translate import translate as translated
 
-    [compiled] = parse_all([pattern], source)
+    [compiled] = parse_all([pattern], dialect)
     found = translated(compiled, target, exchange=exchange)
     if as_json:
         write_json(_as_data(found))

@@ -291,9 +291,9 @@ class NodeBase(PublishingBase):
 
     @staticmethod
     def _check_names(peers: Sequence[str]) -> None:
-        for one in peers:
-            if not isinstance(one, str):
-                raise TypeError(f"peers are given by name, not by {one!r}")
+        for name in peers:
+            if not isinstance(name, str):
+                raise TypeError(f"peers are given by name, not by {name!r}")
 
     @staticmethod
     def _check_ready(peers: Sequence[str], count: int | None) -> None:

@@ -423,7 +423,7 @@ class Engine:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
-            self.exchange.refuse(link, one, PermissionDenied(text, subject=subject))
+            self.exchange.refuse(link, message, PermissionDenied(text, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
@@ -608,7 +608,7 @@ class Engine:
                 self._report(effect)
 
     def _introduce(self, node: bytes, peers: Sequence[tuple[bytes, tuple[str, ...]]]) -> None:
-        payload = msgpack.packb([(peer, list(where)) for peer, where in peers])
+        payload = msgpack.packb(peers)
         if len(payload) <= MAX_INTRODUCTION:
             self.publisher.direct(node, INTRODUCTION, payload, None)
         elif len(peers) > 1:
@@ -975,21 +975,23 @@ def _no_effects(now: float) -> Iterable[Any]:
     return ()
 
 
-def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
-    """Return the peers of an introduction; entries that are malformed are left out."""
+def _decode_peers(payload: bytes) -> list[Any]:
+    """Return id and endpoints of the peers of an introduction; entries that are malformed are left out.
+
+    The roster checks the endpoints, because it knows most peers already.
+    """
     if len(payload) > MAX_INTRODUCTION:
         return []
     try:
         found: Any = msgpack.unpackb(payload)
     except Exception:
         return []
-    peers = []
-    for row in found if isinstance(found, list) else ():
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], bytes) and isinstance(row[1], list):
-            where = tuple(text for text in row[1] if isinstance(text, str))
-            if len(row[0]) == len(links.UNKNOWN_EPOCH) and where:
-                peers.append((row[0], where))
-    return peers
+    return [
+        row
+        for row in (found if type(found) is list else ())
+        if type(row) is list and len(row) == 2 and type(row[0]) is bytes and type(row[1]) is list
+        if len(row[0]) == len(links.UNKNOWN_EPOCH)
+    ]
 
 
 def encode_loss(gap: Gap, via: bytes) -> bytes:

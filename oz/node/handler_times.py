@@ -85,11 +85,11 @@ def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> Ha
         running: those whose lane has a call that has not ended.
         now: in seconds.
     """
-    began = min((one.began for one in running if one.began is not None), default=None)
+    began = min((watch.began for watch in running if watch.began is not None), default=None)
     return HandlerTimes(
-        sum(one.calls for one in watches),
-        sum(one.seconds for one in watches),
-        max((one.longest for one in watches), default=0.0),
+        sum(watch.calls for watch in watches),
+        sum(watch.seconds for watch in watches),
+        max((watch.longest for watch in watches), default=0.0),
         # A call that began before the first snapshot counts from then on.
         None if began is None else max(0.0, now - began),
     )

@@ -125,25 +125,30 @@ _GROUP_TEXT = "Messages of a queue group that its members have not handled."
 
 
 def _add_subscriptions(found: _Families, subscriptions: Sequence[SubscriptionStatus], node: Labels) -> None:
-    for one in subscriptions:
+    for subscription in subscriptions:
         found.add(GAUGE, "oz_subscription_pending_messages", "Messages that wait for the program.",
-                  one.pending, node)  # fmt: skip
-        if one.group is not None and one.ack == "received":
+                  subscription.pending, node)  # fmt: skip
+        if subscription.group is not None and subscription.ack == "received":
             # The publisher counts messages that are not handled.
             found.add_each(
-                "oz_group_pending_messages", _GROUP_TEXT, "group", {one.group: one.pending}, node, GAUGE
+                "oz_group_pending_messages",
+                _GROUP_TEXT,
+                "group",
+                {subscription.group: subscription.pending},
+                node,
+                GAUGE,
             )
-    oldest = max((one.oldest or 0.0 for one in subscriptions), default=None)
+    oldest = max((subscription.oldest or 0.0 for subscription in subscriptions), default=None)
     found.add(GAUGE, "oz_subscription_oldest_seconds", "Age of the oldest message that waits for the program.",
               oldest, node)  # fmt: skip
-    times = [one.handler for one in subscriptions if one.handler is not None]
+    times = [subscription.handler for subscription in subscriptions if subscription.handler is not None]
     if not times:
         return
-    running = max(one.running or 0.0 for one in times)
+    running = max(time.running or 0.0 for time in times)
     for kind, name, text, value in (
-        (COUNTER, "calls_total", "Calls of handlers that were measured.", sum(one.calls for one in times)),
-        (COUNTER, "seconds_total", "Seconds of these calls.", sum(one.seconds for one in times)),
-        (GAUGE, "longest_seconds", "Seconds of the longest of them.", max(one.longest for one in times)),
+        (COUNTER, "calls_total", "Calls of handlers that were measured.", sum(time.calls for time in times)),
+        (COUNTER, "seconds_total", "Seconds of these calls.", sum(time.seconds for time in times)),
+        (GAUGE, "longest_seconds", "Seconds of the longest of them.", max(time.longest for time in times)),
         (GAUGE, "running_seconds", "Seconds of the oldest call that has not ended.", running),
     ):
         found.add(kind, f"oz_handler_{name}", text, value, node)

@@ -6,6 +6,7 @@ that: the HELLO of a peer at the listener, the WELCOME of a peer at the dialling
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from oz.errors import ProtocolError
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from oz.subscriber.link import Link
 
 
+@lru_cache(maxsize=256)
 def decode_card(card: bytes) -> Card | None:
-    """Return a card; None for an empty or malformed one."""
+    """Return a card; None for an empty or malformed one.
+
+    A node decodes each card about eight times while the peer joins.
+    """
     try:
         return links.decode_card(card) if card else None
     except ProtocolError:

@@ -72,7 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oz.node.reach import is_local, may_dial
 from oz.wire import links
@@ -398,16 +398,19 @@ class Roster:
             self._drop_source(source, now)
         return self._take()
 
-    def introduced(self, peers: Iterable[tuple[bytes, Sequence[str]]], now: float) -> list[Effect | Event]:
+    def introduced(self, peers: Iterable[tuple[bytes, Sequence[Any]]], now: float) -> list[Effect | Event]:
         """Add the nodes that a peer names.
 
         Args:
-            peers: id and endpoints of each node; the first `MAX_INTRODUCED` count.
+            peers: id and endpoints of each node; the first `MAX_INTRODUCED` count. Endpoints that are no text are
+                ignored.
             now: in seconds.
         """
         space = MAX_INTRODUCED - sum(1 for peer in self.by_id.values() if peer.card is None)
         for node, endpoints in islice(peers, MAX_INTRODUCED):
             peer = self.by_id.get(node)
+            if peer is not None and peer.state != KNOWN:
+                continue
             if peer is None or peer.card is None:
                 usable = self._usable((*(() if peer is None else peer.endpoints), *endpoints))
                 if peer is None and usable and space > 0:
@@ -415,7 +418,7 @@ class Roster:
                     space -= 1
                 if peer is not None:
                     self._set_endpoints(peer, usable, now)
-            if peer is not None and peer.state == KNOWN:
+            if peer is not None:
                 peer.known_at = now
                 self._dial(peer, now)
         return self._take()
@@ -435,11 +438,12 @@ class Roster:
             self._greet(peer, now)
         return peer
 
-    def _usable(self, endpoints: Iterable[str], *, is_same_host: bool = True) -> tuple[str, ...]:
+    def _usable(self, endpoints: Iterable[Any], *, is_same_host: bool = True) -> tuple[str, ...]:
         """Return the endpoints that may be dialled, sockets of the directory first."""
+        texts = islice(endpoints, 2 * MAX_ENDPOINTS)
         found = [
             endpoint
-            for endpoint in dict.fromkeys(islice(endpoints, 2 * MAX_ENDPOINTS))
+            for endpoint in dict.fromkeys(endpoint for endpoint in texts if type(endpoint) is str)
             if endpoint not in self.card.endpoints
             and may_dial(endpoint, self._local_prefix)
             and (is_same_host or not is_local(endpoint))
@@ -738,11 +742,14 @@ class Roster:
     def _introduce(self, peer: Peer) -> None:
         """Introduce all peers to a peer, as far as it can reach them."""
         named = []
+        known = peer.card
         for item in self._present():
-            if item is peer or item.card is None or peer.card is None or not item.card.shares_bus(peer.card):
+            card = item.card
+            if item is peer or card is None or known is None or not card.shares_bus(known):
                 continue
-            is_near = item.card.host == peer.card.host
-            endpoints = tuple(text for text in item.card.endpoints if is_near or not is_local(text))
+            endpoints = card.endpoints
+            if card.host != known.host:
+                endpoints = tuple(text for text in endpoints if not is_local(text))
             if endpoints:
                 named.append((item.node, endpoints))
         # A name server always answers, so that a peer knows that it has the whole list.
@@ -845,6 +852,9 @@ class Roster:
         for endpoint in self._endpoints.values():
             yield from (time for time in (endpoint.until, endpoint.refused_until) if time > -inf)
         for peer in self.by_id.values():
+            if peer.state == UP and peer.down_since is None:
+                # The usual case costs least: a bus of 200 nodes asks for the deadline 40,000 times while it forms.
+                continue
             if peer.down_since is not None:
                 until_silent = SILENT_AFTER if peer.state == UP else inf
                 yield peer.down_since + min(until_silent, self._lost_after)

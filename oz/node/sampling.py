@@ -77,16 +77,24 @@ class Sampling:
         now = node.clock()
         self._times_until = now + TIMES_SECONDS
         stats = node.stats()
-        counters = {one.name: getattr(stats, one.name) for one in fields(stats) if one.name != "dropped"}
+        counters = {
+            counter.name: getattr(stats, counter.name)
+            for counter in fields(stats)
+            if counter.name != "dropped"
+        }
         with node.lock:
-            names = {one: peer.card.name for one, peer in node.roster.by_id.items() if peer.card is not None}
+            names = {
+                node_id: peer.card.name
+                for node_id, peer in node.roster.by_id.items()
+                if peer.card is not None
+            }
         names[node.id] = node.name
         with node.publisher.lock:
-            found = [_link_status(one, names, now) for one in node.publisher.sessions()]
+            found = [_link_status(session, names, now) for session in node.publisher.sessions()]
         subscriber = node.subscriber
         with subscriber.lock:
-            active = [one for one in subscriber.dispatcher.inboxes if one.is_active and one.entries]
-            subscriptions = [self._subscription_status(one, now) for one in active]
+            active = [inbox for inbox in subscriber.dispatcher.inboxes if inbox.is_active and inbox.entries]
+            subscriptions = [self._subscription_status(inbox, now) for inbox in active]
             lost, unknown = dict(subscriber.dispatcher.lost), dict(subscriber.dispatcher.unknown_losses)
         links, kept, omitted = bounded(found, subscriptions)
         return Snapshot(
@@ -123,7 +131,7 @@ class Sampling:
                 first = queue.items[0]
                 oldest_ns = first.time_ns if isinstance(first, Message) else None
         return SubscriptionStatus(
-            tuple(_text(one.pattern.text) for one in inbox.entries),
+            tuple(_text(entry.pattern.text) for entry in inbox.entries),
             options.group,
             "handled" if options.handled else "received",
             pending,
@@ -195,8 +203,8 @@ class Sampling:
         if now >= self._times_until:
             self._times_until = inf
             with self._node.subscriber.lock:
-                for one in self._watches():
-                    one.stop()
+                for watch in self._watches():
+                    watch.stop()
 
     def _on_answer(self, peer: bytes, content: list[Any]) -> None:
         number, payload, denial = content[:3]
@@ -244,7 +252,7 @@ class Sampling:
             del self._open[number]
         if question.denials and not question.found:
             raise PermissionDenied(question.denials[0], rule=None, subject=STATISTICS)
-        return sorted(question.found, key=lambda one: (one.name, one.id))
+        return sorted(question.found, key=lambda snapshot: (snapshot.name, snapshot.id))
 
     def _up(self, names: Sequence[str]) -> dict[bytes, str]:
         """Return the ids and names of peers that are up, name servers too.
@@ -254,9 +262,11 @@ class Sampling:
         """
         with self._node.lock:
             found = {
-                node: one.card.name
-                for node, one in self._node.roster.by_id.items()
-                if one.card is not None and one.state == roster.UP and (not names or one.card.name in names)
+                node: peer.card.name
+                for node, peer in self._node.roster.by_id.items()
+                if peer.card is not None
+                and peer.state == roster.UP
+                and (not names or peer.card.name in names)
             }
         missing = set(names).difference(found.values())
         if missing:

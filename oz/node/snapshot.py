@@ -131,25 +131,28 @@ class Snapshot:
     @property
     def pending(self) -> int:
         """Messages that have arrived at this node and wait for its program."""
-        return sum(one.pending for one in self.subscriptions)
+        return sum(subscription.pending for subscription in self.subscriptions)
 
     @property
     def oldest(self) -> float | None:
         """Age of the oldest of these messages in seconds; None without messages."""
-        return max((one.oldest for one in self.subscriptions if one.oldest is not None), default=None)
+        return max(
+            (subscription.oldest for subscription in self.subscriptions if subscription.oldest is not None),
+            default=None,
+        )
 
 
 def bounded(
     links: Iterable[LinkStatus], subscriptions: Iterable[SubscriptionStatus]
 ) -> tuple[tuple[LinkStatus, ...], tuple[SubscriptionStatus, ...], int]:
     """Return links and subscriptions that fit into a snapshot, and the number of omitted ones."""
-    all_links = sorted(links, key=lambda one: -one.pending)
-    all_subscriptions = sorted(subscriptions, key=lambda one: -one.pending)
+    all_links = sorted(links, key=lambda link: -link.pending)
+    all_subscriptions = sorted(subscriptions, key=lambda subscription: -subscription.pending)
     kept, left = [], MAX_PATTERNS
-    for one in all_subscriptions[:MAX_LINKS]:
-        texts = tuple(text[:MAX_TEXT] for text in one.patterns[: max(left, 1)])
+    for subscription in all_subscriptions[:MAX_LINKS]:
+        texts = tuple(text[:MAX_TEXT] for text in subscription.patterns[: max(left, 1)])
         left -= len(texts)
-        kept.append(one._replace(patterns=texts))
+        kept.append(subscription._replace(patterns=texts))
     omitted = max(0, len(all_links) - MAX_LINKS) + len(all_subscriptions) - len(kept)
     return tuple(all_links[:MAX_LINKS]), tuple(kept), omitted
 
@@ -162,7 +165,7 @@ _FIELDS = (
 
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
     """Return the allowed types of the elements of an array, from the allowed types of each element."""
-    return frozenset(product(*(one if isinstance(one, tuple) else (one,) for one in types)))
+    return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
 _COUNT, _SECONDS = (int, NoneType), (float, NoneType)
@@ -214,7 +217,7 @@ def _decode_link(row: Any) -> LinkStatus:
 
 def _decode_subscription(row: Any) -> SubscriptionStatus:
     patterns, group, ack, pending, oldest, dropped, times = _checked(row, _SUBSCRIPTION_TYPES, 7)
-    if not all(type(one) is str for one in patterns):
+    if not all(type(text) is str for text in patterns):
         raise ValueError("a pattern is no text")
     handler = None if times is None else HandlerTimes(*_checked(times, _TIMES_TYPES, 4))
     return SubscriptionStatus(tuple(patterns), group, ack, pending, oldest, dropped, handler)

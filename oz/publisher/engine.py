@@ -139,7 +139,7 @@ class Engine:
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
-        interest_class, last_values_class, subjects_class: of the parts that differ for a node.
+        interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -153,6 +153,7 @@ class Engine:
     _patterns_hint = "; publisher.subscribers lists the patterns"
     interest_class = Interest
     last_values_class = LastValues
+    sessions_class = Sessions
     subjects_class = SubjectCheck
 
     def __init__(
@@ -260,7 +261,7 @@ class Engine:
 
     def _new_sessions(self) -> Sessions:
         keys, random_bytes = self._keys, self.runtime.random_bytes
-        sessions = Sessions(
+        sessions = self.sessions_class(
             self.origin,
             self.settings,
             lambda: random_bytes(16),

@@ -214,13 +214,11 @@ class Stream:
         load: messages of a group that are not acknowledged, or not handled.
         held: numbered batches of a group that are not acknowledged, or not handled.
         mark: sequence below which all messages are handled.
-        lost_from: after the end of the session, lowest sequence of a redelivering stream that is neither handled nor
-            moved to another member; None if there is none.
     """
 
     __slots__ = (
         "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds",
-        "joined", "limit", "load", "lost_from", "mark", "matched", "member", "number", "numbered", "options",
+        "joined", "limit", "load", "mark", "matched", "member", "number", "numbered", "options",
         "overflow", "patterns", "pending", "prefetch", "redelivers", "session", "unknown",
     )  # fmt: skip
 
@@ -235,7 +233,6 @@ class Stream:
         self.prefetch = min(options.prefetch or default, self.limit)
         self.patterns = self.joined = 0
         self.matched = self.numbered = self.pending = self.load = self.mark = 0
-        self.lost_from: int | None = None
         self.drops = [0, 0, 0, 0]
         self.unknown = 0
         self.backlog: deque[Body | _Waiting] = deque()
@@ -577,6 +574,16 @@ class Stream:
             self.session.bytes += waiting.body.size
         for waiting in self._open_all():
             yield waiting, waiting.body, 0
+
+    @property
+    def first_unhandled(self) -> int | None:
+        """Position of the first message of a group that is not handled; None without any. For streams that hold."""
+        for batch in self.held:
+            if batch.body is not None:
+                return batch.body.positions[max(0, self.mark - batch.sequence)]
+        for waiting in self.backlog:
+            return (waiting if isinstance(waiting, Body) else waiting.body).position
+        return next((position for position, *_ in self._conflated.values()), None)
 
     def moved(self, units: list[Batch | _Waiting]) -> None:
         """Remove batches and bodies that another member has received.
@@ -925,8 +932,6 @@ class Session:
         self.given_up += sum(stream.pending for stream in self.streams.values())
         self.given_up += sum(batch.count for batch in self.batches if batch.body is not None)
         for stream in self.streams.values():
-            if stream.redelivers and (stream.held or stream.backlog):
-                stream.lost_from = stream.held[0].sequence if stream.held else self.following
             stream.backlog.clear()
             stream.held.clear()
         self.batches.clear()

@@ -113,12 +113,13 @@ class Sessions:
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
         on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
-        is_heir: whether messages that another member has not handled may move to a session.
         by_node: sessions whose HELLO had a card, by member, in the order in which they began.
     """
 
     # Slots, because C reads and fills them.
     __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
+
+    stream_class = Stream
 
     def __init__(
         self,
@@ -164,7 +165,6 @@ class Sessions:
         self.card = b""
         self.admit: Callable[[Hello, str | None], int | None] = lambda hello, user: None
         self.on_session: Callable[[Session, str], object] = lambda session, event: None
-        self.is_heir: Callable[[Session], bool] = lambda session: True
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
@@ -575,7 +575,7 @@ class Sessions:
                     raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
                 options = declared[item.stream]
                 group = None if options.group is None else self.interest.group(options.group, options.policy)
-                stream = Stream(session, item.stream, options, group)
+                stream = self.stream_class(session, item.stream, options, group)
             pattern = self._compile(item)
             if item.last_value and self.last_values is not None:
                 subjects = yield from self.last_values.search(pattern, self.settings.pattern_time)
@@ -771,14 +771,7 @@ class Sessions:
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
-        for unit, body, start in stream.unhandled():
-            messages = list(body.messages())[start:]
-            sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
-            patterns = [entry for entry, since in kept if since <= sequence]
-            if patterns and all(
-                any(_matches(pattern, subject) for pattern in patterns) for _, subject, _, _ in messages
-            ):
-                continue
+        for unit, messages in self._unhandled(stream, kept):
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
             if None in chosen:
                 for heir in chosen:
@@ -799,6 +792,20 @@ class Sessions:
             self.redelivered += len(positions)
             self._offer_all(heir, flat, positions, links.REDELIVERED)
 
+    @staticmethod
+    def _unhandled(
+        stream: Stream, kept: Sequence[tuple[Pattern, int]]
+    ) -> Iterator[tuple[Any, list[tuple[int, bytes, bytes, Any]]]]:
+        """Return the batches and bodies that a member has not handled and loses, each with these messages."""
+        for unit, body, start in stream.unhandled():
+            messages = list(body.messages())[start:]
+            sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
+            patterns = [pattern for pattern, since in kept if since <= sequence]
+            if not patterns or not all(
+                any(_matches(pattern, subject) for pattern in patterns) for _, subject, _, _ in messages
+            ):
+                yield unit, messages
+
     def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
         """Pick a member for one message, the stream itself only without another member; None without any."""
         group = stream.group
@@ -807,11 +814,7 @@ class Sessions:
         members: Sequence[Stream] = ()
         if route is not None:
             members = next((found for item, found in route.groups if item is group), ())
-        alive = [
-            member
-            for member in members
-            if member is not stream and (member.session.is_up or is_final) and self.is_heir(member.session)
-        ]
+        alive = [member for member in members if member is not stream and (member.session.is_up or is_final)]
         if not alive and is_final and stream in members:
             alive = [stream]
         return group.pick(alive, subject, self.now) if alive else None

@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oz.errors import OzError, Undecidable
 from oz.message import Extras, Forwarded
@@ -44,6 +44,9 @@ from oz.publisher.groups import rank
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire.extras import FORWARDED, FORWARDER_ID, MAX_FORWARDERS, REDELIVERED, encode_extras
+
+if TYPE_CHECKING:
+    from oz.subscriber.message import Message
 
 _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
 """Subjects that stay on their bus."""
@@ -219,6 +222,12 @@ def source_of(
     if number.isdecimal() and len(number) < _MAX_DIGITS:
         position = REQUEST_POSITION + int(number)
     return Forwarded(node, position, b"")
+
+
+def source_of_message(message: Message) -> Forwarded:
+    """Return the source of a message."""
+    forwarded = message.extras.forwarded if message.extras is not None else None
+    return source_of(forwarded, message.origin, message.position, message.reply_to)
 
 
 def extras_of(

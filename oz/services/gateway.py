@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import zmq
 
@@ -44,7 +44,7 @@ from oz.services.link import (
     with_origin,
 )
 from oz.services.relaying import Relaying
-from oz.services.waiting import Bell, call_on_poll, wait
+from oz.services.service import Service, wait
 from oz.services.worker import Worker
 from oz.subscriber.sync import Subscriber
 from oz.transport.capabilities import require_pgm
@@ -82,7 +82,7 @@ class GatewayStats:
     """Starts of a multicast process after it had ended."""
 
 
-class Gateway:
+class Gateway(Service):
     """Passes messages between local programs and multicast.
 
     Attributes:
@@ -130,19 +130,19 @@ class Gateway:
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)
         require_pgm()
+        super().__init__()
         self.stats = GatewayStats()
         self._echo = echo and bool(send)
         self._keep_origins = keep_origins
         self._relaying = Relaying()
         self._numbering = Numbering()
         self._joined_at = 0
-        self._is_stopping = self._has_more = False
+        self._has_more = False
         self._directory = tempfile.TemporaryDirectory(prefix="oz-gateway-")
         place = Path(self._directory.name)
         self._options = asdict(multicast or Multicast())
         self._receiver = self._sender = None
         self.sources: list[Subscriber] = []
-        self._bell = Bell()
         options = options or Options()
         self.publisher = Publisher(dialect="zmq", options=options, security=security)
         self._subscriber_endpoints: list[str] = []
@@ -201,30 +201,9 @@ class Gateway:
         """Endpoints of local publishers, bound or connected."""
         return self._publisher_endpoints
 
-    def stop(self) -> None:
-        """Make `run` return. Any thread or signal handler may call this."""
-        self._is_stopping = True
-        self.wake()
-
     def wake(self) -> None:
         """Make `run` check everything now. Any thread or signal handler may call this."""
         self._bell.ring()
-
-    def run(self, look: Callable[[], object] | None = None) -> None:
-        """Pass messages on until `stop`.
-
-        Args:
-            look: called after each turn, and ten times a second. If it returns a float, it is called next at
-                this time of `time.monotonic`.
-
-        Raises:
-            WorkerError: a multicast process cannot start: a wrong interface, or a port in use.
-        """
-        again = 0.0
-        with self._bell.rung_by_signals():
-            while not self._is_stopping:
-                self._turn(again)
-                again = call_on_poll(look)
 
     def turn(self, seconds: float = 0) -> None:
         """Pass on the messages that have arrived, and start processes that have ended.
@@ -233,10 +212,11 @@ class Gateway:
             seconds: to wait for messages at most.
 
         Raises:
-            WorkerError: as `run`.
+            WorkerError: a multicast process cannot start: a wrong interface, or a port in use. `run` raises it too.
         """
         check_number("seconds", seconds)
         self._turn(time.monotonic() + seconds)
+        self._bell.clear()
 
     def _turn(self, until: float) -> None:
         if not self._has_more:
@@ -268,7 +248,6 @@ class Gateway:
             elif not self._sender.is_ready:
                 until = min(until, self._sender.down_since + HOLD_SECONDS)
         wait(poller, until)
-        self._bell.clear()
 
     # From multicast to local programs.
 
@@ -390,26 +369,15 @@ class Gateway:
 
     # Close.
 
-    def close(self) -> None:
-        """End the processes and close the sockets. A second call has no effect."""
+    def _release(self) -> None:
         for source in self.sources:
             source.close()
         for worker in self.workers:
             worker.begin_close()
         for worker in self.workers:
             worker.close()
-        self._receiver = self._sender = None
         self.publisher.close()
-        self._bell.close()
         self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        """Return the gateway."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the gateway."""
-        self.close()
 
 
 def _check(receive: list[str], send: str | None, subscribers: list[str], publishers: list[str]) -> None:

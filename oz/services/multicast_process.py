@@ -40,7 +40,7 @@ from oz.services.link import (
     unpack,
     unpack_message,
 )
-from oz.services.waiting import wait
+from oz.services.service import wait
 from oz.system import POLLHUP, POLLIN, make_poll
 from oz.wire.extras import decode_extras, encode_extras
 

@@ -14,7 +14,7 @@ from oz.node.engine import Engine
 from oz.node.events import Event
 from oz.node.threads import ThreadPool
 from oz.options import Limits, NodeOptions
-from oz.services.attended import Service
+from oz.services.service import NodeService
 from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.links import NAMESERVER, Card
 
@@ -51,7 +51,7 @@ _COUNTERS = {
 }
 
 
-class NameServer(Service):
+class NameServer(NodeService):
     """A node without subscriptions, which introduces each node to all others of its bus.
 
     Messages do not pass it, and it stores nothing. Nodes keep their peers while it is down, and announce themselves

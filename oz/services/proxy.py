@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import zmq
 
 from oz.logs import peer_logger
 from oz.numbers import check_count
 from oz.options import Limits
-from oz.services.waiting import Bell, call_on_poll, wait
+from oz.services.service import OnPoll, Service, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.ipc_paths import SocketFiles
 
@@ -56,7 +56,7 @@ class ProxyStats:
     """Subscriptions and unsubscriptions that were sent to publishers."""
 
 
-class Proxy:
+class Proxy(Service):
     """Forwards messages of publishers to subscribers, and subscriptions to publishers.
 
     The proxy of libzmq runs in a thread, between an XSUB and an XPUB. Messages are not decoded. Publishers send
@@ -99,7 +99,6 @@ class Proxy:
         for endpoint in (*ins, *outs, *dialled):
             endpoints.check(endpoint, own_context=True)
         check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)
-        self._is_stopping = False
         self._counting = threading.Lock()
         self._is_running = False
         self._stats = ProxyStats()
@@ -107,7 +106,7 @@ class Proxy:
         descriptors.need(
             descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
         )
-        self._bell = Bell()
+        super().__init__()
         self._context: zmq.Context[Any] = zmq.Context()
         self._files = SocketFiles()
         try:
@@ -127,9 +126,10 @@ class Proxy:
             self._commands.setsockopt(zmq.LINGER, 0)
             self._commands.connect("inproc://control")
         except BaseException:
-            self._bell.close()
             self._files.remove_all()
             self._context.destroy(0)
+            self._bell.close()
+            self._is_closed = True
             raise
 
     def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: Limits) -> Any:
@@ -162,28 +162,12 @@ class Proxy:
                 self._count()
             return self._stats
 
-    def stop(self) -> None:
-        """Make `run` return at once. Any thread or signal handler may call it."""
-        self._is_stopping = True
-        self._bell.ring()
-
-    def run(self, look: Callable[[], object] | None = None) -> None:
-        """Forward messages until `stop`.
-
-        Args:
-            look: called in this thread ten times a second, or at the time that its last call returned, in seconds
-                of `time.monotonic`.
-        """
+    def _serve(self, on_poll: OnPoll | None) -> None:
         passing = threading.Thread(target=self._pass, name="oz-forwarder", daemon=True)
-        poller = zmq.Poller()
-        poller.register(self._bell, zmq.POLLIN)
         passing.start()
         self._is_running = True
         try:
-            with self._bell.rung_by_signals():
-                while not self._is_stopping and passing.is_alive():
-                    wait(poller, call_on_poll(look))
-                    self._bell.clear()
+            super()._serve(on_poll)
         finally:
             with self._counting:
                 self._count()
@@ -192,6 +176,11 @@ class Proxy:
                     self._control.send(b"TERMINATE", zmq.NOBLOCK)
             passing.join()
 
+    def _turn(self, until: float) -> None:
+        poller = zmq.Poller()
+        poller.register(self._bell, zmq.POLLIN)
+        wait(poller, until)
+
     def _pass(self) -> None:
         # Until the proxy ends, only this thread uses the two sockets.
         try:
@@ -199,7 +188,7 @@ class Proxy:
         except zmq.ZMQError:
             _log.exception("the forwarder has ended after an error")
         finally:
-            self._bell.ring()
+            self.stop()
 
     def _count(self) -> None:
         try:
@@ -212,18 +201,8 @@ class Proxy:
             # The proxy has ended.
             pass
 
-    def close(self) -> None:
-        """Close the sockets; waiting messages are sent for a second. A second call has no effect."""
+    def _release(self) -> None:
         self._files.remove_all()
-        for raw in (self._front, self._back, self._control, self._commands):
-            raw.close()
-        self._bell.close()
+        for socket in (self._front, self._back, self._control, self._commands):
+            socket.close()
         self._context.term()
-
-    def __enter__(self) -> Self:
-        """Return the forwarder."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the forwarder."""
-        self.close()

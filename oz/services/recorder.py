@@ -21,7 +21,6 @@ a redelivering group, so that the publisher sends the messages of a killed recor
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -29,9 +28,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from math import ceil, inf
-from typing import Any, Self
-from weakref import WeakSet
+from math import inf
+from typing import Any
+
+import zmq
 
 from oz.errors import ClosedError, ConfigurationError, JournalError, JournalFull, Timeout
 from oz.journal import GAP, Journal, Writer
@@ -41,13 +41,10 @@ from oz.message import Gap, Message, MessageId
 from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
 from oz.options import Ack, Delivery
-from oz.program_end import close_all
-from oz.services.waiting import call_on_poll
+from oz.services.service import OnPoll, Service, wait
 from oz.subjects.pattern import Pattern, compile
 from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
-from oz.system import POLLIN, make_poll
-from oz.transport.bell import Bell
 
 MESSAGE_BYTES = 100
 """Bytes of memory of a message besides its payload, about."""
@@ -98,8 +95,11 @@ class RecorderStats:
     is_full: bool = False
 
 
-class Recorder:
+class Recorder(Service):
     """Subscribes, and appends the received messages to a journal.
+
+    `run` records until `stop`, and then writes the messages that have arrived. It raises `JournalFull` if the disk was
+    full to the end, `JournalError` if the operating system failed, and `PermissionDenied` if a publisher refuses.
 
     Attributes:
         stats: the counts.
@@ -168,22 +168,18 @@ class Recorder:
         self._directory, self._group, self._ack = directory, group, ack
         self._ids: set[MessageId] = set()
         self._dropped_by_node = 0
-        self._is_stopping = False
         self._giving_up = threading.Event()
-        self._idle = threading.Event()
-        self._idle.set()
-        self._owner = os.getpid()
+        self._resources = ExitStack()
         with ExitStack() as opened:
             self.writer = opened.enter_context(Writer(directory, **writer))
             if self.writer.end_offset:
                 self._buffer.put([self._gap_record(None)])
-            self._bell = Bell()
+            super().__init__()
             opened.callback(self._bell.close)
-            self._poll = make_poll()
-            self._poll.register(self._bell, POLLIN)
+            self._poller = zmq.Poller()
+            self._poller.register(self._bell, zmq.POLLIN)
             self._subscription = self._subscribe(source, compiled, dict(subscriber or {}), opened)
             self._resources = opened.pop_all()
-        _open.add(self)
 
     def _subscribe(
         self, source: Any, compiled: list[Pattern], options: dict[str, Any], opened: ExitStack
@@ -201,7 +197,7 @@ class Recorder:
         opened.callback(engine.gap_listeners.remove, self._on_gap)
         if engine.options.dedupe and self.writer.end_offset:
             self._ids = last_ids(Journal(self._directory), MAX_IDS)
-        self._poll.register(self.subscriber.fileno(), POLLIN)
+        self._poller.register(self.subscriber.fileno(), zmq.POLLIN)
         delivery = Delivery(redeliver=self._ack == "handled")
         subscription = self.subscriber.subscribe(
             compiled, group=self._group, ack=self._ack, delivery=delivery
@@ -209,41 +205,18 @@ class Recorder:
         opened.callback(_end, subscription)
         return subscription
 
-    def run(self, on_poll: Callable[[], object] | None = None) -> None:
-        """Record until `stop` is called; then write the messages that have arrived, and return.
-
-        Args:
-            on_poll: called in this thread ten times a second, or at the time of the monotonic clock that it returns
-                as a float.
-
-        Raises:
-            JournalFull: the disk was full to the end, so that the last messages are not in the journal.
-            JournalError: the operating system failed, or the files were removed.
-            PermissionDenied: a publisher denies a pattern, or does not trust the recorder's key.
-        """
-        self._idle.clear()
+    def _serve(self, on_poll: OnPoll | None) -> None:
         thread = threading.Thread(target=self._write, name="oz-recorder", daemon=True)
         thread.start()
         try:
-            with self._bell.rung_by_signals():
-                again = 0.0
-                while not self._is_stopping and self._failure is None:
-                    if not self._receive():
-                        self._wait(max(0.0, again - time.monotonic()))
-                    again = call_on_poll(on_poll)
+            super()._serve(on_poll)
             self._receive_rest()
         finally:
             self._giving_up.set()
             self._buffer.close()
             thread.join()
-            self._idle.set()
         if self._failure is not None:
             raise self._failure
-
-    def stop(self) -> None:
-        """End `run` soon. Any thread or signal handler may call it."""
-        self._is_stopping = True
-        self._bell.ring()
 
     @property
     def pending(self) -> int:
@@ -261,11 +234,11 @@ class Recorder:
 
     # receiving -------------------------------------------------------------------------------------------
 
-    def _wait(self, seconds: float) -> None:
-        if self.subscriber is not None:
-            seconds = min(seconds, SERVICE_INTERVAL)
-        self._poll.poll(None if seconds == inf else ceil(seconds * 1000))
-        self._bell.clear()
+    def _turn(self, until: float) -> None:
+        if not self._receive():
+            if self.subscriber is not None:
+                until = min(until, time.monotonic() + SERVICE_INTERVAL)
+            wait(self._poller, until)
 
     def _receive(self) -> bool:
         """Receive the messages that have arrived; return whether there were any."""
@@ -338,7 +311,7 @@ class Recorder:
         except BaseException as error:
             self._failure = error
             self._buffer.close()
-            self._bell.ring()
+            self.stop()
 
     def _append(self, rows: list[Row]) -> None:
         retry = FIRST_RETRY
@@ -402,27 +375,8 @@ class Recorder:
 
     # closing ---------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Stop `run`, wait for its end, and close the journal. A second call does nothing.
-
-        Raises:
-            JournalError: the operating system failed to make the end of the journal durable.
-        """
-        # At the end of the program the thread of `run` may be dead; in a fork it belongs to the parent.
-        if sys.is_finalizing() or self._owner != os.getpid():
-            return
-        self.stop()
-        self._idle.wait()
+    def _release(self) -> None:
         self._resources.close()
-
-    def _close_at_exit(self, timeout: float) -> None:
-        if self._owner == os.getpid():
-            self.stop()
-            if self._idle.wait(timeout):
-                self.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         try:
@@ -430,15 +384,6 @@ class Recorder:
         except JournalError:
             if error[0] is None:
                 raise
-
-
-_open: WeakSet[Recorder] = WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close the recorders that the program left open, before their writers are closed."""
-    close_all(_open)
 
 
 class RecordBuffer:

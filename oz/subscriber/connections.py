@@ -706,6 +706,9 @@ class Connections(ABC):
     def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
         link = place.link
         assert link is not None
+        if not self._drains and link.repeats_ping(frame, self.listening.time(now)):
+            place.heard_at = now
+            return
         link.settle()
         self.lone = None
         self._current = link

@@ -107,6 +107,11 @@ def test_check_counts_users_and_rules(oz, file):
     result = oz("auth", "check", file)
     assert result.exit_code == 0
     assert result.stdout == f"{file}: users: 1; rules: 3; default: deny\n"
+    assert json.loads(oz("auth", "check", file, "--json").stdout) == {
+        "ok": True,
+        "faults": [],
+        "warnings": [],
+    }
 
 
 def test_check_lists_all_faults(oz, tmp_path):
@@ -127,6 +132,8 @@ def test_matrix_prints_the_rights_of_each_user(oz, file):
         ["user", "subscribe", "group"],
         ["desk", "md.>", "-md.secret.>", "md.>", "work-*"],
     ]
+    [desk] = json.loads(oz("auth", "matrix", file, "--json").stdout)
+    assert desk["rules"]["subscribe"] == {"allow": ["md.>"], "deny": ["md.secret.>"]}
 
 
 @pytest.mark.parametrize("command", [("explain", "desk", "md.x", "--file"), ("check",), ("matrix",)])

@@ -7,28 +7,10 @@ import pytest
 
 from oz.cli import main
 from oz.journal import Writer
+from support import scripts
 from support.cases import each
 
-COMMANDS = (
-    "demo",
-    "pub",
-    "sub",
-    "explain",
-    "match",
-    "translate",
-    "bench",
-    "record",
-    "replay",
-    "journal",
-    "spark",
-    "doctor",
-    "multicast",
-    "gateway",
-    "nameserver",
-    "peers",
-    "request",
-    "reply",
-)
+COMMANDS = main.list_commands(click.Context(main))
 
 
 def test_help_lists_the_commands_and_the_exit_codes(oz):
@@ -37,7 +19,7 @@ def test_help_lists_the_commands_and_the_exit_codes(oz):
     assert "130  ended by Ctrl-C" in text
 
 
-@each("command", COMMANDS)
+@each("command", [one for one in COMMANDS if one not in ("auth", "config", "keys")])
 def test_each_command_shows_examples(oz, command):
     result = oz(command, "--help")
     assert result.exit_code == 0
@@ -65,10 +47,7 @@ def test_help_needs_no_rich():
         "import atexit; atexit.register(lambda: print('rich' in sys.modules))\n"
         "import runpy; runpy.run_module('oz', run_name='__main__')"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert ran.stdout.splitlines()[-1] == "False"
+    assert scripts.run("-c", script).splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize(
@@ -135,5 +114,4 @@ from oz.journal import Writer
 main(["match", "a", "a"], standalone_mode=False)
 print("oz.cli.match" in sys.modules, "oz.cli.bench" in sys.modules)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert ran.stdout.splitlines() == ["a", "True False"], ran.stderr
+    assert scripts.run("-c", program).splitlines() == ["a", "True False"]

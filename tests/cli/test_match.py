@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 
@@ -33,3 +35,8 @@ def test_a_wildcard_of_another_dialect_is_warned_of_unless_a_dialect_is_named(oz
     )
     assert oz("match", "nats:home/+", "home/+").stderr == ""
     assert oz("match", "mqtt:home/+", "home/hall").stderr == ""
+
+
+def test_json_is_an_object_for_each_subject(oz):
+    lines = oz("match", "redis:a*", "--json", stdin=b"a\xff\nab\n").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [{"subject_base64": "Yf8="}, {"subject": "ab"}]

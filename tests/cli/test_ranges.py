@@ -1,4 +1,4 @@
-"""`--from` and `--until`, of all commands that take them."""
+"""`--start` and `--end`, of all commands that take them."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def directory(tmp_path):
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_describes_relative_times(oz, command):
     text = " ".join(oz(*command, "--help").stdout.split())
-    assert "--from and --until are an offset, a time such as 2026-03-01T09:00, or a time before now" in text
+    assert "--start and --end are an offset, a time such as 2026-03-01T09:00, or a time before now" in text
     assert "such as -90s or -1h" in text
     assert "without a zone is local time" in text
 
@@ -41,10 +41,10 @@ def test_help_describes_relative_times(oz, command):
 @pytest.mark.parametrize(
     ("options", "offsets"),
     [
-        (("--from", "-1h"), [2]),
-        (("--since=-150m", "--until", "-1.5h"), [1]),
-        (("--until", "now"), [0, 1, 2]),
-        (("--from", "now"), []),
+        (("--start", "-1h"), [2]),
+        (("--start=-150m", "--end", "-1.5h"), [1]),
+        (("--end", "now"), [0, 1, 2]),
+        (("--start", "now"), []),
     ],
 )
 def test_a_range_may_count_from_now(oz, directory, options, offsets):

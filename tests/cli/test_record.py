@@ -78,17 +78,6 @@ def test_signal_ends_it_with_each_message_and_a_summary(publisher, record, recor
     assert payloads(recorded) == [b"%d" % at for at in range(3000)]
 
 
-def test_dedupe_records_a_repeated_id_once(publisher, record, recorded):
-    def publish():
-        publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
-        for number in (0, 1, 0, 1, 2):
-            publisher.publish("a", b"%d" % number, id=(b"run", number))
-
-    arguments = ("a", "--dedupe", "--connect", publisher.endpoint, "--filtering", "publisher")
-    assert record(*arguments, beside=publish, count=3).code == 0
-    assert payloads(recorded) == [b"0", b"1", b"2"]
-
-
 def test_it_binds_and_continues_a_journal(record, recorded, endpoint):
     with Writer(recorded) as writer:
         writer.append([("a.0", b"0")])
@@ -135,15 +124,6 @@ def test_options_reach_the_writer(oz_run, publisher, recorded, signal_when):
     times = ("--segment-seconds", "9", "--retain-seconds", "9")
     place = ("--journal", str(recorded), "--connect", publisher.endpoint)
     assert oz_run("record", "a.*", *place, *options, *times).code == 0
-
-
-def test_journal_with_a_writer_is_refused_in_one_line(oz, recorded):
-    with Writer(recorded):
-        result = oz("record", "a.*", "--journal", str(recorded))
-    assert result.exit_code == 1
-    [line] = result.stderr.splitlines()
-    assert line.startswith("oz record: ")
-    assert "this process" in line
 
 
 def test_full_disk_is_reported_and_the_exit_code_is_1(publisher, recorded):

@@ -6,14 +6,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 
 import pytest
 
 import oz
 from oz.journal import GAP, Writer
 from support import waiting
-from support.routed import here
 from support.waiting import DEADLINE, Thread
 
 SECOND = 10**9
@@ -70,23 +69,13 @@ def test_it_waits_for_a_subscriber_and_publishes_in_order(replay, way):
     )
 
 
-def test_it_keeps_the_pace_and_sends_the_times_as_headers(replay):
-    began = time.monotonic()
-    ended, messages = replay(count=6)
-    assert ended.code == 0
-    assert [message.headers["oz-time-ns"] for message in messages] == [
-        SECOND + at * SECOND // 10 for at in range(6)
-    ]
-    assert time.monotonic() - began > 0.5
-
-
 @pytest.mark.parametrize(
     ("options", "payloads"),
     [
-        (("--subject", "a.*"), [b"0", b"2", b"4"]),
-        (("--subject", "b?3", "--dialect", "redis"), [b"3"]),
-        (("--from", "2", "--until", "4"), [b"2", b"3"]),
-        (("--from", "1970-01-01T00:00:01.35Z"), [b"4", b"5"]),
+        (("--pattern", "a.*"), [b"0", b"2", b"4"]),
+        (("--pattern", "b?3", "--dialect", "redis"), [b"3"]),
+        (("--start", "2", "--end", "4"), [b"2", b"3"]),
+        (("--start", "1970-01-01T00:00:01.35Z"), [b"4", b"5"]),
     ],
 )
 def test_it_selects_by_pattern_and_range(replay, options, payloads):
@@ -112,23 +101,13 @@ def test_without_a_subscriber_it_exits_3(oz_run, journal, endpoint):
     assert "no subscriber within 0.05 s" in ended.stderr
 
 
-def test_ctrl_z_suspends_the_pace_too(oz_start, long_journal, endpoint):
-    running = oz_start("replay", long_journal, "--bind", endpoint, "--wait", "60")
-    with oz.Subscriber(endpoint) as sub:
-        sub.subscribe("a")
-        sub.receive(timeout=DEADLINE)
-        running.process.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)  # the time of the suspension, and no wait
-        on_their_way = here(sub, 0.2)
-        resumed = time.monotonic()
-        running.process.send_signal(signal.SIGCONT)
-        numbers = [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)]
-        took = time.monotonic() - resumed
-    assert took > 0.7, (
-        "the journal has 100 messages for each second, and 150 were due at the end of the suspension"
-    )
-    assert numbers == list(range(numbers[0], numbers[0] + 100))
-    assert all(int(message.payload) < numbers[0] for message in on_their_way)
+def here(sub, timeout):
+    """Receive messages until none arrives within a timeout."""
+    taken = []
+    with suppress(oz.Timeout):
+        while True:
+            taken.append(sub.receive(timeout=timeout))
+    return taken
 
 
 def test_sigusr1_pauses_and_resumes_with_a_bar_on_a_terminal(long_journal, endpoint):

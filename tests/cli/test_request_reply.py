@@ -130,7 +130,7 @@ def test_echo_gives_back_any_payload(service, node):
 def test_several_answers_are_a_line_each(node, ask):
     for text in ("one", "two\n2"):
         node.subscribe("a", handler=lambda message, text=text: message.reply(text))
-    ended = ask("a", "--many", "2")
+    ended = ask("a", "--count", "2")
     assert (ended.code, sorted(ended.lines)) == (0, ["one", "two\\n2"])
 
 
@@ -175,7 +175,7 @@ def test_request_without_a_reply_exits_4(node, oz_run, directory):
 
 def test_fewer_answers_than_were_waited_for_are_no_failure(node, oz_run, directory):
     node.subscribe("a", handler=lambda message: message.reply("one"))
-    waits = ("--wait", "60", "--timeout", "6", "--many", "3")
+    waits = ("--wait", "60", "--timeout", "6", "--count", "3")
     ended = oz_run("request", *on_bus(directory, "a", *waits))
     assert (ended.code, ended.lines) == (0, ["one"])
 

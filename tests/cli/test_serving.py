@@ -2,12 +2,15 @@
 
 import os
 import signal
+import socket
 
+import click
 import pytest
 
 import oz
-from oz.cli.serving import serve
+from oz.cli.serving import serve, service_options
 from oz.journal import Writer
+from support.waiting import DEADLINE
 
 SECOND = 10**9
 
@@ -35,6 +38,35 @@ def test_a_signal_ends_a_service_with_a_summary_and_0(oz_start, command, service
     running.process.send_signal(ending)
     ended = running.end()
     assert (ended.code, ended.stdout, len(ended.stderr.splitlines())) == (0, b"", 1)
+
+
+@pytest.mark.parametrize("service", ["nameserver", "forwarder", "proxy", "record", "replay"])
+def test_a_service_reports_that_it_is_ready_and_that_it_stops(
+    oz_start, command, tmp_path, directory, monkeypatch, service
+):
+    with Writer(tmp_path / "recorded") as writer:
+        writer.append([{"subject": "a", "payload": b"", "time_ns": SECOND}])
+    probe = tmp_path / "ready"
+    # A process that was killed has left its file.
+    probe.write_text("1")
+    options = ("--ready-file", str(probe), *(("--wait", "40") if service == "replay" else ()))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"{directory}/notify")
+        systemd.settimeout(DEADLINE)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"{directory}/notify")
+        running = oz_start(*command(service), *options)
+        assert systemd.recv(100) == b"READY=1"
+        assert probe.read_text() == f"{running.process.pid}\n"
+        running.terminate()
+        assert systemd.recv(100) == b"STOPPING=1"
+        running.end()
+    assert not probe.exists()
+
+
+def test_a_service_that_cannot_begin_is_not_ready(oz_start, tmp_path):
+    probe = tmp_path / "ready"
+    ended = oz_start("nameserver", "--bind", "tcp://192.0.2.1:1", "--ready-file", str(probe)).end()
+    assert (ended.code, probe.exists()) == (1, False)
 
 
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -70,12 +102,28 @@ class Service:
     def __init__(self, rounds):
         self.rounds, self.wanted = rounds, []
 
-    def run(self, look):
+    def run(self, on_poll):
         for _ in range(self.rounds):
-            self.wanted.append(look())
+            self.wanted.append(on_poll())
 
     def stop(self):
         raise AssertionError("no signal came")
+
+
+@pytest.fixture
+def served():
+    """Return a function that runs a service as a command with options does."""
+
+    def run(service, state, summary, *options):
+        @click.command()
+        @service_options
+        @click.pass_context
+        def command(ctx):
+            serve(ctx, service, state, summary)
+
+        command.main(options, standalone_mode=False)
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -86,21 +134,36 @@ class Service:
         (["a", None, "a"], ["ready, a"]),
     ],
 )
-def test_each_state_is_reported_once(monkeypatch, states, lines):
+def test_each_state_is_reported_once(served, monkeypatch, states, lines):
     printed, left = [], iter(states)
     monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
     service = Service(len(states))
-    serve(None, service, lambda: next(left), str)
+    served(service, lambda: next(left), str)
     assert printed == lines
-    # Until it is ready it is asked ten times a second, and then when it has news.
-    first = next(at for at, state in enumerate(states) if state)
-    assert service.wanted == [None] * first + [float("inf")] * (len(states) - first)
+    # While it is not ready it is polled ten times a second, and then when it has news.
+    assert service.wanted == [float("inf") if state else None for state in states]
 
 
-def test_progress_is_reported_when_it_has_changed(monkeypatch):
+def test_the_file_shows_whether_a_service_is_ready_at_present(served, tmp_path):
+    probe, states = tmp_path / "ready", ["a", None, "b", "b"]
+    found = []
+
+    class Probed(Service):
+        def run(self, on_poll):
+            for _ in range(self.rounds):
+                on_poll()
+                found.append(probe.exists())
+
+    left = iter(states)
+    served(Probed(len(states)), lambda: next(left), str, "--ready-file", str(probe))
+    assert found == [True, False, True, True]
+    assert not probe.exists()
+
+
+def test_progress_is_reported_when_it_has_changed(served, monkeypatch):
     printed, now = [], iter(range(100))
     counts = iter(["1", "1", "2", "2"])
     monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
     monkeypatch.setattr("oz.cli.serving.time.monotonic", lambda: float(next(now)))
-    serve(None, Service(4), lambda: None, lambda: next(counts), progress=0.5)
+    served(Service(4), lambda: None, lambda: next(counts), "--progress", "0.5")
     assert printed == ["1", "2"]

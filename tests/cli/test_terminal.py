@@ -47,18 +47,6 @@ def test_explain_frames_each_pattern_and_takes_it_literally(on_terminal):
     assert re.search(r"warning +the prefix is empty", shown)
 
 
-@pytest.mark.heavy
-def test_the_demo_shows_progress_and_a_table(on_terminal):
-    shown = on_terminal("demo", columns=80)
-    assert "12302/12302" in shown.replace(",", "")
-    assert re.search(r"flight\.\[EL\]\*\.BOS\.\* +redis +17,843 +759 +0 ", shown)
-    assert re.search(r"\n +flight\.E +\r+\n +flight\.L ", shown)
-
-
-def test_matching_subjects_look_the_same_on_a_terminal(on_terminal):
-    assert on_terminal("match", "a.*", "a.b").strip() == "a.b"
-
-
 def test_doctor_uses_colour_unless_it_is_turned_off(on_terminal):
     assert "\x1b[" in on_terminal("doctor", raw=True, NO_COLOR="")
     assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="1")

@@ -18,7 +18,7 @@ def test_inexact_translation_exits_1_with_an_example(oz):
 
 
 def test_the_dialect_of_the_pattern_and_exchanged_separators(oz):
-    result = oz("translate", "sensor/+/temp", "--from", "mqtt", "--to", "nats", "--exchange")
+    result = oz("translate", "sensor/+/temp", "--dialect", "mqtt", "--to", "nats", "--exchange")
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "pattern: sensor.*.temp",

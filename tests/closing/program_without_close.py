@@ -158,20 +158,12 @@ class Holder:
 def hold():
     if HOLDER == "global":
         kept.extend(open_all())
-    elif HOLDER == "class":
-        Holder.held = list(open_all())
     elif HOLDER == "cycle":
         holder = Holder()
         holder.held = [holder, *open_all()]
     elif HOLDER == "suspended":
         kept.append(suspended())
         next(kept[0])
-    elif HOLDER == "stack":
-        stack = ExitStack()
-        kept.append(stack)
-        for item in open_all():
-            if hasattr(item, "close"):
-                stack.callback(item.close)
     elif HOLDER in ("daemon", "thread"):
         hold_in_thread()
 
@@ -201,18 +193,14 @@ def end():
         sys.exit(3)
     elif END == "exception":
         raise RuntimeError
-    elif END == "exit in a thread":
-        thread = threading.Thread(target=sys.exit, args=(3,))
-        thread.start()
-        thread.join()
     elif END == "interrupt":
         signal.raise_signal(signal.SIGINT)
     elif END == "fork":
         if not (child := os.fork()):
             sys.exit(4)
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    elif END in ("multiprocessing fork", "multiprocessing spawn"):
-        child = multiprocessing.get_context(END.split()[1]).Process(target=hold_and_exit)
+    elif END == "multiprocessing spawn":
+        child = multiprocessing.get_context("spawn").Process(target=hold_and_exit)
         child.start()
         child.join()
         sys.exit(child.exitcode)

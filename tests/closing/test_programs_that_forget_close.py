@@ -21,14 +21,12 @@ RECORDS = 20  # as in the program
 
 ENDS = [
     ("global", "last line", 0),
-    ("class", "exit in a thread", 0),
     ("cycle", "exit", 3),
     ("daemon", "exception", 1),
     ("thread", "last line", 0),
     ("suspended", "exit", 3),
-    ("stack", "interrupt", -signal.SIGINT),
+    ("global", "interrupt", -signal.SIGINT),
     ("global", "fork", 4),
-    ("global", "multiprocessing fork", 5),
     ("global", "multiprocessing spawn", 5),
 ]
 

@@ -21,12 +21,6 @@ def test_the_working_directory_goes_before_the_users_configuration(write_file):
     assert states() == {ours: "not there", users: "read"}
 
 
-def test_only_one_file_is_read(write_file):
-    write_file('[node]\nbus = "work"\n')
-    write_file('[node]\nname = "mine"\n', "home/.config/oz/config.toml")
-    assert resolve().name is None
-
-
 def test_the_users_configuration_is_where_xdg_config_home_says(tmp_path, monkeypatch, write_file):
     write_file('[node]\nbus = "home"\n', "home/.config/oz/config.toml")
     write_file('[node]\nbus = "xdg"\n', "xdg/oz/config.toml")
@@ -186,8 +180,3 @@ def test_a_file_is_read_to_a_bound(monkeypatch, tmp_path):
 
 def test_a_key_of_ten_thousand_parts_is_not_parsed(monkeypatch, write_file):
     assert "more than 1000 dots" in fault(monkeypatch, write_file(f"a{'.a' * 10_000} = 1"))
-
-
-def test_the_null_device_is_an_empty_file(monkeypatch):
-    monkeypatch.setenv("OZ_CONFIG", os.devnull)
-    assert resolve().bus == "default"

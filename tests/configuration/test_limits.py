@@ -7,10 +7,6 @@ import oz
 from oz.configuration import resolve, resolve_limits, survey
 
 
-def test_limits_are_the_usual_ones_without_a_file():
-    assert resolve().limits == resolve_limits() == oz.Limits()
-
-
 def test_a_file_gives_some_of_them(write_file):
     path = write_file("[limits]\npatterns = 7\npattern_time = inf\nhandshake = 0.5\n")
     assert resolve().limits == resolve_limits() == oz.Limits(patterns=7, pattern_time=math.inf, handshake=0.5)

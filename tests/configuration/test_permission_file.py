@@ -62,17 +62,6 @@ def test_users_have_their_own_rules_and_those_of_their_roles(written):
     assert found.users["night shift"].keys == (OTHER,)
 
 
-def test_a_rule_says_where_it_was_written(written):
-    rules = read_permissions(written(GOOD)).users["desk"].rules
-    assert [rule.place for rule in rules] == [
-        "users.desk.publish.allow[0], line 6",
-        "roles.reader.subscribe.allow[0], line 13",
-        "roles.reader.subscribe.allow[1], line 13",
-        "roles.reader.subscribe.deny[0], line 15",
-        "roles.reader.group.allow[0], line 17",
-    ]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
@@ -174,15 +163,6 @@ def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_id
         is is_idle
     )
     assert not survey_permissions(written(f"default = 'allow'\n{text}")).warnings
-
-
-def test_history_is_said_to_protect_nothing(written):
-    found = survey_permissions(written(dedent(GOOD) + "\n[roles.late]\nhistory = { deny = ['orders.>'] }\n"))
-    assert found.permissions is not None
-    assert any(
-        "roles.late.history, line" in warning and "have no effect yet" in warning
-        for warning in found.warnings
-    )
 
 
 def test_the_dialect_of_the_file_is_that_of_patterns_that_name_none(written):

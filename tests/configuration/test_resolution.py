@@ -77,19 +77,10 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch, write_file):
     assert resolve().connect == ("tcp://ns1:5756",)
 
 
-def test_an_empty_list_takes_back_what_the_file_says(write_file):
-    write_file('[node]\nconnect = "tcp://ns1:5756"\n')
-    assert resolve(connect=[]).connect == ()
-
-
 @pytest.mark.parametrize("text", ["tcp://a:1,tcp://b:2", "tcp://a:1 tcp://b:2", " tcp://a:1 ,\n tcp://b:2, "])
 def test_a_variable_lists_endpoints_with_commas_or_blanks(text, monkeypatch):
     monkeypatch.setenv("OZ_CONNECT", text)
     assert resolve().connect == ("tcp://a:1", "tcp://b:2")
-
-
-def test_an_endpoint_that_is_given_twice_counts_once():
-    assert resolve(connect=["tcp://a:1", "tcp://b:2", "tcp://a:1"]).connect == ("tcp://a:1", "tcp://b:2")
 
 
 def test_a_home_may_be_written_as_a_tilde(monkeypatch):

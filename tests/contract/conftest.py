@@ -35,18 +35,15 @@ variants.
 import itertools
 import logging
 import shutil
-import subprocess
-import sys
 import tempfile
-from contextlib import contextmanager
 
 import pytest
 
 from contract import promises
-from contract.adapter import IS_COMPILED, Api, NodeOptions, environment, wait_until_served
+from contract.adapter import IS_COMPILED, Api, NodeOptions, wait_until_served
 from support.fault_proxy import FaultProxy
 from support.ports import has_ipv6
-from support.scripts import ENVIRONMENT, started
+from support.scripts import started
 from support.waiting import DEADLINE, until
 
 # variants ----------------------------------------------------------------------------------------------
@@ -292,8 +289,7 @@ def program():
     """Function that starts a Python program: `with program(code, *arguments) as process:`.
 
     The program gets `api`, an `Api("sync")`, and `say(text)`, which prints a line at once. Read it with
-    `process.stdout.readline()`. The process is killed at the end. It costs 350 ms. `compiled=True` or `False`
-    chooses the part of oz that it runs.
+    `process.stdout.readline()`. The process is killed at the end. It costs 350 ms.
     """
     head = (
         "import sys\n"
@@ -303,24 +299,4 @@ def program():
         "api = Api('sync')\n"
     )
 
-    @contextmanager
-    def start(code, *arguments, compiled=None):
-        if compiled is None:
-            with started("-c", head + code, *arguments) as process:
-                yield process
-            return
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", head + code, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**ENVIRONMENT, **environment(compiled)} | {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]},
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
-
-    return start
+    return lambda code, *arguments: started("-c", head + code, *arguments)

@@ -20,10 +20,9 @@ import textwrap
 from importlib import import_module
 from pathlib import Path
 
-import click
 import pytest
 
-from docs.markdown_blocks import PYTHON, ROOT, SHELL, Block, blocks, pages
+from docs.markdown_blocks import PYTHON, ROOT, SHELL, blocks, pages
 from docs.shell_blocks import oz_commands, promised_output, script, unknown_word
 from support.cases import each
 
@@ -121,12 +120,8 @@ def test_oz_commands_exist(block):
     ],
 )
 def test_shell_blocks_run(block, tmp_path):
-    check_shell_block(block, tmp_path)
-
-
-def check_shell_block(block: Block, directory: Path) -> None:
     command = ["bash", "-euo", "pipefail", "-c", script(block.language, block.text)]
-    status, output = run(command, directory)
+    status, output = run(command, tmp_path)
     assert status == 0, f"{block}\n{output}"
     promised = promised_output(block.language, block.text)
     if promised:
@@ -140,142 +135,3 @@ def test_every_block_is_run_or_says_why_not(record_property):
     record_property("blocks not run", sum(not block.is_run for block in found))
     unexplained = [str(block) for block in found if not block.is_explained]
     assert not unexplained, f"neither run nor `<!-- no-run: reason -->`: {', '.join(unexplained)}"
-
-
-def test_a_block_is_found_with_its_line_language_and_directive(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(
-        textwrap.dedent("""\
-            # Title
-            ```python
-            if True:
-                a = 1
-            ```
-            <!-- no-run: needs a network -->
-
-            ```sh
-            oz demo
-            ```
-            1. A step
-               ```console
-               $ oz demo
-               done
-               ```
-
-            ````{note}
-            <!-- run -->
-            ```{code-block} sh
-            true
-            ```
-            ````
-            <!-- run -->
-            Text between: the comment is not for this block.
-            ```
-            plain
-            ```
-            """)
-    )
-    assert blocks(page) == [
-        Block(page, 3, "python", "if True:\n    a = 1\n"),
-        Block(page, 9, "sh", "oz demo\n", "no-run", "needs a network"),
-        Block(page, 13, "console", "$ oz demo\ndone\n"),
-        Block(page, 20, "sh", "true\n", "run"),
-        Block(page, 26, "", "plain\n"),
-    ]
-    assert [block.is_explained for block in blocks(page)] == [True, True, False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("shell", "commands"),
-    [
-        ("oz sub 'md.>' | head -1  # oz none", [["sub", "md.>"]]),
-        (
-            "PORT=1 .venv/bin/oz pub --bind tcp://*:5555 x && oz demo &\n",
-            [["pub", "--bind", "tcp://*:5555", "x"], ["demo"]],
-        ),
-        ("oz pub x \\\n  --bind 'a\nb'", [["pub", "x", "--bind", "a\nb"]]),
-        ("pip install ozmq\ncd oz\necho oz demo", []),
-    ],
-)
-def test_oz_commands_are_found_in_command_position(shell, commands):
-    assert list(oz_commands(shell)) == commands
-
-
-@click.group()
-@click.option("--dialect")
-@click.option("--verbose", is_flag=True)
-def _main():
-    pass
-
-
-@_main.command("pub")
-@click.option("--bind")
-def _pub():
-    pass
-
-
-@pytest.mark.parametrize(
-    ("words", "unknown"),
-    [
-        ("pub --bind tcp://*:5555 a.b", None),
-        ("--dialect rv --verbose pub a.b -- --not-an-option", None),
-        ("--dialect=rv pub --help", None),
-        ("publish a.b", "publish"),
-        ("--verbose publish", "publish"),
-        ("pub --bnd tcp://*:5555", "--bnd"),
-    ],
-)
-def test_words_that_the_command_line_does_not_have(words, unknown):
-    assert unknown_word(words.split(), _main) == unknown
-
-
-PAGE_OF_PYTHON = """\
-```python
-import os.path
-class Thing: pass
-```
-```python
->>> os.path.basename("a/b")
-'b'
->>> thing = Thing()
-```
-```python
-import pickle
-assert type(pickle.loads(pickle.dumps(thing))) is Thing
-FAULT
-```
-"""
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("pass", None),
-        ("print(sys)", "line 13"),
-        ("```\n```python\n>>> 1 + 1\n3", "page.md:15"),
-    ],
-)
-def test_blocks_of_a_page_share_a_namespace_and_failures_name_the_line(tmp_path, fault, message):
-    page = tmp_path / "page.md"
-    page.write_text(PAGE_OF_PYTHON.replace("FAULT", fault))
-    status, output = run([sys.executable, str(HERE / "run_python_blocks.py"), str(page)], tmp_path)
-    assert (status == 0) == (message is None)
-    assert message is None or message in output
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("$ echo one; sleep 100 &\n$ echo \\\n  two three\none\ntwo ...\n", None),
-        ("$ true\n", None),
-        ("$ echo one\ntwo\n", r"page.md:1 .* printed"),
-        ("$ false\n", r"page.md:1"),
-    ],
-)
-def test_a_console_block_prints_what_it_shows(tmp_path, text, fault):
-    block = Block(tmp_path / "page.md", 1, "console", text, "run")
-    if fault is None:
-        check_shell_block(block, tmp_path)
-    else:
-        with pytest.raises(AssertionError, match=fault):
-            check_shell_block(block, tmp_path)

@@ -35,13 +35,6 @@ def test_other_sockets_descriptors_and_events_mix(make_sub, publisher, context, 
         os.close(writing)
 
 
-def test_sockets_of_pyzmq_alone_are_polled(context, made):
-    poller, one = oz.Poller(), made(context.socket(zmq.PAIR))
-    one.bind("inproc://alone")
-    poller.register(one, zmq.POLLIN)
-    assert poller.poll(0) == []
-
-
 def test_subscribers_and_drop_in_sockets_mix(make_sub, publisher):
     sub, poller = make_sub("a.*"), oz.Poller()
     with oz.Subscriber(publisher.endpoint, filtering="prefix") as subscriber:

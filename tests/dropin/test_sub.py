@@ -82,15 +82,6 @@ def test_the_rest_of_a_message_is_received_as_multipart_and_without_copy(make_su
     assert [frame.more for frame in frames] == [True, True, False]
 
 
-def test_frames_without_copy_keep_their_properties(make_sub, publisher):
-    sub = make_sub("a.*")
-    publisher.send("a.b.c")
-    publisher.send("a.b", "1")
-    assert sub.poll(DEADLINE * 1000)
-    for frame in sub.recv_multipart(copy=False):
-        assert frame["Peer-Address"] == "127.0.0.1"
-
-
 def test_received_into_a_buffer_a_frame_is_cut(make_sub, publisher):
     sub = make_sub("a.*")
     for _ in range(2):
@@ -186,17 +177,6 @@ def test_options_that_choose_messages_are_refused_with_patterns(make_sub, option
     other.subscribe(b"a")
 
 
-def test_conflate_with_a_prefix_keeps_the_newest(context, publisher, made):
-    sub = made(oz.SubSocket(context))
-    sub.conflate = 1
-    sub.subscribe("a")
-    sub.connect(publisher.endpoint)
-    publisher.expect()
-    for number in range(100):
-        publisher.send(f"a{number}")
-    until(lambda: sub.poll(100) and sub.recv() == b"a99")
-
-
 def test_sixteen_prefixes_arrive_whatever_the_high_water_mark_is(context, publisher, made):
     sub = made(oz.SubSocket(context))
     sub.hwm = 1
@@ -206,14 +186,6 @@ def test_sixteen_prefixes_arrive_whatever_the_high_water_mark_is(context, publis
     sub.subscribe(pattern)
     sub.connect(publisher.endpoint)
     assert sorted(publisher.expect(16)) == sorted(b"\1" + prefix for prefix in pattern.prefixes)
-
-
-def test_high_water_marks_are_those_of_pyzmq(context):
-    with context.socket(zmq.SUB) as plain, oz.SubSocket(context) as sub:
-        assert (sub.sndhwm, sub.rcvhwm) == (plain.sndhwm, plain.rcvhwm)
-        with pytest.raises(zmq.ZMQError):
-            sub.sndhwm = -1
-        assert sub.get_hwm() == plain.get_hwm()
 
 
 # Time ---------------------------------------------------------------------------------------------

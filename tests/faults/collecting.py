@@ -1,12 +1,13 @@
 """A subscriber in a thread of the test, with the events that it received in order."""
 
-import asyncio
 import threading
+from contextlib import closing
 
 import oz.subscriber.aio
 import oz.subscriber.sync
 from faults.publishing import HEAD
 from oz.errors import ClosedError, Timeout
+from support.looped import Loop, Looped
 from support.waiting import DEADLINE
 
 CALL_SECONDS = 0.05
@@ -51,40 +52,42 @@ class Collector:
 
     def _run(self):
         try:
-            if self._kind == "sync":
-                self._collect()
-            else:
-                asyncio.run(self._collect_async())
+            self._collect()
         except Exception as error:
             self.errors.append(error)
             self._starts.set()
 
-    def _subscribe(self, kind):
-        self.subscriber = kind(self._endpoints, on_gap=self._on_gap, **self._arguments)
-        self.subscriber.subscribe("t.*")
-        if self._patterns:
-            self.subscriber.subscribe(self._patterns)
-        if self._group is not None:
-            self.subscriber.subscribe("t.*", self._on_job, group=self._group, ack="handled")
-        self._starts.set()
+    def _open(self):
+        options = {"on_gap": self._on_gap, **self._arguments}
+        if self._kind == "sync":
+            return oz.subscriber.sync.Subscriber(self._endpoints, **options)
+        self._loop = Loop()
+        return Looped(
+            self._loop.call, self._loop.call(oz.subscriber.aio.Subscriber, self._endpoints, **options)
+        )
+
+    def _receive(self):
+        if self._kind == "sync":
+            self._on_message(self.subscriber.receive(timeout=CALL_SECONDS))
+        else:
+            self._loop.call(self._receive_in_loop)
+
+    async def _receive_in_loop(self):
+        # So that a gap is in its place among the events.
+        self._on_message(await self.subscriber.wrapped.receive(timeout=CALL_SECONDS))
 
     def _collect(self):
-        self._subscribe(oz.subscriber.sync.Subscriber)
-        with self.subscriber:
+        self.subscriber = self._open()
+        with closing(self.subscriber):
+            self.subscriber.subscribe("t.*")
+            if self._patterns:
+                self.subscriber.subscribe(self._patterns)
+            if self._group is not None:
+                self.subscriber.subscribe("t.*", self._on_job, group=self._group, ack="handled")
+            self._starts.set()
             while not self._ends.is_set():
                 try:
-                    self._on_message(self.subscriber.receive(timeout=CALL_SECONDS))
-                except Timeout:
-                    pass
-                except ClosedError:
-                    return
-
-    async def _collect_async(self):
-        self._subscribe(oz.subscriber.aio.Subscriber)
-        async with self.subscriber:
-            while not self._ends.is_set():
-                try:
-                    self._on_message(await self.subscriber.receive(timeout=CALL_SECONDS))
+                    self._receive()
                 except Timeout:
                     pass
                 except ClosedError:

@@ -1,4 +1,4 @@
-"""Subscribers in a process of their own, one thread or one task for each.
+"""Subscribers in a process of their own, one thread for each. Those of asyncio share a loop.
 
 Each subscriber writes what it receives into a file, one line for each event:
 
@@ -11,7 +11,6 @@ Lines of messages with a handler end with the time of the handler in seconds. Th
 handler returns, so that a kill of the process loses none of them.
 """
 
-import asyncio
 import json
 import os
 import sys
@@ -21,9 +20,10 @@ from queue import Empty, SimpleQueue
 
 import oz.subscriber.aio
 import oz.subscriber.sync
-from faults.publishing import HEAD, read_commands, reply, resident_bytes
+from faults.publishing import HEAD, read_commands, reply
 from oz.errors import ClosedError, Timeout
 from oz.options import Delivery, Options
+from support.looped import Loop, Looped
 
 DRAIN_SECONDS = 60.0
 READY_SECONDS = 150.0
@@ -60,9 +60,27 @@ class Log:
             self._lines.clear()
 
 
-def subscriber_of(role, kind, log):
-    """Create the subscriber of a role, with its subscription."""
-    subscriber = kind(
+def open_subscriber(loop, *arguments, **options):
+    if loop is None:
+        return oz.subscriber.sync.Subscriber(*arguments, **options)
+    return Looped(loop.call, loop.call(oz.subscriber.aio.Subscriber, *arguments, **options))
+
+
+def receive_sync(subscriber, log):
+    for _ in range(100):
+        log.message(subscriber.receive(timeout=CALL_SECONDS))
+
+
+async def receive_asyncio(subscriber, log):
+    # In the loop, so that a gap is written in its place.
+    for _ in range(100):
+        log.message(await subscriber.receive(timeout=CALL_SECONDS))
+
+
+def run_role(role, commands, loop):
+    log = Log(role["log"], is_unbuffered=role["has_handler"])
+    subscriber = open_subscriber(
+        loop,
         role["endpoint"],
         links=role["links"],
         filtering=role["filtering"],
@@ -70,27 +88,7 @@ def subscriber_of(role, kind, log):
         options=Options(**role["options"]),
     )
     handler = log.message if role["has_handler"] else None
-    delivery = Delivery(**role["delivery"])
-    subscription = subscriber.subscribe("t.*", handler, delivery=delivery, **role["subscription"])
-    return subscriber, subscription
-
-
-def result(role, subscriber, subscription):
-    stats = subscriber.stats
-    return {
-        "role": role["name"],
-        "delivered": stats.delivered,
-        "lost": stats.lost,
-        "full": stats.dropped,
-        "repeated": stats.repeated,
-        "dropped": subscription.dropped,
-        "rss": resident_bytes(),
-    }
-
-
-def run_thread(role, commands):
-    log = Log(role["log"], is_unbuffered=role["has_handler"])
-    subscriber, subscription = subscriber_of(role, oz.subscriber.sync.Subscriber, log)
+    subscriber.subscribe("t.*", handler, delivery=Delivery(**role["delivery"]), **role["subscription"])
     subscriber.wait_ready(timeout=READY_SECONDS)
     reply(role=role["name"], ready=True)
     while True:
@@ -98,18 +96,17 @@ def run_thread(role, commands):
             command = commands.get_nowait()
         except Empty:
             try:
-                log.message(subscriber.receive(timeout=CALL_SECONDS))
+                if loop is None:
+                    receive_sync(subscriber, log)
+                else:
+                    loop.call(receive_asyncio, subscriber.wrapped, log)
             except Timeout:
                 log.flush()
             continue
-        if command["do"] == "pause":
-            reply(role=role["name"], paused=True)
-            commands.get()
-        elif command["do"] == "size":
-            log.flush()
-            reply(role=role["name"], rss=resident_bytes())
-        else:
+        if command["do"] != "pause":
             break
+        reply(role=role["name"], paused=True)
+        commands.get()
     if command["do"] == "drain":
         subscriber.drain(timeout=DRAIN_SECONDS)
         try:
@@ -117,83 +114,31 @@ def run_thread(role, commands):
                 log.message(subscriber.receive(timeout=0))
         except (Timeout, ClosedError):
             log.flush()
-    reply(**result(role, subscriber, subscription))
+    reply(role=role["name"], delivered=subscriber.stats.delivered)
     subscriber.close()
 
 
-async def run_task(role, commands):
-    log = Log(role["log"], is_unbuffered=role["has_handler"])
-    subscriber, subscription = subscriber_of(role, oz.subscriber.aio.Subscriber, log)
-    await subscriber.wait_ready(timeout=READY_SECONDS)
-    reply(role=role["name"], ready=True)
-    while True:
-        try:
-            command = commands.get_nowait()
-        except asyncio.QueueEmpty:
-            try:
-                log.message(await subscriber.receive(timeout=CALL_SECONDS))
-            except Timeout:
-                log.flush()
-            continue
-        if command["do"] == "pause":
-            reply(role=role["name"], paused=True)
-            await commands.get()
-        elif command["do"] == "size":
-            log.flush()
-            reply(role=role["name"], rss=resident_bytes())
-        else:
-            break
-    if command["do"] == "drain":
-        await subscriber.drain(timeout=DRAIN_SECONDS)
-        try:
-            while True:
-                log.message(await subscriber.receive(timeout=0))
-        except (Timeout, ClosedError):
-            log.flush()
-    reply(**result(role, subscriber, subscription))
-    await subscriber.close()
-
-
-def run_threads(roles):
+def run(roles, loop):
     queues = {role["name"]: SimpleQueue() for role in roles}
-    commands = SimpleQueue()
-    read_commands(commands.put)
-    threads = [threading.Thread(target=run_thread, args=(role, queues[role["name"]])) for role in roles]
-    for thread in threads:
-        thread.start()
-
-    def pass_on():
-        while (command := commands.get()) is not None:
-            queues[command["role"]].put(command)
-        for queue in queues.values():
-            queue.put({"do": "close"})
-
-    threading.Thread(target=pass_on, daemon=True).start()
-    for thread in threads:
-        thread.join()
-
-
-async def run_tasks(roles):
-    queues = {role["name"]: asyncio.Queue() for role in roles}
-    loop = asyncio.get_running_loop()
 
     def pass_on(command):
         if command is None:
             for queue in queues.values():
-                queue.put_nowait({"do": "close"})
+                queue.put({"do": "close"})
         else:
-            queues[command["role"]].put_nowait(command)
+            queues[command["role"]].put(command)
 
-    read_commands(lambda command: loop.call_soon_threadsafe(pass_on, command))
-    await asyncio.gather(*(run_task(role, queues[role["name"]]) for role in roles))
+    read_commands(pass_on)
+    threads = [threading.Thread(target=run_role, args=(role, queues[role["name"]], loop)) for role in roles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def main():
     settings = json.loads(sys.argv[1])
-    if settings["kind"] == "sync":
-        run_threads(settings["roles"])
-    else:
-        asyncio.run(run_tasks(settings["roles"]))
+    run(settings["roles"], None if settings["kind"] == "sync" else Loop())
 
 
 if __name__ == "__main__":

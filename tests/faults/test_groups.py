@@ -5,7 +5,7 @@ import time
 import pytest
 
 from faults import oracle
-from faults.driver import DEADLINE, Run, go_on, stop
+from faults.driver import DEADLINE, Run
 from support.sizes import SOAK, first_in_suite, size
 from support.waiting import until
 
@@ -81,48 +81,3 @@ def test_a_group_loses_no_message_of_a_member_that_is_killed(kind, reading, poli
                 print(
                     f"\n{kind} {reading} {policy}: {len(delays)} redelivered, latest {max(delays, default=0):.1f} s"
                 )
-
-
-def reset(reader):
-    reader.proxy.cut("rst")
-
-
-def nothing(reader):
-    pass
-
-
-FAULTS = {
-    "rst": (reset, nothing),
-    "half-open-near": (lambda reader: reader.proxy.half_open("near"), nothing),
-    "half-open-far": (lambda reader: reader.proxy.half_open("far"), nothing),
-    "stall": (lambda reader: reader.proxy.stall(), lambda reader: reader.proxy.resume()),
-    "absence": (
-        lambda reader: (reader.proxy.stall(), reader.proxy.cut("rst")),
-        lambda reader: reader.proxy.resume(),
-    ),
-    "suspend": (lambda reader: stop(reader.program), lambda reader: go_on(reader.program)),
-}
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("ack", ["handled", "received"])
-@pytest.mark.parametrize("reading", ["sync", "asyncio"])
-@pytest.mark.parametrize("kind", ["sync", "asyncio"])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_group_loses_no_message_of_a_member_without_connection(fault, kind, reading, ack, tmp_path):
-    with Run(tmp_path, kind) as run:
-        group = Group(run, reading, ack=ack, delivery={"redeliver": ack == "handled"})
-        members = [group.add() for _ in range(MEMBERS)]
-        run.ready(*members)
-        run.publisher.ask(do="wait", count=MEMBERS, timeout=60)
-        run.publisher.ask(do="start", rate=RATE)
-        begin, end = FAULTS[fault]
-        for at in range(size(1, 3)):
-            run.until_published(RATE // 2)
-            begin(members[at])
-            # Longer than the 3 seconds after which messages go to other members.
-            run.until_published(4 * RATE)
-            end(members[at])
-        run.until_published(RATE // 2)
-        published = run.publisher.ask(do="stop")["published"]
-        assert_exact(group, published)

@@ -42,65 +42,6 @@ def test_a_forked_child_cannot_write_and_its_end_leaves_the_parent_alone(tmp_pat
     assert Journal(tmp_path / "journal").verify().ok
 
 
-HOLDERS = {
-    "module": """
-writer = Writer(d)
-writer.append(records)
-""",
-    "cycle": """
-class Node: pass
-node = Node()
-node.me = node
-node.writer = Writer(d)
-node.writer.append(records)
-""",
-    "daemon": """
-import threading, time
-ready = threading.Event()
-def work():
-    writer = Writer(d)
-    writer.append(records)
-    ready.set()
-    time.sleep(1000)
-threading.Thread(target=work, daemon=True).start()
-ready.wait()
-""",
-    "appending daemon": """
-import threading
-ready = threading.Event()
-writer = Writer(d)
-writer.append(records)
-def work():
-    while True:
-        writer.append([('later', b'')])
-        ready.set()
-threading.Thread(target=work, daemon=True).start()
-ready.wait()
-""",
-    "generator": """
-def work():
-    with Writer(d) as writer:
-        writer.append(records)
-        yield
-kept = work()
-next(kept)
-""",
-}
-
-
-@pytest.mark.parametrize("holder", HOLDERS)
-def test_a_program_that_forgets_to_close_ends_and_keeps_every_record(tmp_path, holder):
-    code = (
-        "import sys\nfrom oz.journal import Journal, Writer\nd = sys.argv[1]\n"
-        f"records = [('a', b'%d' % at) for at in range(100)]\n{HOLDERS[holder]}\n"
-    )
-    scripts.run("-c", code, tmp_path / "journal", timeout=60)
-    rows, gaps = rows_of(tmp_path / "journal")
-    assert [rows[at] for at in range(100)] == [("a", b"%d" % at) for at in range(100)]
-    assert not gaps
-    Writer(tmp_path / "journal").close()
-
-
 @pytest.mark.parametrize("form", ["sealed", "active"])
 def test_a_directory_that_cannot_be_written_is_readable(written, form):
     directory, rows = written(30, 30, seal=form == "sealed")

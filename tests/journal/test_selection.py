@@ -180,12 +180,3 @@ def test_gap_records_are_read_where_their_pattern_overlaps(tmp_path):
             assert Journal(tmp_path).table(gaps=True).num_rows == 4
             writer.roll()
             writer.wait_sealed()
-
-
-def test_large_segments_are_read_in_order(tmp_path):
-    count = 10_000
-    with Writer(tmp_path, sync="none") as writer:
-        for first in range(0, 10 * count, count):
-            writer.append([("a", b"%d" % number) for number in range(first, first + count)])
-    read = [int(message.payload) for message in Journal(tmp_path).read("a")]
-    assert read == list(range(10 * count))

@@ -105,7 +105,7 @@ class Subscriber:
         self.now = 100.0
 
     def read(self, frame):
-        return self.link.on_frame(frame, self.now)
+        return [] if self.link.repeats_ping(frame, self.now) else self.link.on_frame(frame, self.now)
 
     def pull(self):
         found = []

@@ -87,39 +87,3 @@ def test_a_change_of_subscriptions_holds_for_the_next_message(pair):
     first.unsubscribe()
     subscriber.wait_ready()
     assert exchange(publisher, subscriber, "a.1").subscriptions == (second,)
-
-
-def test_a_subscription_with_its_own_queue_takes_its_lone_messages(pair):
-    publisher, subscriber = pair
-    first, _ = ready(publisher, subscriber, "a.*", "b.*")
-    for _ in range(10):
-        exchange(publisher, subscriber, "a.1")
-    with pytest.raises(oz.Timeout):
-        first.receive(timeout=0)
-    publisher.publish("a.2", b"own")
-    publisher.publish("b.1", b"shared")
-    assert subscriber.receive(timeout=10).payload == b"shared"
-    assert first.receive(timeout=10).payload == b"own"
-
-
-def test_lone_messages_are_acknowledged(pair):
-    publisher, subscriber = pair
-    ready(publisher, subscriber, "a.*")
-    for _ in range(2_000):
-        exchange(publisher, subscriber, "a.1")
-    with pytest.raises(oz.Timeout):
-        subscriber.receive(timeout=1.5)
-    (info,) = publisher.subscribers
-    assert (info.pending, info.pending_bytes) == (0, 0)
-
-
-def test_a_subscription_ends_after_its_last_lone_message(pair):
-    publisher, subscriber = pair
-    limited = subscriber.subscribe("a.1", max_messages=5)
-    ready(publisher, subscriber, "a.*")
-    for _ in range(10):
-        exchange(publisher, subscriber, "a.1")
-    assert not limited.active
-    # The publisher learns of the end.
-    subscriber.wait_ready()
-    assert [list(item.patterns) for item in publisher.subscribers] == [["a.*"]]

@@ -331,11 +331,6 @@ def test_losses_before_the_publisher_do_not_concern_direct_messages():
     assert (stream.dropped, stream.unknown) == (0, 0)
 
 
-def test_a_session_has_no_object_for_direct_messages_before_the_first():
-    _, session = node()
-    assert session.streams == {}
-
-
 def test_ending_a_node_ends_its_sessions_with_bye():
     publisher, first = node()
     second = publisher.hello(OTHER_ROUTE, OTHER_SESSION, card=b"card")
@@ -394,12 +389,6 @@ def test_a_link_says_its_card_of_now_and_knows_the_card_of_the_publisher():
             links.encode_welcome(Welcome(ORIGIN, bytes([number]) * 16, 2, 0, 0, 1, 1, 1, card)), 0.0
         )
         assert link.card == card
-
-
-def test_a_link_without_a_card_says_none():
-    link = Link(MEMBER, Subscriptions(), ids(b"session"))
-    link.connect(0.0)
-    assert links.decode_control(link.next_frame()).card == b""
 
 
 def test_a_link_delivers_direct_messages_in_order_with_the_others():

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,29 +78,6 @@ def test_a_quiet_publisher_sends_at_once():
 
 
 # groups
-
-
-@pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
-def test_one_member_receives_each_message(policy):
-    publisher = Publisher()
-    members = [session_of(publisher, number, StreamOptions("g", policy)) for number in range(3)]
-    published(publisher, 60)
-    counts = [member.following for member in members]
-    assert sum(counts) == 60
-    if policy == "round_robin":
-        assert counts == [20, 20, 20]
-    elif policy == "failover":
-        assert counts == [60, 0, 0]
-    else:
-        assert min(counts) > 8
-
-
-def test_plain_subscribers_receive_messages_of_groups_too():
-    publisher = Publisher()
-    member = session_of(publisher, 1, StreamOptions("g"))
-    plain = session_of(publisher, 2, StreamOptions())
-    published(publisher, 5)
-    assert (member.following, plain.following) == (5, 5)
 
 
 def test_round_robin_passes_over_members_without_room():

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, ids
+from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher
 from oz.publisher.last_values import LastValues
 from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, Answer, Bye, Declare, Item, Ping, Refusal, StreamOptions, Welcome
@@ -123,15 +123,6 @@ def test_hello_after_the_session_has_ended_creates_another():
 # HELLO by attempt and route
 
 
-def test_hello_of_an_earlier_attempt_is_ignored():
-    publisher, session = up()
-    publisher.hello(attempt=3, epoch=session.epoch)
-    publisher.pull(session)
-    publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch)
-    assert session.route == ROUTE
-    assert publisher.pull(session) == []
-
-
 def test_hello_of_the_same_attempt_counts_from_the_same_route_only():
     publisher, session = up()
     publisher.hello(OTHER_ROUTE, epoch=session.epoch)
@@ -145,13 +136,6 @@ def test_hello_of_another_session_on_a_route_ends_the_first():
     other = publisher.hello(session=b"another session!")
     assert session.state == "ended"
     assert publisher.sessions.by_id == {b"another session!": other}
-
-
-def test_a_session_resumes_as_often_as_its_connection_changes():
-    publisher, session = up()
-    for attempt in range(2, 12):
-        publisher.hello(attempt=attempt, epoch=session.epoch)
-        assert session.attempt == attempt
 
 
 def test_another_version_is_refused():
@@ -214,13 +198,6 @@ def test_declare_on_an_unknown_revision_is_answered_with_nil():
     publisher.declare("b.*", revision=8, base=7, sid=2)
     assert publisher.pull(session) == [Answer(1, None)]
     assert publisher.sessions.publish("b.1", b"") is False
-
-
-@pytest.mark.parametrize("make", [down, up])
-def test_declare_from_another_route_is_discarded(make):
-    publisher, session = make()
-    publisher.declare("b.*", revision=2, base=1, sid=2, route=OTHER_ROUTE)
-    assert session.applied == 1
 
 
 def test_declare_after_the_end_is_discarded():
@@ -304,17 +281,6 @@ def test_ack_frees_the_window(make):
     assert len(publisher.pull(session)) == (make is up)
 
 
-@pytest.mark.parametrize("expected", [0, 3])
-def test_ack_outside_the_sent_sequences_is_invalid(expected):
-    publisher, session = up()
-    publisher.publish("a.1", "a.2", "a.3")
-    publisher.pull(session, limit=2)
-    publisher.ack(1)
-    publisher.ack(expected)
-    assert session.acked == 1
-    assert session.invalid_acks == 1
-
-
 def test_a_hundred_invalid_acks_end_the_session():
     publisher, session = up()
     for _ in range(99):
@@ -323,14 +289,6 @@ def test_a_hundred_invalid_acks_end_the_session():
     publisher.ack(9)
     assert session.state == "ended"
     assert publisher.replies()[0][1].reason == links.MALFORMED
-
-
-@pytest.mark.parametrize("make", [up, down])
-def test_ack_from_another_route_is_discarded(make):
-    publisher, session = make()
-    publisher.publish("a.1")
-    publisher.ack(1, route=OTHER_ROUTE)
-    assert session.acked == 0
 
 
 def test_frames_of_an_earlier_route_are_discarded_after_the_session_has_resumed():
@@ -361,25 +319,6 @@ def test_marks_release_held_messages():
 
 
 # message matches
-
-
-def test_message_is_numbered_while_the_window_has_room():
-    publisher, session = up(**SMALL)
-    publisher.publish("a.1", "a.2", "a.3")
-    assert [batch[1:3] for batch in publisher.pull(session)] == [(0, 1), (1, 1)]
-    assert session.streams[1].pending == 1
-
-
-def test_message_waits_behind_the_backlog_of_its_stream():
-    publisher, session = up(**SMALL)
-    publisher.publish("a.1", "a.2", "a.3", "a.4")
-    publisher.pull(session)
-    publisher.ack(1)
-    publisher.publish("a.5")
-    publisher.ack(1)
-    assert [batch[5] for batch in publisher.pull(session)] == [["a.3"]]
-    publisher.ack(3)
-    assert [batch[5] for batch in publisher.pull(session)] == [["a.4"], ["a.5"]]
 
 
 def test_message_of_a_session_that_is_down_is_numbered_or_waits():
@@ -431,14 +370,6 @@ def test_a_message_above_the_largest_frame_is_dropped_and_counted():
     assert session.streams[1].drops == [0, 0, 1, 0]
 
 
-def test_pending_bytes_bound_a_session():
-    publisher, session = down(pending_bytes=1_000, window_bytes=500)
-    publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
-    assert session.bytes <= 1_000 + 120
-    stream = session.streams[1]
-    assert stream.matched == stream.numbered + stream.pending + stream.dropped == 100
-
-
 def test_total_bytes_bound_all_sessions():
     publisher = Publisher(pending_bytes=100_000, total_bytes=5_000, window_bytes=1_000)
     for number in range(4):
@@ -462,27 +393,12 @@ def test_block_is_full_only_for_sessions_that_are_up():
 # EAGAIN and EHOSTUNREACH
 
 
-def test_eagain_keeps_the_frames():
-    publisher, session = up()
-    publisher.publish("a.1")
-    publisher.hello(attempt=2, epoch=session.epoch)
-    assert session.next_frames() == session.next_frames()
-    assert kinds(publisher.pull(session)) == ["Welcome", "batch"]
-
-
 def test_head_and_body_go_again_together():
     publisher, session = up()
     publisher.publish("a.1", payload=b"x" * 70_000)
     frames = session.next_frames()
     assert len(frames) == 2
     assert session.next_frames() == frames
-
-
-@pytest.mark.parametrize("make", [up, down])
-def test_ehostunreach_makes_a_session_down(make):
-    publisher, session = make()
-    publisher.sessions.unreachable(session, publisher.now)
-    assert session.state == "down"
 
 
 # time
@@ -873,15 +789,6 @@ def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
 
 
-def test_unhandled_messages_move_when_a_session_ends():
-    publisher, first, second = two_members()
-    publisher.publish("a.1", "a.2")
-    publisher.pull(first), publisher.pull(second)
-    publisher.ack(1, {1: 0})
-    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 1, {})))
-    assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED]
-
-
 def test_unhandled_messages_move_when_the_subscription_ends():
     publisher, first, second = two_members()
     publisher.publish("a.1", "a.2")
@@ -926,16 +833,6 @@ def test_messages_of_members_that_leave_go_first_and_are_not_dropped_for_new_one
     assert flags == [0] + [links.REDELIVERED] * 6 + [0] * 2
     assert [item[5] for item in found][-1][-1] == "a.10"
     assert sum(third.streams[1].drops) == 2
-
-
-def test_without_another_member_messages_stay_until_the_end():
-    publisher, session = up(HANDLED)
-    publisher.publish("a.1")
-    publisher.pull(session)
-    publisher.sessions.unreachable(session, publisher.now)
-    publisher.tick(5.0)
-    publisher.hello(epoch=session.epoch, attempt=2)
-    assert [batch[5] for batch in publisher.pull(session)[1:]] == [["a.1"]]
 
 
 def test_conflated_messages_of_a_member_move():
@@ -1019,10 +916,6 @@ def test_last_values_are_bounded():
     assert values.bytes == 95
     values.put(12, b"too large", b"x" * 200, None)
     assert len(values) == 0
-
-
-def test_random_ids_are_what_the_caller_gives():
-    assert ids()() == b"id1............."
 
 
 def test_slow_pings_end_when_the_subscriber_is_heard():

@@ -1,8 +1,6 @@
 """Publishers and subscribers in processes on the hosts of a network of namespaces."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
@@ -51,17 +49,6 @@ class Role:
         self.go()
         self._process.communicate(timeout=LONGEST)
         assert self._process.returncode == 0, f"it ended with {self._process.returncode}"
-
-    def stop(self):
-        """Take the processor from the program, until `resume`."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self):
-        os.kill(self.pid, signal.SIGCONT)
-
-    @property
-    def pid(self):
-        return self._process.pid
 
     def kill(self):
         self._process.kill()

@@ -11,7 +11,6 @@ from multicast.playing import check, scene
 from support.waiting import until
 
 PACE = 0.001  # seconds between messages
-RATE = 10_000  # rate_kbps of a publisher
 
 
 @dataclass
@@ -96,37 +95,6 @@ def outages(network):
         return rows_of("outage", stage, subscribers, [publisher.result()], hosts)
 
 
-def slow_outage(network, seconds=60):
-    """No packet arrives for a minute, from a publisher with ten messages a second."""
-    publisher_host, host = network.fresh(1)
-    with scene(network) as stage:
-        subscriber = stage.subscriber(host)
-        publisher = stage.publisher(publisher_host, count=10, pace=0.1, goes_on=True)
-        publisher.go()
-        time.sleep(2)
-        host.lose(100)
-        time.sleep(seconds)
-        host.lose(0)
-        time.sleep(2)
-        publisher.go()
-        return rows_of("outage of a slow publisher", stage, [subscriber], [publisher.result()], [host])
-
-
-def starved_publisher(network, seconds=10):
-    """A publisher gets no processor for a while, with 1% loss."""
-    publisher_host, host = network.fresh(1)
-    host.lose(1)
-    with scene(network) as stage:
-        subscriber = stage.subscriber(host)
-        publisher = stage.publisher(publisher_host, count=3_000, pace=PACE)
-        publisher.go()
-        time.sleep(1)
-        publisher.stop()
-        time.sleep(seconds)
-        publisher.resume()
-        return rows_of("publisher without processor", stage, [subscriber], [publisher.result()], [host])
-
-
 def restarts(network):
     """Late and restarted subscribers, and a restarted publisher, with 2% loss."""
     publisher_host, restarted, late, whole = network.fresh(3)
@@ -148,38 +116,6 @@ def restarts(network):
         publisher.close()
         second = stage.run(publisher_host, count=2000, pace=PACE, name="two")
         return [*rows, *rows_of("restarted publisher", stage, [stays], [first, second], [whole])]
-
-
-def two_publishers(network, count=3000):
-    """Two publishers on two hosts, with one group and port, with 5% loss."""
-    one, other, *hosts = network.fresh(3)
-    for host in hosts:
-        host.lose(5)
-    with scene(network) as stage:
-        subscribers = [stage.subscriber(host) for host in hosts]
-        publishers = [
-            stage.publisher(host, count=count, pace=PACE, name=name)
-            for host, name in ((one, "one"), (other, "two"))
-        ]
-        for publisher in publishers:
-            publisher.go()
-        sent = [publisher.result() for publisher in publishers]
-        return rows_of("two publishers", stage, subscribers, sent, hosts)
-
-
-def wrong_rates(network, count=3000):
-    """Subscribers with a hundredth, a tenth and ten times the rate of the publisher, with 5% loss."""
-    publisher_host, *hosts = network.fresh(3)
-    for host in hosts:
-        host.lose(5)
-    with scene(network) as stage:
-        rates = (RATE // 100, RATE // 10, RATE * 10)
-        subscribers = [
-            stage.subscriber(host, rate_kbps=rate, recovery=1.0)
-            for host, rate in zip(hosts, rates, strict=True)
-        ]
-        sent = stage.run(publisher_host, count=count, pace=PACE, rate_kbps=RATE, recovery=1.0)
-        return rows_of("wrong rates", stage, subscribers, [sent], hosts)
 
 
 def closing(network, count=2000):

@@ -283,24 +283,6 @@ def test_wrong_interface_is_an_error_at_once(tmp_path):
             running.outcome(2 * DEADLINE)
 
 
-@pytest.mark.parametrize(
-    "ways",
-    [
-        {},
-        {"receive": "epgm://127.0.0.1;239.192.1.1:5555"},
-        {"send": "epgm://127.0.0.1;239.192.1.1:5555"},
-        {
-            "subscribers": "ipc:///tmp/x",
-            "receive": "epgm://127.0.0.1;239.192.1.1:5",
-            "publishers": "ipc:///tmp/y",
-        },
-    ],
-)
-def test_one_side_without_the_other_is_refused(ways):
-    with pytest.raises(ValueError, match=r"give receive|give subscribers|go together"):
-        Gateway(**ways)
-
-
 def test_processes_end_when_the_gateway_is_killed(tmp_path):
     command = ["gateway", "--receive", free_endpoint(), "--bind", f"ipc://{tmp_path}/sub"]
     command += ["--send", free_endpoint(), "--bind-publishers", f"ipc://{tmp_path}/pub"]

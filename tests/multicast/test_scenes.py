@@ -48,37 +48,12 @@ def test_outage_is_reported_and_delivery_resumes(network):
 
 
 @pytest.mark.heavy
-def test_outage_of_a_slow_publisher_causes_no_reconnect(network):
-    (row,) = scenes.slow_outage(network)
-    assert row.lost_packets > 500
-    assert row.reconnects == 0
-
-
-@pytest.mark.heavy
-def test_publisher_without_processor_loses_nothing(network):
-    (row,) = scenes.starved_publisher(network)
-    assert (row.delivered, row.lost, row.reconnects) == (row.sent, 0, 0)
-
-
-@pytest.mark.heavy
 def test_late_and_restarted_subscribers_report_no_earlier_messages(network):
     late, restarted, publisher = scenes.restarts(network)
     assert late.delivered
     assert restarted.delivered
     assert late.uncounted == restarted.uncounted == 0
     assert has_delivered(publisher, 0.7 * publisher.sent)
-
-
-def test_two_publishers_of_one_group_are_counted_apart(network):
-    for row in scenes.two_publishers(network):
-        assert has_delivered(row, 5_000)
-
-
-@pytest.mark.heavy
-def test_wrong_rates_deliver_nothing_corrupt(network):
-    hundredth, tenth, tenfold = scenes.wrong_rates(network)
-    assert hundredth.lost + tenth.lost > 0
-    assert has_delivered(tenfold, 2_000)
 
 
 def test_close_waits_for_repairs(network):

@@ -4,37 +4,22 @@
 coroutine there. Nodes of a test meet in a directory of the test, on a bus of its own.
 """
 
-import asyncio
-import inspect
 import shutil
 import tempfile
-import threading
-from types import FunctionType
 
 import pytest
 
 from oz.node import aio, sync
 from oz.node.loop_asking import AsyncReplies
 from oz.options import NodeOptions
-from support.waiting import DEADLINE
+from support import looped
 
 
-class Looped:
+class Looped(looped.Looped):
     """Object of asyncio whose calls wait until they are done in its loop."""
 
-    def __init__(self, call, wrapped):
-        self._call, self.wrapped = call, wrapped
-
-    def __getattr__(self, name):
-        if isinstance(getattr(type(self.wrapped), name, None), FunctionType):
-            return lambda *arguments, **options: self._run(name, arguments, options)
-        return self._call(lambda: getattr(self.wrapped, name))
-
-    def _run(self, name, arguments, options):
-        found = self._call(getattr(self.wrapped, name), *arguments, **options)
-        if isinstance(found, AsyncReplies):
-            return LoopedReplies(self._call, found)
-        return Looped(self._call, found) if isinstance(found, aio.Subscription) else found
+    def _wrap(self, found):
+        return LoopedReplies(self._call, found) if isinstance(found, AsyncReplies) else super()._wrap(found)
 
 
 class LoopedReplies:
@@ -59,33 +44,12 @@ class LoopedReplies:
         return found[0]
 
 
-class Loop:
-    """Event loop in a thread of its own."""
-
-    def __init__(self):
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def call(self, function, *arguments, **options):
-        async def done():
-            outcome = function(*arguments, **options)
-            return await outcome if inspect.isawaitable(outcome) else outcome
-
-        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(2 * DEADLINE)
-
-    def close(self):
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(DEADLINE)
-        self.loop.close()
-
-
 class Nodes:
     """Factory of nodes."""
 
     def __init__(self, kind, directory):
         self.kind, self.directory = kind, directory
-        self._loop = Loop() if kind == "asyncio" else None
+        self._loop = looped.Loop() if kind == "asyncio" else None
         self.made = []
 
     def __call__(self, name=None, *, directory=None, bus="test", **options):

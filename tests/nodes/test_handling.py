@@ -116,6 +116,29 @@ def test_unsubscribe_drops_what_waits(pair):
     assert gate.seen == [0, "y"]
 
 
+def test_dropped_messages_are_acknowledged(pair):
+    gate = Gate(pair[0])
+    subscription = subscribe(pair, "x", gate, ack="handled", delivery=Delivery(max_pending=1))
+    pair[1].publish("x", 0)
+    gate.wait_until_entered()
+    for number in range(1, 10):
+        pair[1].publish("x", number)
+    until(lambda: subscription.dropped == 8)
+    gate.opened.set()
+    assert pair[1].close(timeout=DEADLINE) == 0
+
+
+def test_subscriptions_take_turns_at_a_thread(make):
+    """A subscription whose queue is never empty lets another one run."""
+    node, done = make("alone", threads=1), threading.Event()
+    bare = getattr(node, "wrapped", node)
+    node.subscribe("busy", lambda message: None if done.is_set() else bare.publish("busy"))
+    node.subscribe("other", lambda message: done.set())
+    node.publish("busy")
+    node.publish("other")
+    assert done.wait(DEADLINE)
+
+
 def test_close_does_not_wait_for_ever(pair):
     gate = Gate(pair[0])
     subscribe(pair, "x", gate)

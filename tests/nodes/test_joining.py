@@ -48,24 +48,6 @@ VICTIM = (
 )
 
 
-@pytest.mark.parametrize("transport", ["ipc", "tcp"])
-def test_a_killed_peer_is_lost_at_once(make, directory, transport):
-    events = []
-    code = VICTIM.replace("if os.fork() == 0:", "if False:")
-    bind = () if transport == "ipc" else ("tcp://127.0.0.1:*",)
-    there = directory if transport == "ipc" else f"{directory}/victim"
-    with started("-c", code, there, *bind) as process:
-        endpoint = process.stdout.readline().strip()
-        assert endpoint, process.stderr.read()
-        # `lost_after` is longer than the test may take.
-        node = make("survivor", on_event=events.append, lost_after=600.0, connect=endpoint)
-        node.wait_ready("victim", timeout=40)
-        process.kill()
-        until(lambda: "peer_lost" in kinds(events))
-    assert not node.peers
-    assert events[-1].peer.name == events[-1].about == "victim"
-
-
 def test_a_killed_peer_whose_socket_lives_on_is_silent_and_lost(make, directory):
     """A child of the process has inherited the listening socket, so that a new connection is not refused."""
     events = []

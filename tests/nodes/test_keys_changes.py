@@ -132,12 +132,6 @@ def test_a_right_to_publish_ends_at_once(pair, ring):
 # reasons
 
 
-def test_a_node_without_keys_learns_why_it_has_no_peer(keyed, make, directory):
-    first = keyed("first", bind="tcp://127.0.0.1:*")
-    stranger = make("stranger", connect=first.endpoint, directory=f"{directory}/stranger")
-    assert "A listener with keys does not answer a program without keys" in reason(stranger, "first")
-
-
 def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keyed, ring, caplog):
     forget_rates()
     first = keyed("first", bind="tcp://127.0.0.1:*")
@@ -147,24 +141,6 @@ def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keye
     assert ring.public("first") in reason(stranger, "first")
     with caplog.at_level(logging.WARNING):
         until(lambda: any(ring.public("stranger") in record.getMessage() for record in caplog.records))
-
-
-def test_a_node_learns_that_a_listener_has_no_key(keyed, make, directory):
-    plain = make("plain", bind="tcp://127.0.0.1:*", directory=f"{directory}/plain")
-    first = keyed("first", connect=plain.endpoint)
-    until(lambda: "has no key at all" in reason(first, "plain"))
-    assert first.peers == plain.peers == []
-
-
-def test_a_node_learns_that_a_listener_has_a_wrong_key(make, keyed, ring, tmp_path, directory):
-    others = Keyring(tmp_path / "others", "third")
-    others.borrow(ring, "second")
-    third = make(
-        "third", bind="tcp://127.0.0.1:*", security=others.security("third"), directory=f"{directory}/third"
-    )
-    second = keyed("second", connect=third.endpoint)
-    until(lambda: "has no key that this side trusts" in reason(second, "third"))
-    assert second.peers == third.peers == []
 
 
 def test_a_seed_has_the_key_that_servers_names(make, ring, directory):

@@ -164,13 +164,6 @@ def test_retries_go_to_other_members_within_one_timeout(requests, members):
     assert isinstance(request.error, PeerLost)
 
 
-def test_a_request_has_as_many_retries_as_its_caller_allows(requests, members):
-    request, first = begin(requests, retries=1)
-    assert end_session(requests, first) == [Send(members.streams[1], request)]
-    assert end_session(requests, members.streams[1]) == [request]
-    assert isinstance(request.error, PeerLost)
-
-
 def test_a_retry_without_another_member_is_a_lost_peer(requests, members):
     del members.streams[1:]
     members.is_greeting = True

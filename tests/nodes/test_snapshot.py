@@ -32,7 +32,7 @@ def test_elements_of_a_later_version_are_ignored():
     version, fields, links, subscriptions, omitted = msgpack.unpackb(
         encode(_snapshot()), unicode_errors="surrogateescape"
     )
-    later = [version + 1, [*fields, "new"], [[*one, "new"] for one in links], subscriptions, omitted, "new"]
+    later = [version + 1, [*fields, "new"], [[*link, "new"] for link in links], subscriptions, omitted, "new"]
     assert decode(msgpack.packb(later, unicode_errors="surrogateescape")) == _snapshot()
 
 
@@ -62,12 +62,12 @@ def test_any_bytes_are_refused_or_decoded(payload):
 def test_links_with_the_most_pending_messages_are_kept(monkeypatch):
     monkeypatch.setattr(module, "MAX_LINKS", 2)
     monkeypatch.setattr(module, "MAX_PATTERNS", 3)
-    made = [LinkStatus(str(one), "", "up", 0, one, 0, None, {}, {}) for one in range(4)]
+    made = [LinkStatus(str(number), "", "up", 0, number, 0, None, {}, {}) for number in range(4)]
     subscribed = [
-        SubscriptionStatus(("x" * 300,) * 2, None, "received", one, None, 0, None) for one in range(4)
+        SubscriptionStatus(("x" * 300,) * 2, None, "received", number, None, 0, None) for number in range(4)
     ]
     links, subscriptions, omitted = bounded(made, subscribed)
-    assert [one.pending for one in links] == [one.pending for one in subscriptions] == [3, 2]
+    assert [item.pending for item in links] == [item.pending for item in subscriptions] == [3, 2]
     assert omitted == 4
-    assert [len(one.patterns) for one in subscriptions] == [2, 1]
+    assert [len(item.patterns) for item in subscriptions] == [2, 1]
     assert len(subscriptions[0].patterns[0]) == module.MAX_TEXT

@@ -90,15 +90,6 @@ class Peer:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
 
-    def offers(self, frame):
-        """Send a frame and read; return whether the socket has accepted the frame."""
-        self.turn(0)
-        try:
-            self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
-
     def turn(self, seconds=0.02):
         """Read what has arrived within a time, and send what is due."""
         if self.router.poll(seconds * 1000):

@@ -106,18 +106,6 @@ def test_a_publisher_without_keys_is_told_of_keys(make, ring):
     assert "security=" not in str(raised.value)
 
 
-def test_inproc_needs_no_keys(make, ring):
-    context = zmq.Context()
-    pub = make("inproc://md", context=context, security=ring.security("feed", permissions=True))
-    with Subscriber("inproc://md", context=context, security=ring.security("desk")) as sub:
-        sub.subscribe("md.secret.x")
-        sub.wait_ready(timeout=DEADLINE)
-        pub.publish("md.secret.x", b"1")
-        assert sub.receive(timeout=DEADLINE).payload == b"1"
-    pub.close()
-    context.term()
-
-
 # permissions ----------------------------------------------------------------------------------------------------
 
 

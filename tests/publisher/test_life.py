@@ -1,4 +1,4 @@
-"""The life of a publisher: close, forks, the end of the program, garbage, interruptions, floods."""
+"""The life of a publisher: close, the end of the program, garbage, an idle publisher."""
 
 import gc
 import os
@@ -27,7 +27,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("end", ["term", "destroy"])
-def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, loop_of, caplog, end, call):
+def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, caplog, end, call):
     context, foreign = zmq.Context(), zmq.Context()
     publisher = make(context=context)
     plain = foreign.socket(zmq.SUB)
@@ -39,7 +39,7 @@ def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, loop_of, ca
 
     def destroy():
         # `destroy` is not thread-safe: no other thread may be inside a call of a socket.
-        with getattr(publisher, "raw", publisher)._engine.lock:
+        with publisher._engine.lock:
             context.destroy(0)
 
     def is_closed():
@@ -49,7 +49,7 @@ def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, loop_of, ca
             return True
         return False
 
-    ending = Thread(context.term) if end == "term" else Thread(lambda: loop_of(publisher)(destroy))
+    ending = Thread(context.term) if end == "term" else Thread(lambda: publisher.shell.call(destroy))
     if end == "destroy":
         ending.outcome()
     until(is_closed)
@@ -63,15 +63,15 @@ def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, loop_of, ca
     foreign.term()
 
 
-def test_close_is_the_first_call_after_the_end_of_the_context(make, loop_of, caplog):
+def test_close_is_the_first_call_after_the_end_of_the_context(make, caplog):
     context = zmq.Context()
     publisher = make(context=context)
 
     def destroy():
-        with getattr(publisher, "raw", publisher)._engine.lock:
+        with publisher._engine.lock:
             context.destroy(0)
 
-    loop_of(publisher)(destroy)
+    publisher.shell.call(destroy)
     assert publisher.close() == 0
     assert caplog.records == []
 
@@ -79,8 +79,19 @@ def test_close_is_the_first_call_after_the_end_of_the_context(make, loop_of, cap
 def test_close_ends_waits(make):
     publisher = make()
     thread = Thread(lambda: publisher.wait_for_subscribers(timeout=None))
-    until(lambda: publisher.raw._engine.waiters if hasattr(publisher, "raw") else publisher._engine.waiters)
+    until(lambda: publisher._engine.waiters)
     publisher.close()
+    with pytest.raises(ClosedError):
+        thread.outcome()
+
+
+def test_a_blocked_publisher_may_be_closed(make, join):
+    publisher = make(on_full="block", resume_bytes=1_000, high_water_mark=50, batch=1)
+    peer = join(publisher, "a")
+    peer.is_acking = False
+    thread = Thread(lambda: publisher.publish_many([("a", bytes(60))] * 1_000))
+    peer.until(lambda: publisher.subscribers[0].pending >= 60)
+    publisher.close(timeout=0)
     with pytest.raises(ClosedError):
         thread.outcome()
 
@@ -96,12 +107,6 @@ def test_a_closed_publisher_frees_its_descriptors(make, join):
     gc.collect()
     # One socket pair for each publisher would be 40 more.
     assert len(os.listdir("/proc/self/fd")) < before + 30
-
-
-# forks
-
-
-# the end of the program
 
 
 DAEMON = """
@@ -154,16 +159,10 @@ def _can_bind(endpoint):
     return True
 
 
-# interruptions
-
-
-# peers that do harm
-
-
 def test_an_idle_publisher_sleeps(make, join):
     publisher = make()
     peer = join(publisher, "a")
-    engine = getattr(publisher, "raw", publisher)._engine
+    engine = publisher._engine
     rounds, attend = [], engine.attend
 
     def count(**arguments):

@@ -54,15 +54,6 @@ def test_a_subscriber_to_everything_sees_only_messages_of_the_program(make, join
     assert [socket.recv_multipart(), socket.recv_multipart()] == [[b"z", b"1"], [b"a", b"2"]]
 
 
-def test_links_may_be_turned_off(make, context):
-    publisher = make(links=False)
-    assert publisher.link_endpoints == ()
-    socket = plain(context, publisher.endpoint, b"a")
-    publisher.wait_for_subscribers("a")
-    publisher.publish("a", b"x")
-    assert socket.recv_multipart() == [b"a", b"x"]
-
-
 def test_each_subscription_counts_until_its_subscriber_leaves(make, context):
     publisher = make()
     first, second = (plain(context, publisher.endpoint, b"a.") for _ in range(2))

@@ -111,7 +111,7 @@ def test_a_high_water_mark_is_a_number(value):
 
 def test_misspelled_names_get_a_suggestion(make):
     publisher = make()
-    publisher = getattr(publisher, "raw", publisher)
+    publisher = publisher.raw
     with pytest.raises(AttributeError, match=r"oz\.(asyncio\.)?Publisher .*'publsh'.*did you mean 'publish'"):
         publisher.publsh  # noqa: B018
     with pytest.raises(TypeError, match=r"oz\.(asyncio\.)?Publisher .*'on_ful'.*did you mean 'on_full'"):
@@ -120,7 +120,7 @@ def test_misspelled_names_get_a_suggestion(make):
 
 def test_names_of_pyzmq_get_their_counterpart(make):
     publisher = make()
-    publisher = getattr(publisher, "raw", publisher)
+    publisher = publisher.raw
     with pytest.raises(AttributeError, match=r"'send_multipart'; use oz\.Publisher\.publish"):
         publisher.send_multipart  # noqa: B018
     with pytest.raises(AttributeError, match=r"'linger'; use oz\.Publisher\.close"):

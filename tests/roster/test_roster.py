@@ -188,12 +188,6 @@ def test_next_endpoint_is_dialled_after_a_link_at_a_seed(roster):
         assert roster.of(Dial) == [Dial(following)]
 
 
-def test_single_endpoint_stays_dialled(roster):
-    roster("introduced", [(A, [at(A)])])
-    assert roster("tick", now=DIAL_TURN) == []
-    assert roster.roster.next_deadline() == GIVE_UP_AFTER * LOST_AFTER
-
-
 def test_endpoints_of_the_same_host_come_first(roster):
     local = ["tcp://10.0.0.1:1", "tcp://127.0.0.1:1", f"{PREFIX}a.sock"]
     roster("on_hello", card(A, endpoints=local))
@@ -224,35 +218,12 @@ def test_second_endpoint_of_a_peer_is_hung_up(roster):
     assert Dial(at(A, 2)) in roster.out
 
 
-def test_seeds_of_one_node_are_dialled_together_until_one_is_live(roster):
-    roster("seed", at(A))
-    roster("seed", at(A, 2))
-    roster("on_live", at(A), card(A))
-    roster("on_live", at(A, 2), card(A))
-    assert roster("on_silent", at(A)) == []
-    assert roster("tick", now=DIAL_TURN) == [Dial(at(A, 2))]
-    assert roster("on_live", at(A, 2), card(A), now=3.0) == [HangUp(at(A))]
-
-
-def test_endpoint_in_the_turn_of_a_peer_becomes_a_seed(roster):
-    roster("introduced", [(A, [at(A), at(A, 2)])])
-    assert roster("seed", at(A)) == []
-    assert roster("tick", now=DIAL_TURN) == [Dial(at(A, 2))]
-
-
 def test_endpoint_that_leads_to_another_node_leaves_the_first(roster):
     roster("introduced", [(A, [at(B), at(A)])])
     roster("on_live", at(B), card(B))
     assert roster.out == [Dial(at(A))]
     assert roster.roster.by_id[A].endpoints == (at(A),)
     assert roster("on_hello", card(B)) == [PeerUp(card(B))]
-
-
-def test_endpoint_that_leads_to_no_node_leaves_its_peer(roster):
-    roster("introduced", [(A, [at(A)])])
-    assert roster("on_live", at(A), None)[0] == HangUp(at(A))
-    assert roster.roster.by_id[A].endpoints == ()
-    assert roster("tick", now=DIAL_TURN) == []
 
 
 # directory
@@ -288,13 +259,6 @@ def test_dead_socket_of_a_hung_up_endpoint_is_forgotten(roster):
     roster("on_live", f"{PREFIX}a.sock", card(A))
     assert roster("gone", f"{PREFIX}a.sock") == []
     assert list(roster.roster._endpoints) == [at(A)]
-
-
-def test_dead_socket_is_not_a_dead_seed(roster):
-    roster("seed", at(A))
-    assert roster("gone", at(A)) == []
-    roster("introduced", [(B, [at(B)])])
-    assert roster("gone", at(B)) == []
 
 
 # presence
@@ -387,15 +351,6 @@ def test_refused_link_without_peer_has_no_effect(roster):
     assert roster("on_refused", at(B)) == []
 
 
-def test_silent_peer_keeps_the_endpoint_of_its_link(roster):
-    roster.up(A, endpoints=[at(A), at(A, 2)])
-    roster("on_silent", at(A))
-    assert roster("tick", now=DIAL_TURN) == [PeerSilent(card(A, endpoints=[at(A), at(A, 2)]))]
-    roster("tick", now=LOST_AFTER)
-    assert roster.kinds() == [EndSession, PeerGone, HangUp, Dial]
-    assert roster.out[-1] == Dial(at(A, 2))
-
-
 def test_lost_peer_is_dialled_until_it_is_forgotten(roster):
     roster.up(A)
     roster("on_silent", at(A))
@@ -406,20 +361,6 @@ def test_lost_peer_is_dialled_until_it_is_forgotten(roster):
     assert roster("tick", now=end) == [HangUp(at(A))]
     assert roster.roster.by_id == {}
     assert roster.roster.next_deadline() is None
-
-
-def test_lost_peer_that_says_hello_is_not_forgotten(roster):
-    roster.up(A)
-    roster("on_silent", at(A))
-    roster("tick", now=LOST_AFTER)
-    roster("on_hello", card(A), now=400.0)
-    roster("tick", now=1000.0)
-    assert A in roster.roster.by_id
-    roster("on_session", A, "ended", now=1000.0)
-    roster("tick", now=1499.0)
-    assert A in roster.roster.by_id
-    roster("tick", now=1500.0)
-    assert roster.roster.by_id == {}
 
 
 def test_peer_that_never_was_up_is_forgotten_sooner(roster):
@@ -457,28 +398,6 @@ def test_socket_of_a_closed_peer_is_forgotten(roster):
     assert roster("on_end", f"{PREFIX}a.sock", links.CLOSED) == [HangUp(f"{PREFIX}a.sock")]
 
 
-def test_other_seeds_of_a_closed_peer_are_dialled(roster):
-    for port in (1, 2):
-        roster("seed", at(A, port))
-        roster("on_live", at(A, port), card(A))
-    assert roster("on_end", at(A), links.CLOSED) == [Dial(at(A, 2))]
-
-
-def test_session_of_a_peer_that_closed_before_it_was_up_is_ended(roster):
-    roster("on_hello", card(A))
-    roster("on_live", at(A), card(A))
-    roster("on_session", A, "down")
-    roster("on_hello", card(B))
-    roster("on_live", at(B), card(B))
-    assert roster("on_end", at(B), links.CLOSED)[0] == EndSession(B)
-
-
-def test_bye_of_another_reason_is_silence(roster):
-    roster.up(A)
-    assert roster("on_end", at(A), links.LIMIT) == [Refused(at(A), "the node has too many sessions")]
-    assert roster("tick", now=SILENT_AFTER) == [PeerSilent(card(A))]
-
-
 def test_new_process_at_the_endpoint_of_the_link(roster):
     roster.up(A)
     new = card(B, endpoints=[at(A)])
@@ -510,15 +429,6 @@ def test_process_that_restarts_with_another_socket_replaces_the_old_one(roster):
     assert Dial(f"{PREFIX}b.sock") in roster.out
 
 
-def test_new_process_that_says_hello_first_replaces_the_old_one(roster):
-    old = card(A, endpoints=[f"{PREFIX}a.sock", at(A)])
-    roster.up(A, endpoints=old.endpoints)
-    roster("on_hello", card(B, endpoints=[f"{PREFIX}b.sock", at(A)]))
-    assert roster.of(PeerGone) == []
-    roster("on_silent", f"{PREFIX}a.sock")
-    assert roster.of(PeerGone) == [PeerGone(old, "restarted")]
-
-
 def test_node_of_the_new_process_may_be_on_another_bus_than_the_link(roster):
     """BYE for another bus comes while a new process with the same endpoint is known."""
     old = card(A, endpoints=[at(A), at(A, 2)])
@@ -533,15 +443,6 @@ def test_same_endpoint_on_another_host_is_another_endpoint(roster):
     roster.up(A)
     roster("on_silent", at(A))
     roster("on_hello", card(B, host="elsewhere", endpoints=[at(A)]))
-    assert roster.of(PeerGone) == []
-
-
-def test_peer_that_is_back_does_not_end_itself(roster):
-    shared = [at(A), at(A, 3)]
-    roster.up(A, endpoints=shared)
-    roster("on_session", A, "down")
-    roster("on_hello", card(B, host="elsewhere", endpoints=[at(B), at(A, 3)]))
-    roster("on_hello", card(A, host="elsewhere", endpoints=shared))
     assert roster.of(PeerGone) == []
 
 
@@ -567,12 +468,6 @@ def test_peers_are_introduced_to_a_node_with_its_first_hello(roster):
     assert roster("on_hello", card(B), session=b"2") == []
     roster("on_session", B, "down")
     assert roster("on_hello", card(B)) == []
-
-
-def test_node_that_does_not_answer_yet_is_introduced(roster):
-    """Its endpoints may need several turns here."""
-    roster("on_hello", card(A))
-    assert roster("on_hello", card(B))[0] == Introduce(B, [(A, (at(A),))])
 
 
 def test_all_peers_are_introduced_to_one_peer_in_turn(roster):
@@ -620,17 +515,6 @@ def test_long_introduction_is_split(roster, monkeypatch):
     assert [len(item.peers) for item in roster.of(Introduce)] == [3, 1]
 
 
-def test_introduction_of_a_peer_that_is_up_changes_nothing(roster):
-    roster.up(A)
-    assert roster("introduced", [(A, [at(A, 2)]), (OWN, [at(B)])]) == []
-
-
-def test_second_introduction_adds_endpoints(roster):
-    roster("introduced", [(A, [at(A)])])
-    roster("introduced", [(A, [at(A, 2)])])
-    assert roster.roster.by_id[A].endpoints == (at(A), at(A, 2))
-
-
 # bounds
 
 
@@ -659,12 +543,6 @@ def test_welcome_of_a_peer_that_does_not_fit_is_refused():
     assert roster("on_hello", card(A)) == []
     roster("on_live", at(B), card(B))
     assert roster.out == [HangUp(at(B)), Refused(at(B), "the roster has 1 peers")]
-
-
-def test_number_of_dialled_endpoints_is_bounded():
-    roster = Harness(limit=2)
-    roster("introduced", [(A, [at(A)]), (B, [at(B)]), (C, [at(C)])])
-    assert roster.out == [Dial(at(A)), Dial(at(B))]
 
 
 def test_endpoints_of_a_card_are_bounded(roster):
@@ -700,14 +578,6 @@ def test_new_endpoints_are_greeting_for_two_seconds(roster):
     roster("introduced", [(B, [at(B)])], now=10.0)
     assert roster.roster.is_greeting(11.0)
     assert not roster.roster.is_greeting(10.0 + GREETING_TIME)
-
-
-def test_introduced_peer_is_greeting_again_with_its_first_card(roster):
-    roster("introduced", [(A, [at(A)])])
-    roster("on_hello", card(A), now=20.0)
-    assert roster.roster.is_greeting(21.0)
-    roster("on_hello", card(A, name="other"), now=30.0)
-    assert not roster.roster.is_greeting(30.0)
 
 
 def test_peer_that_has_just_answered_is_greeting_until_it_is_up(roster):

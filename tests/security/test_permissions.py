@@ -135,9 +135,3 @@ def test_replies_go_by_rules_and_then_by_number_and_time():
     assert not may(b"other", age=5.1)
     assert may(b"other", count=99, user=None)
     assert not replace(found, default="deny").may_reply(None, b"other", 0, 0.0)
-
-
-def test_a_user_is_found_by_any_key():
-    found = Permissions("deny", {"desk": User("desk", ("k" * 40, "l" * 40))})
-    assert found.user_of("l" * 40) is found.users["desk"]
-    assert found.user_of("m" * 40) is None

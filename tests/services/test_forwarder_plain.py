@@ -7,10 +7,7 @@ import zmq
 
 import oz
 from oz.services.proxy import Proxy
-from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
-
-COMMAND = "import sys; from oz.cli import main; main(sys.argv[1:], 'oz')"
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -117,10 +114,3 @@ def test_a_side_without_endpoints_is_refused():
         Proxy(frontend="tcp://127.0.0.1:*")
     with pytest.raises(ValueError, match="frontend=… or connect=…"):
         Proxy(backend="tcp://127.0.0.1:*")
-
-
-def test_the_command_refuses_half_a_forwarder():
-    with started("-c", COMMAND, "forwarder", "--frontend", "tcp://127.0.0.1:*") as process:
-        _, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 2
-    assert "backend" in err

@@ -12,6 +12,15 @@ def test_public_name_is_imported_at_its_first_access(name):
     assert getattr(oz.services, name).__name__ == name
 
 
-def test_gateway_refuses_to_start_without_an_endpoint():
-    with pytest.raises(oz.ConfigurationError, match="give receive=, send= or both"):
-        oz.services.Gateway()
+@each(
+    "ways",
+    [
+        {},
+        {"receive": "epgm://127.0.0.1;239.192.1.1:5555"},
+        {"send": "epgm://127.0.0.1;239.192.1.1:5555"},
+        {"subscribers": "ipc:///x", "receive": "epgm://127.0.0.1;239.192.1.1:5", "publishers": "ipc:///y"},
+    ],
+)
+def test_gateway_refuses_one_side_without_the_other(ways):
+    with pytest.raises(oz.ConfigurationError, match=r"give receive|give subscribers|go together"):
+        oz.services.Gateway(**ways)

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 import oz
-from oz.journal import GAP, Journal, JournalGap, Writer
+from oz.journal import Journal, JournalGap, Writer
 from oz.services.recorder import Recorder, spanning_pattern
 from support import scripts, waiting
 from support.sizes import size
@@ -205,28 +205,6 @@ def test_messages_dropped_on_a_full_disk_are_a_gap_at_their_place(recording, pub
     assert {gap.pattern for gap in records if is_gap(gap)} == {"nats:a.>"}
 
 
-def test_a_disk_that_stays_full_is_reported_once_and_ends_in_an_error(
-    recording, publisher, met, caplog, monkeypatch
-):
-    pub = publisher()
-    run = recording("a.>", source=pub.endpoint)
-    met(pub)
-
-    def full(_):
-        raise oz.JournalFull(str(run.directory), 0, "No space left on device")
-
-    monkeypatch.setattr(run.recorder.writer, "append", full)
-    pub.publish("a.1", b"x")
-    waiting.until(lambda: run.stats.is_full)
-    pub.publish("a.1", b"y")
-    waiting.until(lambda: run.recorder.pending == 2)
-    with pytest.raises(oz.JournalFull):
-        run.end()
-    assert run.recorder.pending == 2
-    [line] = [line for line in caplog.messages if "No space left" in line]
-    assert "free space" in line
-
-
 def test_a_disk_that_fails_ends_run_with_the_error(recording, publisher, monkeypatch, met):
     pub = publisher()
     run = recording("a.>", source=pub.endpoint)
@@ -332,11 +310,3 @@ def test_handled_messages_need_a_group_and_links(tmp_path, source):
 def test_the_pattern_of_a_gap_matches_every_subject_that_may_be_lost(patterns, text):
     assert spanning_pattern([oz.compile(pattern) for pattern in patterns]) == text
     assert oz.compile(text).prefixes
-
-
-def test_gap_records_hold_numbers_that_fit_their_columns(tmp_path):
-    assert GAP == 1
-    with Recorder(tmp_path / "journal", "a", source="tcp://127.0.0.1:9") as recorder:
-        record = recorder._gap_record(1 << 80, b"o")
-        assert record["lost"] == (1 << 63) - 1
-        recorder.writer.append([record])

@@ -180,17 +180,6 @@ def test_a_replay_that_was_held_up_does_not_catch_up(journal):
     assert made.offset < 40, "60 were due"
 
 
-def test_a_pause_holds_earlier_times_back_too(journal):
-    found = journal([row("a", b"", 100 * SECOND), *(row("a", b"", at * 1000) for at in range(100))])
-    made = Replay(found, Publisher(lambda: made.pause()))
-    polls = []
-    working = started(made, on_poll=lambda: polls.append(1))
-    waiting.until(lambda: len(polls) > 3 or not working.is_alive())
-    made.stop()
-    working.outcome()
-    assert made.published == 1
-
-
 @pytest.mark.parametrize("times", [range(20), range(20, 0, -1)])
 def test_on_poll_is_called_although_the_replay_never_waits(journal, times):
     made = Replay(journal([row("a", b"", at * 1000) for at in times]), Publisher(lambda: time.sleep(0.02)))

@@ -12,7 +12,7 @@ from functools import partial
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from oz.services import Forwarder, NameServer, attended, bridge, name_server
+from oz.services import Forwarder, NameServer, bridge, bridge_leg, name_server, service
 from oz.testing.context import Context
 from oz.testing.nodes import VirtualEngine
 from oz.transport.steps import run_async
@@ -23,7 +23,7 @@ LOOK = 0.01
 """Virtual seconds between two looks of a service that closes."""
 
 
-class _LegEngine(VirtualEngine, bridge.LegEngine):
+class _LegEngine(VirtualEngine, bridge_leg.LegEngine):
     """Node of a forwarder on a virtual network."""
 
 
@@ -44,13 +44,14 @@ class SimulatedService:
         with ExitStack() as stack:
             for owner, name, value in (
                 (name_server, "Engine", partial(VirtualEngine, context=context)),
-                (bridge, "LegEngine", partial(_LegEngine, context=context)),
+                (bridge_leg, "LegEngine", partial(_LegEngine, context=context)),
                 (bridge, "os", shim),
             ):
                 stack.enter_context(patch.object(owner, name, value))
             self.service = create()
         # The bus closes it, not the end of the program.
-        attended._open.discard(self.service)
+        service._open.discard(self.service)
+        self.service._bell.close()
         self._engine = engine = self.service._service_engine
         self._loop, self._descriptors, self._timer = asyncio.get_running_loop(), (), None
         self._is_scheduled = False

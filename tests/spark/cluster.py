@@ -1,28 +1,20 @@
-"""A standalone cluster of Spark on this machine, and a driver in its own process.
+"""A driver in its own process, whose executors are processes too.
 
 A process has one Spark at a time. The tests use `local[2]`, so that the driver needs another process.
 """
 
-import json
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import traceback
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
-DAEMONS = Path(__file__).with_name("cluster_daemons.py")
+CLUSTER = "local-cluster[2,1,1024]"
+"""Master with two executors of one core and 1,024 MiB. Spark starts a process for each executor."""
 START_SECONDS = 600.0
 JOB_SECONDS = 1_000.0
 
 CONF = {
-    # Two executors, one on each worker, though the cluster has room for those of another application.
-    "spark.executor.cores": 1,
-    "spark.cores.max": 2,
     "spark.executor.memory": "1g",
     "spark.sql.shuffle.partitions": 2,
     "spark.ui.enabled": False,
@@ -31,34 +23,6 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-
-
-@dataclass
-class Standalone:
-    """A cluster of one master and two workers, each with room for an executor of two applications."""
-
-    url: str
-    page: str
-    workers: list[int]
-
-
-@contextmanager
-def standalone_cluster(directory):
-    """Start Spark's own master and two workers; they are gone at the end, or when this process is."""
-    process = subprocess.Popen(
-        [sys.executable, str(DAEMONS), str(directory), "2", "2", "2g"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # In its own session, because Ctrl-C would end the program before it ends its cluster.
-        start_new_session=True,
-    )
-    try:
-        line = process.stdout.readline()
-        assert line, f"no cluster: exit code {process.wait(START_SECONDS)}"
-        yield Standalone(**json.loads(line))
-    finally:
-        process.communicate(timeout=START_SECONDS)  # ends its stdin
 
 
 class JobFailed(Exception):
@@ -102,7 +66,7 @@ class Driver:
 
 
 def _set_up(master, directory, conf):
-    # Executors of local-cluster work in the folder `work` of the PySpark that is installed all the same.
+    # Executors work in the folder `work` of the installed PySpark all the same.
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": directory}
     threading.Thread(target=_end_with_the_tests, daemon=True).start()
     global _start

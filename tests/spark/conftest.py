@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items):
             continue
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))
-        if "standalone" in item.fixturenames:
+        if "engine" in item.fixturenames:
             item.add_marker(pytest.mark.heavy)
 
 
@@ -48,19 +48,10 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def standalone(tmp_path_factory):
-    """Start a real cluster on this machine; `.url` is the address of its master."""
-    from spark.cluster import standalone_cluster
+def engine(tmp_path_factory):
+    """Return a driver with executors in processes of their own: `engine.run(job, …)`."""
+    from spark.cluster import CLUSTER, Driver
 
-    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def engine(standalone, tmp_path_factory):
-    """Return a driver on the real cluster: `engine.run(job, …)`."""
-    from spark.cluster import Driver
-
-    driver = Driver(standalone.url, tmp_path_factory.mktemp("driver"))
+    driver = Driver(CLUSTER, tmp_path_factory.mktemp("driver"))
     yield driver
     driver.close()

@@ -234,15 +234,6 @@ def test_a_journal_is_archived_step_by_step_and_compacted(spark, tmp_path):
     assert contents(spark, path) == expected(0, 120)
 
 
-def test_another_journal_is_refused(spark, tmp_path):
-    path = tmp_path / "archive"
-    for name in ("one", "other"):
-        write_journal(tmp_path / name, 0, 30)
-    oz.spark.archive(spark, tmp_path / "one", path)
-    with pytest.raises(oz.JournalError, match="replaced or restored"):
-        oz.spark.archive(spark, tmp_path / "other", path)
-
-
 def test_records_that_retention_removed_are_an_error_or_skipped(spark, tmp_path):
     journal, path = tmp_path / "journal", tmp_path / "archive"
     write_journal(journal, 0, 20)

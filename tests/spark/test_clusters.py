@@ -1,4 +1,4 @@
-"""Columns, `read`, source, sink and archive on a standalone cluster of two workers.
+"""Columns, `read`, source, sink and archive with two executors in processes of their own.
 
 Executors read the files of the journal under the path of the driver.
 """

@@ -22,12 +22,6 @@ CHUNK = 200
 
 FAMILIES = ["nats", "rv", "kubemq", "redis", "raims", "regex", "mqtt", "amqp"]
 RAIMS = {"sub": "raims.sub", "psub_rv": "raims.rv", "psub_glob": "raims.glob"}
-MATRICES = {
-    "nats": ["nats", "rv", "kubemq", "raims.rv"],
-    "redis": ["redis"],
-    "mqtt": ["mqtt"],
-    "amqp": ["amqp"],
-}
 
 
 def answers(spark, patterns, subjects):
@@ -78,22 +72,6 @@ def test_the_match_vectors_hold_and_every_pair_agrees_with_oz(spark, family):
     for pattern in patterns:
         expected = {subject for subject in subjects if python_answer(pattern, subject)}
         assert found[pattern] == expected, (pattern, java_regex(pattern), found[pattern] ^ expected)
-
-
-@pytest.mark.sized
-@pytest.mark.parametrize("family", MATRICES)
-def test_the_matrix_vectors_hold(spark, family):
-    first, *matrix = rows(f"{family}.matrix")
-    encoding = "latin1" if "latin1" in first.get("encoding", "") else "utf-8"
-    universe = [subject.encode(encoding) for subject in first["universe"]]
-    expected = {
-        oz.compile(row["pattern"].encode(encoding), dialect): {
-            each.encode(encoding) for each in row["matched"]
-        }
-        for dialect in MATRICES[family]
-        for row in matrix[:: max(1, len(matrix) // size(100, 1_000_000))]
-    }
-    assert answers(spark, expected, universe) == expected
 
 
 ATOMS = [

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -340,33 +339,6 @@ def has_no_message(sub):
     with pytest.raises(oz.Timeout):
         sub.receive(timeout=0.01)
     return True
-
-
-def test_a_killed_and_restarted_subscriber_gets_all_rows_of_the_repeated_task():
-    sub = Listening(dedupe=True)
-    ends = sub.endpoint
-    sub.close()
-    with running_subscriber(ends) as first:
-        delivery = Delivery(options_for(sub, timeout="10"), 0)
-        delivery.publish(row(0))
-        first.kill()
-        first.wait()
-        with Listening(endpoint=ends.split(","), dedupe=True) as again:
-            delivery.publish(row(1))
-            # The session of the killed one still counts for a task, but not for `wait_for_subscribers`.
-            until(
-                lambda: sum(bool(subscriber.patterns) for subscriber in delivery._publisher.subscribers) == 2
-            )
-            delivery.publish(row(2))
-            delivery._options = replace(delivery._options, timeout=0.5)
-            with pytest.raises(SinkError, match="have not acknowledged"):
-                delivery.finish()
-            repeated = Delivery(options_for(again), 0)
-            for number in range(3):
-                repeated.publish(row(number))
-            repeated.finish()
-            again.received(3)
-        assert Counter(message.payload for message in again.messages) == {b"0": 1, b"1": 1, b"2": 1}
 
 
 @contextmanager

@@ -48,14 +48,6 @@ def test_a_separator_is_in_the_prefix_where_it_is_sure_to_follow(text, prefix):
     assert oz.compile(text, "amqp").prefixes == (prefix,)
 
 
-@each("text", ["#", "#.#", "#.#.#"])
-def test_the_empty_key_has_no_words(text):
-    assert oz.compile(text, "amqp").matches("")
-    assert oz.compile("", "amqp").is_literal
-    for other in ("*", ".#", "#.*", "*.#", "#.", ".", "a"):
-        assert not oz.compile(other, "amqp").matches(""), other
-
-
 HOSTILE = [
     ".".join(["#"] * 100),
     "#.a." * 30 + "#",
@@ -78,17 +70,3 @@ def test_many_hashes_do_not_backtrack(text):
         assert matches is bool(index.match(subject))
         has_room = subject.split(".").count("a") >= text.split(".").count("a")
         assert matches is (has_room and (text[-1] == "#" or subject.endswith(".b")))
-
-
-def test_a_star_takes_an_empty_word_and_a_newline():
-    assert oz.compile("a.*.b", "amqp").matches("a..b")
-    assert oz.compile("a.*.b", "amqp").matches("a.\n.b")
-    assert oz.compile("a.#.b", "amqp").matches("a.\n.\n.b")
-
-
-def test_two_hashes_find_a_pattern_once():
-    index = oz.PatternIndex()
-    index.add(oz.compile("#.a.#", "amqp"), "value")
-    index.add(oz.compile("#.a.#.a.#", "amqp"), "other")
-    assert sorted(index.match("a.a.a.a")) == ["other", "value"]
-    assert list(index.match("b.a")) == ["value"]

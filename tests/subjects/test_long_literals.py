@@ -13,52 +13,25 @@ from oz.subjects.dialects import regular
 from oz.subjects.dialects.literals import BREAK
 from oz.subjects.dialects.regular import MAX_WEIGHT, rewrite_for_engine
 from support import scripts
-from support.sizes import in_suite, one_of_each
 
 LIMIT = 50
 """Seconds of processor time of a process. A case takes one or two. A stall takes far more."""
 
 pytestmark = pytest.mark.timeout(600)
 
-HIERARCHIES = ["nats", "kubemq", "raims.rv"]
-TOKENS = [
-    ('"t." * 3000 + ">"', '"t." * 3000 + "x.y"'),
-    ('"t.*." * 5000 + "x"', '"t.u." * 5000 + "x"'),
-    ('"t." * 9999 + "x"', '"t." * 9999 + "x"'),
-    ('"t." * 5000 + "*." * 4999 + ">"', '"t." * 9999 + "x.y"'),
+OTHERS = [
+    ("rv", '"t." * 120 + ">"', '"t." * 120 + "x"'),
+    ("raims.sub", 'b"t." * 10000', 'b"t." * 10000'),
+    ("redis", 'b"*" + b"t." * 1000', 'b"x" + b"t." * 1000'),
+    ("regex", '"a" * 4000 + ".*"', '"a" * 4001'),
+    ("regex", '".*?" + "a" * 4000', '"a" * 4001'),
+    ("regex", '"(?r).*" + "a" * 4000', '"a" * 4000'),
+    ("regex", '".*" + r"\\x61" * 4000', '"a" * 4000'),
+    ("regex", '"(?:.*" + "a" * 4000 + "|b)"', '"a" * 4000'),
+    ("regex", '".*(?<=" + "a" * 4000 + ")"', '"a" * 4000'),
+    ("regex", '".*a{4000}b"', '"a" * 4000 + "b"'),
+    ("regex", r'r".*(?:t\.){3000}x"', '"t." * 3000 + "x"'),
 ]
-OTHERS = in_suite(
-    [
-        ("rv", '"t." * 120 + ">"', '"t." * 120 + "x"'),
-        ("raims.sub", 'b"t." * 10000', 'b"t." * 10000'),
-        ("redis", 'b"*" + b"t." * 1000', 'b"x" + b"t." * 1000'),
-        ("regex", '"a" * 4000 + ".*"', '"a" * 4001'),
-        ("regex", '".*?" + "a" * 4000', '"a" * 4001'),
-        ("regex", '"(?r).*" + "a" * 4000', '"a" * 4000'),
-        ("regex", '".*" + r"\\x61" * 4000', '"a" * 4000'),
-        ("regex", '"(?:.*" + "a" * 4000 + "|b)"', '"a" * 4000'),
-        ("regex", '".*(?<=" + "a" * 4000 + ")"', '"a" * 4000'),
-        ("regex", '".*a{4000}b"', '"a" * 4000 + "b"'),
-        ("regex", r'r".*(?:t\.){3000}x"', '"t." * 3000 + "x"'),
-    ],
-    [
-        *[(name, 'b"t." * 10000', 'b"t." * 10000') for name in ("raims.glob", "redis", "zmq")],
-        ("raims.glob", 'b"*" + b"t." * 1000', 'b"x" + b"t." * 1000'),
-        ("regex", '".*" + "a" * 4000', '"a" * 4001'),
-        ("regex", '"(?i).*" + "a" * 4000', '"A" * 4000'),
-        ("regex", '"(?x).*" + "a " * 4000', '"a" * 4000'),
-        ("regex", '"(?V1)(?i).*" + "a" * 4000', '"A" * 4000'),
-        ("regex", '".*" + "(?:a)" * 4000', '"a" * 4000'),
-        ("regex", '".*" + "[a]" * 4000', '"a" * 4000'),
-        ("regex", '".*" + "a{1}" * 4000', '"a" * 4000'),
-        ("regex", '".*" + "x{" * 4000', '"x{" * 4000'),
-        ("regex", '"(?:.*?" + "a" * 4000 + ")+"', '"a" * 4000'),
-        ("regex", '"(?=.*" + "a" * 4000 + ").*"', '"a" * 4000'),
-        ("regex", '"^" + r"a\\." * 9999 + "x$"', '"a." * 9999 + "x"'),
-        ("regex", '"^" + r"a\\." * 9999 + ".*"', '"a." * 9999 + "x"'),
-        ("regex", '"^" + r"[^.]+\\." * 9999 + "x$"', '"a." * 9999 + "x"'),
-    ],
-)
 
 
 def for_engine(text, flags=0):
@@ -68,11 +41,6 @@ def for_engine(text, flags=0):
 def run(script):
     begin = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT}, {LIMIT}))\n"
     scripts.run("-c", begin + script, timeout=500)
-
-
-@pytest.mark.parametrize(("tokens", "dialect"), one_of_each(TOKENS, HIERARCHIES))
-def test_thousands_of_tokens_are_compiled_and_matched_without_a_stall(tokens, dialect):
-    compile_and_match(dialect, *tokens)
 
 
 @pytest.mark.parametrize(("dialect", "text", "subject"), OTHERS)
@@ -184,22 +152,3 @@ def test_the_rewritten_regex_matches_the_same(pieces, subjects, run):
             return
     for subject in subjects:
         assert bool(before.fullmatch(subject, timeout=5)) == bool(after.fullmatch(subject, timeout=5)), text
-
-
-@given(
-    st.lists(st.sampled_from(["a", "b", "ss", r"\.", "c?", "(d|e)", "[f]", "(?:g)"]), min_size=70), st.data()
-)
-def test_long_ones_match_the_same(pieces, data):
-    text = "".join(pieces)
-    subject = "".join(
-        data.draw(
-            st.sampled_from({r"\.": [".", "x"], "c?": ["", "c"], "(d|e)": ["d", "e"]}.get(piece, ["="]))
-        )
-        for piece in pieces
-    )
-    chars = {"[f]": "f", "(?:g)": "g"}
-    subject = "".join(
-        chars.get(piece, piece) if char == "=" else char for piece, char in zip(pieces, subject, strict=False)
-    )
-    exact = for_engine(text)
-    assert bool(regex.fullmatch(text, subject)) == bool(regex.fullmatch(exact, subject))

@@ -111,22 +111,6 @@ def test_timeout_message_of_a_long_subject_is_short():
     assert len(said) < 300
 
 
-def test_an_index_reports_a_pattern_that_ran_out_of_time_and_finds_the_others():
-    index = oz.PatternIndex()
-    hostile = oz.compile("(a|aa)+$", "regex")
-    index.add(hostile, "hostile")
-    index.add(oz.compile(">"), "all")
-    index.add(oz.compile("a*", "redis"), "glob")
-    subject = "a" * 40 + "b"
-    found = index.find(subject)
-    assert sorted(found.values) == ["all", "glob"]
-    assert found.timed_out == (hostile,)
-    with pytest.raises(oz.PatternTimeout):
-        index.match(subject)
-    assert sorted(index.match("aab!")) == ["all", "glob"]
-    assert sorted(index.match("aa")) == ["all", "glob", "hostile"]
-
-
 # --- the index ----------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,6 @@ from subjects.drawn import (
     tokens_and_subject,
     words_and_subject,
 )
-from support.cases import each
 from support.sizes import size
 
 pytestmark = pytest.mark.sized
@@ -182,10 +181,3 @@ def test_globs_match_by_the_rules(dialect):
             assert oz.compile(pattern, dialect).matches(tried) is expected, (pattern, tried)
 
     law()
-
-
-@each("dialect", GLOBS)
-@each("text", ["*", "**", "*?*", "?", "??", "?*"])
-def test_a_glob_of_only_wildcards_never_matches_the_empty_subject(text, dialect):
-    assert not oz.compile(text, dialect).matches("")
-    assert oz.compile(text, dialect).matches("x" * max(1, text.count("?")))

@@ -142,26 +142,22 @@ def test_rv_positions_count_characters_where_an_element_is_too_long():
     assert caught.value.text[caught.value.position] == "y"
 
 
-@each("subject", ["a.*", "a.>", "*", ">", "*.a"])
-def test_dialects_that_allow_a_wildcard_in_a_subject(subject):
-    for dialect in ("nats", "kubemq"):
-        with pytest.raises(oz.SubjectError):
-            oz.validate_subject(subject, dialect)
-    for dialect in set(oz.DIALECTS) & {"rv", "redis", "raims.sub", "raims.rv", "raims.glob", "regex", "zmq"}:
-        oz.validate_subject(subject, dialect)
+@each("dialect", oz.DIALECTS)
+def test_pattern_without_wildcards_is_its_prefix(dialect):
+    pattern = oz.compile("trades", dialect)
+    assert (pattern.prefixes, pattern.is_literal) == ((b"trades",), dialect != "zmq")
 
 
-def test_nats_publishes_to_a_token_that_only_holds_a_wildcard_and_kubemq_does_not():
-    for subject in ("a*", "a>b", "a.*b", "**"):
-        oz.validate_subject(subject, "nats")
-        with pytest.raises(oz.SubjectError):
-            oz.validate_subject(subject, "kubemq")
+@each("dialect", ["nats", "rv", "kubemq", "raims.rv"])
+@each("text", ["md.us", "md.*", "md.>", "*.us", "*.*.>", ">", "md.us.*.bid"])
+def test_regex_of_a_hierarchical_pattern_has_its_prefixes(dialect, text):
+    pattern = oz.compile(text, dialect)
+    assert oz.compile(pattern.regex.pattern, "regex").prefixes == pattern.prefixes
 
 
-@each("dialect", ["redis", "raims.sub", "raims.glob", "regex", "zmq"])
-@each("subject", ["", ".", "a..b", "*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000])
-def test_these_dialects_see_nothing_special_in_a_subject(subject, dialect):
-    oz.validate_subject(subject, dialect)
+def test_a_question_mark_of_raims_is_no_byte_or_one():
+    pattern = oz.compile("foo?", "raims.glob")
+    assert [one for one in ("fo", "foo", "foox", "fooxy") if pattern.matches(one)] == ["foo", "foox"]
 
 
 def test_zmq_is_a_plain_prefix():

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
 
 import oz
 from oz.errors import OzError, PatternError
 from oz.subjects.dialects import BY_NAME
-from oz.subjects.dialects.base import words_match
 from oz.subjects.dialects.regular import MAX_WEIGHT, rewrite_for_engine
 from oz.subjects.pattern import estimate_memory
 from oz.subjects.spelling import FLAGGED, MAX_ELEMENTS, MAX_REGEX, restore, spell
@@ -86,19 +82,6 @@ def test_every_pattern_of_the_vectors_that_compiles_and_fits_a_key_is_taken():
     assert count > 500
 
 
-def test_every_regex_of_the_documents_and_examples_is_taken():
-    count = 0
-    for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.py"), ROOT / "README.md"]:
-        for text in re.findall(r"\"([^\"\n]+)\", (?:dialect=)?\"regex\"", path.read_text(encoding="utf-8")):
-            try:
-                declared = spell(oz.compile(text, "regex"))
-            except OzError:
-                continue
-            restore(*declared)
-            count += 1
-    assert count > 0
-
-
 def test_the_weight_of_a_short_pattern_of_words_is_nothing():
     assert estimate_memory(oz.compile("orders.*.eu.>")) == 0
     assert estimate_memory(oz.compile("orders.%s.eu" % ("x" * 8_000))) > 50_000
@@ -110,24 +93,6 @@ def test_an_element_that_must_occur_weighs_as_often():
     )
     text, elements = rewrite_for_engine("[a-z]+" * 50, 0, None, MAX_WEIGHT)
     assert (text, elements > 50) == ("[a-z]+" * 50, True)
-
-
-words = st.sampled_from(["", "a", "b", "ab", "$a", "*", "#", "+", ">", "a*"])
-
-
-@pytest.mark.parametrize("dialect", ["nats", "rv", "kubemq", "raims.rv", "mqtt", "amqp"])
-@given(st.lists(words, min_size=1, max_size=8), st.lists(words, max_size=8))
-def test_words_are_compared_as_the_regex_does(dialect, pattern_words, subject_words):
-    separator = "/" if dialect == "mqtt" else "."
-    try:
-        pattern = oz.compile(separator.join(pattern_words), dialect)
-    except PatternError:
-        return
-    if pattern.literal is not None:
-        return
-    subject = separator.join(subject_words)
-    expected = pattern.regex.fullmatch(subject) is not None
-    assert words_match(pattern.tokens or pattern.words, pattern.splitting, subject.encode()) == expected
 
 
 def test_long_patterns_of_words_are_compared_without_a_regex(monkeypatch):

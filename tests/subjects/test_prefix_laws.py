@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import re
 
 import pytest
 import regex
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from oz.subjects.prefixes.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
 from oz.subjects.prefixes.literal import literal_prefixes
 from support.cases import each
-from support.sizes import in_suite, size
+from support.sizes import size
 
 CHARACTERS = "abAB1.-_é\u00c9ßſkK中\U0001f600+*?()[]{}|^$\\/# \n"
 
@@ -129,20 +128,6 @@ def test_no_sample_is_lost(sampled, limit, flags):
     except regex.error:
         return
     assert_sound(text, few([*samples, ""]) + few(shorter) + few(cased), limit, flags)
-
-
-COMMON_SYNTAX = [
-    r"^(us|eu)\.east\.[a-c]{1,2}$", r"[éèa]x?(?:y|z)+", r"(?i:straße)\.k", r"a*b+?c{2,3}", r"(a)(b|c)\2\1",
-    r"[a-f0-9]{4}", r"(?:x|xy|xyz){2}", r"a(?=b)b|c(?!d)e", r"(?i)[k-m]s", r"[^a]b", r"\w\.\d", r"(?s:.)a",
-    r"(?:|a)(?:|b)c",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", in_suite(COMMON_SYNTAX[::3], [*COMMON_SYNTAX[1::3], *COMMON_SYNTAX[2::3]]))
-@given(data=st.data())
-def test_nothing_that_hypothesis_finds_is_lost(text, data):
-    subject = data.draw(st.from_regex(re.compile(text), fullmatch=True))
-    assert_sound(text, [subject.encode("utf-8", "replace").decode()])
 
 
 SHORT = ["".join(chars) for length in range(5) for chars in itertools.product("ab1.", repeat=length)]

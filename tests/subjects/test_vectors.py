@@ -1,53 +1,23 @@
-"""Rows of the subject vectors. `tests/contract/wildcards` has the rows of matches and of valid texts."""
+"""Rows of the subject vectors beside those of `tests/contract/wildcards`: lenient texts and matrices."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
 import oz
-from support.cases import each
 from support.vector_rows import rows, text_of
 
-RAIMS = {"sub": "raims.sub", "psub_rv": "raims.rv", "psub_glob": "raims.glob"}
-FAMILIES = ["nats", "rv", "kubemq", "redis", "raims", "regex", "mqtt", "amqp"]
 
-
-def dialect_of(row):
-    return RAIMS[row["op"]] if row.get("op") else row["dialect"]
-
-
-@each("family", FAMILIES)
-def test_refused_pattern_is_literal_if_lenient(family):
-    for row in rows(f"{family}.valid"):
-        if row.get("lenient") == "literal":
-            text = text_of(row, "text")
-            pattern = oz.compile(text, family, lenient=True)
-            assert pattern.is_literal
-            assert pattern.matches(text)
-
-
-@each("family", FAMILIES)
-def test_prefix_rows_are_sound_and_long(family):
-    exact = total = 0
-    for row in rows(f"{family}.prefix"):
-        text = text_of(row, "pattern")
-        pattern = oz.compile(text, dialect_of({"dialect": family, **row}))
-        assert pattern.prefix == os.path.commonprefix(pattern.prefixes)  # noqa: RUF071 - bytes, not paths
-        longest = row["prefix_max"].encode("utf-8")
-        if "prefix_max_bytes_hex" in row:
-            longest = bytes.fromhex(row["prefix_max_bytes_hex"])
-        for sample in row["samples_match"]:
-            assert sample.encode().startswith(pattern.prefixes), (text, sample, pattern.prefixes)
-        if not row.get("matches_nothing"):
-            assert longest.startswith(pattern.prefix), (text, pattern.prefixes)
-        assert pattern.prefix.startswith(row["prefix_min"].encode()), (text, pattern.prefixes)
-        if row.get("multi"):
-            assert set(pattern.prefixes) == {entry.encode() for entry in row["multi"]}, text
-        total += 1
-        exact += pattern.prefix == longest or bool(row.get("matches_nothing"))
-    assert exact >= (0.95 if family != "regex" else 1) * total
+def test_refused_pattern_of_rv_is_literal_if_lenient():
+    texts = [text_of(row, "text") for row in rows("rv.valid") if row.get("lenient") == "literal"]
+    for text in texts:
+        pattern = oz.compile(text, "rv", lenient=True)
+        assert pattern.literal == text.encode()
+        assert pattern.matches(text)
+        assert [
+            one for one in ("abcxyz", "abc.xyz", "Foo", "Foox", "Foo.bar", "a.b") if pattern.matches(one)
+        ] == []
+    assert texts
 
 
 @pytest.mark.parametrize(

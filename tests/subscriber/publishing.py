@@ -1,11 +1,8 @@
-"""Publisher of the tests of subscribers, and endpoints with a free link port."""
+"""Publisher of the tests of subscribers."""
 
-import socket
 from contextlib import suppress
 
 import oz
-from oz.transport.routers import PORT_DISTANCE
-from support.ports import lasting_port
 from support.waiting import until
 
 
@@ -53,12 +50,3 @@ class Feed:
     def kill(self):
         """End without BYE."""
         self.publisher._engine.abort()
-
-
-def free_endpoint():
-    """Return an endpoint whose port and link port are free."""
-    for _ in range(100):
-        port = lasting_port()
-        with suppress(OSError), socket.create_server(("127.0.0.1", port + PORT_DISTANCE)):
-            return f"tcp://127.0.0.1:{port}"
-    raise AssertionError("no port has a free link port")

@@ -8,7 +8,7 @@ import zmq
 from oz.errors import Timeout
 from oz.transport.errors import EndpointError
 from oz.transport.routers import link_endpoint
-from subscriber.publishing import free_endpoint
+from support.ports import free_endpoint
 from support.waiting import until
 
 
@@ -85,15 +85,6 @@ def test_a_plain_publisher_is_filtered_by_prefix_and_pattern(make, plain):
     publisher.publish("a.x.c")
     message = sub.receive(timeout=10)
     assert message.frames == [b"a.x.c", b"x"]
-
-
-def test_prefix_mode_asks_for_no_link(make, feed):
-    sub = make(feed.endpoint, filtering="prefix")
-    sub.subscribe("a")
-    sub.wait_ready()
-    received(sub, lambda: feed.publish("a"))
-    assert feed.publisher.subscribers == []
-    assert modes(sub) == ["prefix"]
 
 
 def test_the_link_port_is_closed(make, feed):

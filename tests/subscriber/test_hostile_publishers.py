@@ -12,7 +12,7 @@ from oz.subscriber.queue import GAPS
 from oz.transport.routers import listening_router
 from oz.wire import links
 from oz.wire.links import Bye, Ping, Welcome
-from subscriber.publishing import free_endpoint
+from support.ports import free_endpoint
 from support.waiting import Thread, until
 
 HIGHEST = 2**64 - 1
@@ -168,19 +168,6 @@ def test_a_publisher_that_floods_does_not_stop_the_clock_of_others(make, attacke
         is_over.append(True)
         feed.resume()
     thread.outcome()
-
-
-@pytest.mark.parametrize("first", [2**63 - 1, 2**62 - 1])
-def test_a_single_link_at_the_limit_raises_only_timeouts(make, attacker, first):
-    sub = make(attacker.endpoint, filtering="publisher")
-    sub.subscribe("a")
-    attacker.greet(sub, first)
-    for sequence in range(first, first + 3):
-        attacker.send(links.join(links.encode_head(0, 1, sequence, 1, 0, 0), BODY))
-        with contextlib.suppress(Timeout):
-            sub.receive(timeout=0.1)
-    with pytest.raises(Timeout):
-        sub.receive(timeout=0.1)
 
 
 NEVER = b"epoch of nobody!"

@@ -1,7 +1,6 @@
 """Subscribers with keys: reported refusals, keys that change, and the right to publish."""
 
 import contextlib
-import os
 import socket
 
 import pytest
@@ -12,7 +11,6 @@ from oz.options import Delivery, Limits, Options
 from oz.publisher.sync import Publisher
 from support.keyring import Keyring
 from support.ports import lasting_endpoint
-from support.scripts import run
 from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -103,26 +101,6 @@ def test_wait_ready_raises_a_denial_as_long_as_it_stands_and_receive_does_not_re
         sub.receive(timeout=0)
     denied.unsubscribe()
     sub.wait_ready(timeout=DEADLINE)
-
-
-def test_patterns_of_one_subscription_are_granted_one_by_one(pub, sub):
-    sub.subscribe(["md.secret.x", "md.eu"])
-    with pytest.raises(oz.PermissionDenied):
-        sub.receive(timeout=DEADLINE)
-    pub.publish("md.secret.x", b"denied")
-    pub.publish("md.eu", b"1")
-    assert sub.receive(timeout=DEADLINE).payload == b"1"
-
-
-def test_handlers_go_on_beside_a_denied_subscription(pub, sub):
-    got = []
-    sub.subscribe("md.eu", lambda message: got.append(message.payload))
-    sub.subscribe("orders.>", lambda message: got.append(message.payload))
-    with pytest.raises(oz.PermissionDenied):
-        sub.wait_ready(timeout=DEADLINE)
-    pub.publish("md.eu", b"1")
-    sub.run(timeout=0.2)
-    assert got == [b"1"]
 
 
 # connections ----------------------------------------------------------------------------------------------------
@@ -253,22 +231,6 @@ def rights(ring):
     return ring.security("desk", permissions=True)
 
 
-@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
-def test_messages_that_a_key_may_not_publish_are_dropped_and_counted(make, feed, rights, filtering):
-    pub = feed(permissions=False)
-    sub = make(pub.endpoint, filtering=filtering, security=rights)
-    sub.subscribe(">")
-    sub.wait_ready(timeout=DEADLINE)
-    pub.wait_for_subscribers(timeout=DEADLINE)
-    with pub.batch():
-        for subject in ("orders.1", "md.1", "md.secret.1", "md.2", "md.3", "orders.2"):
-            pub.publish(subject, subject.encode())
-    assert [sub.receive(timeout=DEADLINE).payload for _ in range(3)] == [b"md.1", b"md.2", b"md.3"]
-    receive_until(sub, lambda *_: sub.stats.denied == 3)
-    assert sub.stats.lost == 0
-    assert sub.stats.received == 6
-
-
 def test_the_delimiter_ends_the_subject_that_a_key_may_publish(make, feed, ring):
     ring.permit(feed='publish = { allow = ["md.eu"] }')
     options = Options(delimiter=b"|")
@@ -341,71 +303,6 @@ def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
 
 
 # life -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_child_of_a_fork_uses_keys_of_its_own(ring, pub):
-    from oz.subscriber.sync import Subscriber
-
-    with Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub:
-        sub.subscribe("md.eu")
-        sub.wait_ready(timeout=DEADLINE)
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                with pytest.raises(oz.OwnershipError):
-                    sub.receive(timeout=0)
-                with pytest.raises(oz.OwnershipError):
-                    pub.publish("md.eu", b"")
-                security = ring.security("desk")
-                with Subscriber(
-                    pub.endpoint, filtering="publisher", security=security, context=zmq.Context()
-                ) as own:
-                    own.subscribe("md.us")
-                    own.wait_ready(timeout=DEADLINE)
-                    own.receive(timeout=DEADLINE)
-                status = 0
-            finally:
-                os._exit(status)
-        until(lambda: pub.publish("md.us", b"") or os.waitpid(child, os.WNOHANG)[0])
-        pub.publish("md.eu", b"1")
-        assert sub.receive(timeout=DEADLINE).payload == b"1"
-
-
-SYNC = """
-import sys
-import oz
-from oz.publisher.sync import Publisher
-from oz.subscriber.sync import Subscriber
-feed, desk = (oz.Security(f"{sys.argv[1]}/keys/{one}.key_secret", trusted=f"{sys.argv[1]}/trusted")
-              for one in ("feed", "desk"))
-publisher = Publisher("tcp://127.0.0.1:*", security=feed)
-subscriber = Subscriber(publisher.endpoint, filtering=sys.argv[2], security=desk)
-subscriber.subscribe("md.>")
-publisher.wait_for_subscribers(timeout=40)
-"""
-ASYNC = """
-import asyncio, sys
-import oz
-from oz.publisher.aio import Publisher
-from oz.subscriber.aio import Subscriber
-feed, desk = (oz.Security(f"{sys.argv[1]}/keys/{one}.key_secret", trusted=f"{sys.argv[1]}/trusted")
-              for one in ("feed", "desk"))
-async def main():
-    global publisher, subscriber
-    publisher = Publisher("tcp://127.0.0.1:*", security=feed)
-    subscriber = Subscriber(publisher.endpoint, filtering=sys.argv[2], security=desk)
-    subscriber.subscribe("md.>")
-    await publisher.wait_for_subscribers(timeout=40)
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize(("program", "filtering"), [(SYNC, "publisher"), (ASYNC, "prefix")])
-def test_a_program_that_closes_nothing_ends_without_output(tmp_path, program, filtering):
-    Keyring(tmp_path, "feed", "desk")
-    assert run("-c", program, tmp_path, filtering) == ""
 
 
 def test_iteration_raises_a_denial(ring, pub):

@@ -1,4 +1,4 @@
-"""Life of a subscriber: threads, fork, exit, interruption, cancellation, descriptors."""
+"""Life of a subscriber: threads, handlers, garbage, the end of a loop or a context, descriptors."""
 
 import asyncio
 import gc
@@ -27,9 +27,6 @@ def ready(sub, *patterns):
     for pattern in patterns:
         sub.subscribe(pattern)
     sub.wait_ready()
-
-
-# threads
 
 
 @pytest.mark.parametrize("wait", ["receive", "run", "iterate", "own"])
@@ -100,12 +97,9 @@ def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
     assert thread.outcome().subject == "b"
 
 
-# handlers
-
-
 def test_a_handler_may_use_the_subscriber(make, feed):
     sub, seen = make(feed.endpoint), []
-    raw = getattr(sub, "wrapped", sub)
+    raw = sub.raw
 
     def handle(message):
         seen.append(message.subject)
@@ -124,9 +118,6 @@ def test_a_handler_may_use_the_subscriber(make, feed):
     assert seen == ["a.1", "b.1"]
 
 
-# processes
-
-
 def test_an_unclosed_subscriber_warns_and_closes(feed):
     sub = sync.Subscriber(feed.endpoint)
     sub.subscribe("a")
@@ -139,12 +130,6 @@ def test_an_unclosed_subscriber_warns_and_closes(feed):
     # Objects of other tests may be collected here too.
     assert [item.category for item in caught if str(item.message) == text] == [ResourceWarning]
     until(lambda: not feed.publisher.subscribers)
-
-
-# interruption
-
-
-# asyncio
 
 
 def test_close_ends_waits_and_cancels_handlers_in_a_loop(feed):
@@ -188,9 +173,6 @@ def test_subscribing_before_the_loop_runs(feed):
 
     asyncio.run(main())
     assert [message.subject for message in seen] == ["a"]
-
-
-# descriptors
 
 
 def test_many_subscribers_leave_no_descriptors(feed):

@@ -7,7 +7,7 @@ from oz.errors import Timeout
 from oz.transport.routers import link_endpoint, listening_router
 from oz.wire import links
 from oz.wire.links import Answer, Hello, Welcome
-from subscriber.publishing import free_endpoint
+from support.ports import free_endpoint
 from support.waiting import until
 
 EPOCH = b"e" * 16

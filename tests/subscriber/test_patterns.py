@@ -84,18 +84,6 @@ def test_nodes_read_a_dialect_before_the_colon_and_warn():
             node.subscribe("home/+/temp")
 
 
-def test_a_journal_reads_a_dialect_before_the_colon(tmp_path):
-    journal = pytest.importorskip("oz.journal")
-    with journal.Writer(tmp_path) as writer:
-        writer.append([(subject, b"") for subject in ("Foo.a", "rv:Foo.a", "rv:Foo.*")])
-
-    def found(pattern):
-        return [message.subject for message in journal.Journal(tmp_path).read(pattern)]
-
-    assert found("rv:Foo.*") == ["Foo.a"]
-    assert found(b"rv:Foo.*") == ["rv:Foo.a", "rv:Foo.*"]
-
-
 class AsyncObject:
     async def __call__(self, message):
         raise NotImplementedError

@@ -1,6 +1,5 @@
 """Own queues of subscriptions, handlers, limits, and the errors of wrong arguments."""
 
-import pickle
 import re
 import threading
 
@@ -10,7 +9,6 @@ import zmq
 import oz
 from oz.errors import (
     ConfigurationError,
-    NoRequest,
     PatternError,
     ProtocolError,
     Timeout,
@@ -92,23 +90,6 @@ def test_an_inline_handler_runs_where_frames_are_read(make, feed):
     assert [message.subject for message in seen] == ["a.1", "a.2"]
 
 
-def test_a_message_can_be_pickled_and_compared(make, feed):
-    sub = make(feed.endpoint)
-    one = sub.subscribe("a.*")
-    sub.wait_ready()
-    feed.publish("a.ü", payload=b"p", headers={"n": 1}, id=(b"series", 7))
-    message = sub.receive(timeout=10)
-    assert [that.patterns for that in message.subscriptions] == [one.patterns]
-    message.ack()
-    with pytest.raises(NoRequest):
-        message.reply(b"")
-    copy = pickle.loads(pickle.dumps(message))
-    assert (copy.subject, copy.headers, copy.id, copy.subscriptions) == ("a.ü", {"n": 1}, (b"series", 7), ())
-    assert copy != message
-    assert message == message
-    assert "a.ü" in repr(message)
-
-
 def test_dedupe_counts_ids_for_each_stream(make, feed):
     sub = make(feed.endpoint, options=Options(dedupe=True))
     plain, grouped = sub.subscribe("a"), sub.subscribe("a", group="g")
@@ -174,7 +155,7 @@ def test_wrong_arguments_name_the_remedy(make, feed):
         sub.subscribe("a", group="g", policy="sticky")
     with pytest.raises(AttributeError, match=r"'recv_multipart'; use oz\.Subscriber\.receive"):
         sub.recv_multipart()
-    raw = getattr(sub, "wrapped", sub)
+    raw = sub.raw
     with pytest.raises(AttributeError, match=r"'rcvtimeo'; use receive\(timeout=…\)"):
         raw.rcvtimeo = 1000
     for endpoint in ("tcp://*:5555", "tcp://127.0.0.1:*"):

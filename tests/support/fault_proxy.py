@@ -131,7 +131,7 @@ class FaultProxy:
             link.end(reset=how == "rst")
 
     def half_open(self, end="near"):
-        """Reset one end of each connection; the other end stays open until `release`.
+        """Reset one end of each connection; the other end stays open until the proxy closes.
 
         Args:
             end: `"near"` resets the ends that connected to the proxy, `"far"` the ends at the upstream.
@@ -147,10 +147,6 @@ class FaultProxy:
             with suppress(RuntimeError):
                 getattr(link, other)[1].transport.pause_reading()
             self._stale.append((link, other))
-
-    def release(self):
-        """Reset the remaining ends of half-open connections."""
-        self._call(self._release())
 
     async def _release(self):
         stale, self._stale = self._stale, []

@@ -30,12 +30,6 @@ class Keyring:
         write_certificates(self._directory, name, pair)
         return pair
 
-    def borrow(self, other, name):
-        """Take over a key pair of another keyring, and trust it."""
-        self._pairs[name] = pair = other.pair(name)
-        write_certificates(self._directory, name, pair)
-        self.trust(name)
-
     def pair(self, name):
         return self._pairs[name]
 

@@ -54,6 +54,15 @@ def lasting_endpoint():
     return f"tcp://127.0.0.1:{lasting_port()}"
 
 
+def free_endpoint():
+    """Return an endpoint whose port and link port are free."""
+    for _ in range(_SHARE):
+        port = lasting_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + 10_000)):
+            return f"tcp://127.0.0.1:{port}"
+    raise AssertionError("no port has a free link port")
+
+
 @cache
 def has_ipv6():
     """Return whether this host has the address ::1."""

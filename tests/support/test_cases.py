@@ -26,24 +26,3 @@ def test_all_cases_run_and_each_that_fails_is_named():
         "the case: {'left': 1, 'right': 2}",
         "the case: {'left': 3, 'right': 4}",
     ]
-
-
-def test_what_pytest_itself_fails_is_a_failure_of_that_case_only():
-    seen = []
-
-    @each("text", ["1", "x", "2"])
-    def test(text):
-        seen.append(text)
-        with pytest.raises(ValueError, match="x"):
-            int(text)
-
-    assert len(run(test).exceptions) == 2
-    assert seen == ["1", "x", "2"]
-
-
-@each("first", [1, 2])
-@each("second", [3, 4])
-def test_cases_are_multiplied_and_fixtures_are_given(first, second, tmp_path):
-    assert tmp_path.is_dir()
-    (tmp_path / f"{first}{second}").touch(exist_ok=False)
-    assert (tmp_path / "24").exists() == (first == 2 and second == 4)

@@ -4,8 +4,6 @@ import sys
 import threading
 import time
 
-from support.conditions import parts_of
-
 DEADLINE = 40.0
 """Seconds after which a wait fails. It is long, because a busy machine is slow."""
 
@@ -13,13 +11,12 @@ DEADLINE = 40.0
 def until(condition, timeout=DEADLINE):
     """Wait until a condition holds; return its value.
 
-    The AssertionError after the timeout shows the value of each part of the condition. A long wait polls less
-    often, because polling takes processor time from the code under test.
+    A long wait polls less often, because polling takes processor time from the code under test.
     """
     began = time.monotonic()
     while not (value := condition()):
         waited = time.monotonic() - began
-        assert waited < timeout, f"still not so after {timeout:g} s: {value!r}{parts_of(condition)}"
+        assert waited < timeout, f"still not so after {timeout:g} s: {value!r}"
         time.sleep(min(max(waited / 8, 0.001), 0.02))
     return value
 

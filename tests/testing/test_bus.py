@@ -51,39 +51,6 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     assert bus.run(main()) == "tcp://127.0.0.1:5555"
 
 
-def test_subscriber_that_reaches_a_publisher_at_two_endpoints_keeps_one_link(bus):
-    async def main():
-        publisher = bus.publisher(bind=["tcp://127.0.0.1:5555", "tcp://127.0.0.1:5566"])
-        subscriber = bus.subscriber(filtering="publisher")
-        subscriber.subscribe("a")
-        for endpoint in ("tcp://127.0.0.1:5555", "tcp://127.0.0.1:5566"):
-            subscriber.connect(endpoint)
-        await subscriber.wait_ready(timeout=5)
-        payloads = []
-        for number in range(50):
-            await publisher.publish("a", b"%d" % number)
-            message = await subscriber.receive(timeout=1)
-            payloads.append((int(message.payload), message.gap))
-            await asyncio.sleep(1.0)
-        return payloads
-
-    assert bus.run(main()) == [(number, 0) for number in range(50)]
-
-
-def test_subscriber_uses_prefixes_where_a_publisher_has_no_links(bus):
-    async def main():
-        publisher, subscriber = bus.publisher(links=False), bus.subscriber()
-        subscriber.subscribe("a.*.c")
-        await subscriber.wait_ready(timeout=5)
-        await publisher.wait_for_subscribers(timeout=5)
-        await publisher.publish("a.b.d", b"filtered")
-        await publisher.publish("a.b.c", b"wanted")
-        assert (await subscriber.receive(timeout=5)).payload == b"wanted"
-        return [item.mode for item in subscriber.publishers], subscriber.stats.filtered
-
-    assert bus.run(main()) == (["prefix"], 1)
-
-
 def test_timeout_of_receive_takes_virtual_time(bus):
     async def main():
         with pytest.raises(oz.Timeout):
@@ -139,28 +106,6 @@ def test_outage_longer_than_the_limit_of_resuming_is_a_gap_of_unknown_size(bus):
     assert bus.now() > 60
     # A real outage of a minute takes a minute. It takes 20 ms here on an idle machine.
     assert time.perf_counter() - began < 10
-
-
-def test_publisher_that_replaces_a_killed_one_serves_its_subscribers(bus):
-    async def main():
-        gaps = []
-        endpoint = "tcp://127.0.0.1:5555"
-        subscriber = bus.subscriber(connect=endpoint, filtering="publisher", on_gap=gaps.append)
-        subscriber.subscribe("a")
-        for number in range(2):
-            publisher = bus.publisher(bind=endpoint)
-            await subscriber.wait_ready(timeout=60)
-            await publisher.publish("a", b"%d" % number)
-            message = await subscriber.receive(timeout=5)
-            assert message.payload == b"%d" % number
-            origins.append(message.origin)
-            bus.kill(publisher)
-            with pytest.raises(oz.Timeout):
-                await subscriber.receive(timeout=5)
-        return [(gap.count, gap.origin) for gap in gaps]
-
-    origins = []
-    assert bus.run(main()) == [(None, origins[0])]
 
 
 def test_stalled_messages_come_late_and_none_is_lost(bus):

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import oz
 import oz.asyncio
 from oz.services import Forwarder, NameServer
 from oz.services.proxy import Proxy
-from support.sizes import in_suite
 
 LISTEN = """
 import sys, oz
@@ -70,8 +68,6 @@ BINDS = {
     "proxy frontend": lambda at: Proxy(frontend=at, backend="tcp://127.0.0.1:*"),
     "proxy backend": lambda at: Proxy(frontend="tcp://127.0.0.1:*", backend=at),
 }
-IN_SUITE = ("publisher", "subscriber of asyncio", "node", "proxy backend")
-OF_EACH_ROLE = in_suite(IN_SUITE, [kind for kind in BINDS if kind not in IN_SUITE])
 
 
 @pytest.fixture
@@ -106,14 +102,6 @@ def refused(bind, path):
     assert "bind to another path" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", OF_EACH_ROLE)
-def test_a_path_of_another_process_is_refused(kind, endpoint, path):
-    with listening(endpoint):
-        before = path.stat().st_ino
-        refused(lambda: BINDS[kind](endpoint), path)
-        assert path.stat().st_ino == before
-
-
 @pytest.mark.parametrize("kind", BINDS)
 def test_a_path_of_the_same_process_is_refused(kind, endpoint, path):
     with BINDS[kind](endpoint):
@@ -133,17 +121,6 @@ def test_a_bind_that_is_refused_removes_the_files_of_the_binds_before(endpoint, 
         refused(lambda: NameServer(places), path)
         refused(lambda: Proxy(frontend=places[0], backend=places[1]), path)
         assert sorted(item.name for item in directory.iterdir()) == [path.name, f"{path.name}.links"]
-
-
-@pytest.mark.parametrize("kind", OF_EACH_ROLE)
-def test_the_file_of_a_killed_process_is_replaced_and_removed_at_close(kind, endpoint, path):
-    with listening(endpoint) as process:
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-    stale = path.stat().st_ctime_ns
-    with BINDS[kind](endpoint):
-        assert path.stat().st_ctime_ns != stale
-    assert not path.exists()
 
 
 def test_the_same_path_is_bound_again_at_once_after_close_in_a_shared_context(endpoint, path):

@@ -2,7 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
+from pathlib import Path
 from typing import Any, assert_type
 
 import zmq
@@ -10,6 +12,9 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
+import oz.journal
+import oz.services
+from oz.testing import Bus, RecordedMessage, message
 
 
 def handle(message: oz.Message) -> None:
@@ -150,6 +155,41 @@ async def async_nodes() -> None:
         assert_type(first, oz.Message)
         assert_type(await node.request("service.time"), oz.Message)
         assert_type(await handled.drain(), bool)
+
+
+def journals() -> None:
+    with oz.journal.Writer(Path("there"), sync=1.0) as writer:
+        assert_type(writer.append([("a.b", b"x"), {"subject": "a", "payload": b"x"}]), int)
+    journal = oz.journal.Journal("there", codec="json")
+    assert_type(
+        journal.read(["a.>", oz.compile("b")], start=1, end="-1h", follow=True),
+        Iterator[oz.journal.Record | oz.journal.JournalGap],
+    )
+    assert_type(journal.verify(), oz.journal.Report)
+    replay = oz.services.replay(journal, oz.Publisher(), pattern="a.>", start=datetime.now(), speed=None)
+    assert_type(replay, oz.services.Replay)
+    with oz.services.Recorder("there", ["a.>"], source="tcp://127.0.0.1:1") as recorder:
+        recorder.run(on_poll=lambda: None)
+
+
+def services() -> None:
+    with oz.services.Forwarder([{"bus": "lan"}, {"bus": "wan"}]) as forwarder:
+        forwarder.turn(seconds=1.0)
+    with oz.services.NameServer("tcp://127.0.0.1:*", bus="lan") as server:
+        server.run(on_poll=lambda: None)
+    with oz.services.Proxy(frontend="tcp://127.0.0.1:*", backend=["tcp://127.0.0.1:*"]) as proxy:
+        proxy.stop()
+    with oz.services.Gateway(receive="epgm://lo;239.192.1.1:5555", subscribers="ipc://x") as gateway:
+        assert_type(gateway.stats, oz.services.GatewayStats)
+
+
+def on_a_test_bus(asked: RecordedMessage) -> None:
+    assert_type(message("svc.price", b"tea", headers={"unit": "kg"}), RecordedMessage)
+    assert_type(asked.replies, list[RecordedMessage])
+    with Bus(seed=1) as bus:
+        assert_type(bus.run(asyncio.sleep(3600, 1)), int)
+        bus.cut("here", bus.publisher())
+        bus.blocking(bus.subscriber()).receive(timeout=1.0)
 
 
 def either(handler: Callable[[oz.Message], Awaitable[None]] | Callable[[oz.Message], None]) -> None:

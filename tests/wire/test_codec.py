@@ -106,10 +106,3 @@ def test_json_is_utf8_and_short():
 
 
 # what nodes tell each other, whatever the codecs of their applications are
-
-
-class Refusing:
-    def encode(self, value):
-        raise TypeError("only bananas")
-
-    decode = encode

@@ -101,23 +101,28 @@ def test_extras_that_are_not(extras):
 
 
 @each(
-    ("given", "error"),
+    ("given", "error", "text"),
     [
-        (Extras(headers=[]), TypeError),
-        (Extras(headers={"h": []}), TypeError),
-        (Extras(headers={1: 1}), TypeError),
-        (Extras(headers={"h": 1 << 64}), ValueError),
-        (Extras(headers={"h": -(1 << 63) - 1}), ValueError),
-        (Extras(headers={"\udc80": 1}), ValueError),
-        (Extras(headers={"h": "\udc80"}), ValueError),
-        (Extras(message_id=b""), ValueError),
-        (Extras(message_id=(b"s", -1)), ValueError),
-        (Extras(key=1), TypeError),
-        (Extras(key="\ud800"), ValueError),
+        (Extras(headers=[]), TypeError, "headers are a dict, not list"),
+        (Extras(headers=""), TypeError, "headers are a dict, not str"),
+        (Extras(headers={"h": []}), TypeError, "a header is text"),
+        (Extras(headers={"h": bytearray(b"y")}), TypeError, "a header is text"),
+        (Extras(headers={1: 1}), TypeError, "a header is text"),
+        (Extras(headers={"h": 1 << 64}), ValueError, "'h' is a number of more than 64 bits"),
+        (Extras(headers={"h": -(1 << 63) - 1}), ValueError, "'h' is a number of more than 64 bits"),
+        (Extras(headers={"\ud800": 1}), ValueError, "not UTF-8|surrogates"),
+        (Extras(headers={"h": "\ud800"}), ValueError, "'h'.* not UTF-8|surrogates"),
+        (Extras(message_id="x"), ValueError, "a message id"),
+        (Extras(message_id=b""), ValueError, "a message id"),
+        (Extras(message_id=bytes(65)), ValueError, "a message id"),
+        (Extras(message_id=(b"s", -1)), ValueError, "a message id|number"),
+        (Extras(message_id=(b"s", 2**64)), ValueError, "a message id|number"),
+        (Extras(key=1), TypeError, "a key is str or bytes, not int: 1"),
+        (Extras(key="\ud800"), ValueError, "surrogates"),
     ],
 )
-def test_what_cannot_be_published_is_refused(given, error):
-    with pytest.raises(error):
+def test_what_cannot_be_published_is_refused(given, error, text):
+    with pytest.raises(error, match=text):
         check_extras(given)
 
 

@@ -23,7 +23,7 @@ Examples:
 @click.group(
     cls=LazyGroup,
     package=__name__,
-    names=("archive", "report"),
+    sections={"Commands": ("archive", "report")},
     help=_HELP,
     short_help="Archive journals and report on them, with Spark.",
 )

@@ -13,7 +13,16 @@ from typing import Any
 import click
 
 from oz.cli.options import TEXT_OF_PLACE, Number, PathName, Whole
-from oz.cli.output import console, plain_table, print_stderr, write_json, write_line
+from oz.cli.output import (
+    console,
+    is_quiet,
+    json_option,
+    plain_table,
+    print_status,
+    quiet_option,
+    write_json,
+    write_line,
+)
 from oz.cli.spark.engine import engine, engine_options
 
 _HELP = """Copy the records of a JOURNAL to ARCHIVE, a directory of Parquet files, each record once.
@@ -44,7 +53,8 @@ Examples:
               help="First tokens with a directory of their own.  [default: 100]")  # fmt: skip
 @click.option("--batch-rows", type=Whole(1), default=4_000_000, metavar="N",
               help="Records of a batch.  [default: 4000000]")  # fmt: skip
-@click.option("-j", "--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option("Print the result as JSON.")
+@quiet_option
 @engine_options
 @click.pass_context
 def archive(
@@ -95,15 +105,15 @@ def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
     # PySpark's own handler cancels all jobs, which would fail the query.
     signal.signal(signal.SIGINT, lambda *_: query.stop())
     signal.signal(signal.SIGTERM, lambda *_: query.stop())
-    print_stderr(ctx, "archiving; interrupt to end")
+    print_status(ctx, "archiving; interrupt to end")
     query.awaitTermination()
 
 
 @contextmanager
 def _progress(ctx: click.Context) -> Iterator[Callable[[int, int], object]]:
     """Show progress on stderr: a bar on a terminal, a line for each batch elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: print_stderr(ctx, f"{done:,} of {total:,} offsets")
+    if is_quiet(ctx) or not sys.stderr.isatty():
+        yield lambda done, total: print_status(ctx, f"{done:,} of {total:,} offsets")
         return
     from rich.progress import Progress
 

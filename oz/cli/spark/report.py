@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from oz.cli.options import TEXT_OF_PLACE, PathName, Whole, parse_all
-from oz.cli.output import console, plain_table, write_line
+from oz.cli.output import json_option, plain_table, quiet_option, write_json, write_line
+from oz.cli.progress import progress_bar
+from oz.cli.ranges import RANGES, pattern_option, range_options
 from oz.cli.spark.engine import engine, engine_options
 from oz.escaping import printable
 
-_HELP = """Report on SOURCE, the directory of a journal or of an archive.
+_HELP = f"""Report on SOURCE, the directory of a journal or of an archive.
 
 The report has rates over time, top subjects, sizes of payloads, losses, and gaps by publisher. --html
-writes one page that loads nothing from elsewhere, --json the figures. Standard output gets a summary. Needs
+writes one page that loads nothing from elsewhere. Standard output gets a summary, or the figures with --json. Needs
 the extra ozmq[spark] and Java 17 or newer.
+
+{RANGES}
 
 \b
 Examples:
   oz spark report recorded --html report.html
-  oz spark report archive --subject 'md.>' --json figures.json
+  oz spark report archive --pattern 'md.>' --json > figures.json
   oz spark report recorded --start -1h
 """
 
@@ -31,20 +36,21 @@ _FILE = PathName(dir_okay=False, path_type=Path)
 @click.command(help=_HELP, short_help="Report rates, subjects, sizes and losses, as a page and as JSON.")
 @click.argument("source", type=TEXT_OF_PLACE)
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the page to this file.")
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the figures to this file.")
-@click.option("--subject", metavar="PATTERN", help="Count only matching subjects: 'md.>', 'rv:RUN.*'.")
-@click.option("--start", metavar="WHEN", help="First offset or time of a journal: 2026-03-01, -1h.")
-@click.option("--end", metavar="WHEN", help="Offset or time of a journal before which to stop.")
+@json_option("Write the figures as JSON.")
+@pattern_option
+@range_options
 @click.option("--separator", default=".", metavar="TEXT", help="Text between tokens.  [default: .]")
 @click.option("--top", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table.")
+@quiet_option
 @engine_options
 def report(
     source: str,
     html: Path | None,
-    json_file: Path | None,
-    subject: str | None,
-    start: str | None,
-    end: str | None,
+    as_json: bool,
+    pattern: str | None,
+    dialect: str,
+    start: int | datetime | None,
+    end: int | datetime | None,
     separator: str,
     top: int,
     master: str | None,
@@ -55,16 +61,14 @@ def report(
 
     if not separator:
         raise click.BadParameter("the text between tokens is empty", param_hint="--separator")
-    pattern = parse_all([subject], "nats")[0] if subject is not None else None
-    bounds = {"start": _bound(start), "end": _bound(end)}
-    with console(stderr=True).status("counting with Spark"), engine(master, conf) as spark:
-        found = oz.spark.report(spark, source, pattern, top=top, separator=separator, **bounds)
-        found.save(html=html, json=json_file)
-    write_line(plain_table(_summary(found.figures)))
-
-
-def _bound(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdecimal() else text
+    compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
+    with progress_bar("counting with Spark", None), engine(master, conf) as spark:
+        found = oz.spark.report(spark, source, compiled, top=top, separator=separator, start=start, end=end)
+        found.save(html=html)
+    if as_json:
+        write_json(found.figures)
+    else:
+        write_line(plain_table(_summary(found.figures)))
 
 
 def _summary(figures: dict[str, Any]) -> list[tuple[str, str]]:

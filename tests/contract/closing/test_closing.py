@@ -120,25 +120,6 @@ def test_endpoint_can_be_bound_again(sockets):
 
 
 @promise(
-    "`drain` of a subscriber delivers each message that was sent before, then receiving ends.",
-    not_for={
-        "prefix": "A plain publisher does not confirm that nothing more is on its way.",
-    },
-)
-def test_drain_delivers_what_was_sent(proxied, api):
-    proxied.subscribe("tick.>")
-    # The messages are on their way for 0.2 s.
-    proxied.proxy.throttle(250_000)
-    payloads = [number * 100 for number in _numbers(200)]
-    proxied.publisher.publish_many(("tick.a", payload) for payload in payloads)
-    proxied.publisher.flush()
-    work = api.start(
-        lambda: (proxied.subscriber.drain(), [message.payload for message in proxied.subscriber])[1]
-    )
-    assert work.outcome() == payloads
-
-
-@promise(
     "`drain` of a subscription waits until the handler has handled each message that was sent before.",
     not_for={
         "sockets": "Handlers of sockets run in the thread that receives.",

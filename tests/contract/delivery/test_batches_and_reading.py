@@ -218,30 +218,6 @@ def test_max_messages_delivers_exactly_its_number(pair):
     assert not limited.active
 
 
-@promise("A receive that ends by a timeout or by cancellation loses no message.")
-def test_ended_receive_loses_nothing(sockets, api):
-    publisher = sockets.publisher()
-    subscriber = sockets.subscriber(publisher)
-    sockets.subscribe(publisher, subscriber, "a.*")
-    received, timeouts = [], 0
-
-    def publish():
-        for number in _numbers(150):
-            publisher.publish("a.1", number)
-
-    with pytest.raises(errors.Timeout):
-        subscriber.receive_within(0.001)
-    work = api.start(publish)
-    while len(received) < 150:
-        try:
-            received.append(subscriber.receive_within(0.0001).payload)
-        except errors.Timeout:
-            timeouts += 1
-            assert timeouts < 200_000
-    work.outcome()
-    assert received == _numbers(150)
-
-
 @promise("A handler that raises costs no other message and no other handler; it is counted in stats.failed.")
 def test_handler_that_raises(sockets, logged_errors):
     logged_errors.expected.append("the handler of")

@@ -156,24 +156,6 @@ def test_raise_refuses_what_has_no_room(sockets):
     assert ([*numbers, *rest][:accepted], lost) == (list(range(accepted)), 0)
 
 
-@promise("conflate keeps the newest message of each subject.", not_for=NO_PREFIX)
-def test_conflate_keeps_the_newest_of_each_subject(sockets):
-    publisher = sockets.publisher(options=Options(batch=4))
-    subscriber = sockets.subscriber(publisher)
-    sockets.subscribe(publisher, subscriber, "a.*", overflow="conflate", delivery={"max_pending": 10})
-    subjects = [f"a.{name}" for name in "xyz"]
-    _flood(publisher, COUNT + 1, subjects)
-    newest = {}
-
-    def has_all():
-        for message in _arrived(subscriber, 0.05):
-            assert newest.get(message.subject, -1) < _number(message)
-            newest[message.subject] = _number(message)
-        return newest == {subject: COUNT - 2 + at for at, subject in enumerate(subjects)}
-
-    until(has_all)
-
-
 @promise(
     "drop_oldest keeps the newest messages, drop_newest the oldest; both count the dropped ones.",
     not_for=NO_PREFIX,

@@ -10,7 +10,9 @@ from support.waiting import DEADLINE, until
 
 
 def _subscription(snapshot, pattern):
-    return next(one for one in snapshot.subscriptions if one.patterns == (pattern,))
+    return next(
+        subscription for subscription in snapshot.subscriptions if subscription.patterns == (pattern,)
+    )
 
 
 @promise(
@@ -24,7 +26,7 @@ def test_peers_report_messages_that_wait_for_a_slow_handler(nodes):
     publisher.wait_for_subscribers("tick.a", count=2)
     publisher.publish_many(("tick.a", number) for number in range(500))
     until(lambda: len(handled) == 500 and publisher.request_snapshots("slow")[0].pending == 499)
-    found = {one.name: one for one in publisher.request_snapshots()}
+    found = {snapshot.name: snapshot for snapshot in publisher.request_snapshots()}
     go_on.set()
     assert set(found) == {"slow", "quick"}
     assert found["slow"].oldest > 0
@@ -43,7 +45,7 @@ def test_publisher_reports_pending_messages_of_each_link(nodes):
     until(lambda: made.pending == 20)
 
     def link():
-        return next(one for one in publisher.snapshot().links if one.peer == "reader")
+        return next(link for link in publisher.snapshot().links if link.peer == "reader")
 
     until(lambda: link().pending == 0)
     assert (link().state, link().patterns, link().groups) == ("up", 1, {"workers": 20})
@@ -88,7 +90,7 @@ def test_statistics_need_a_permission(nodes, tmp_path):
     guest = nodes.node("guest", security=security(tmp_path, "guest"))
     desk.wait_ready("feed", "guest")
     guest.wait_ready("feed")
-    assert [one.name for one in desk.request_snapshots("feed")] == ["feed"]
+    assert [snapshot.name for snapshot in desk.request_snapshots("feed")] == ["feed"]
     with pytest.raises(errors.PermissionDenied, match=r"'feed' denies.*_OZ\.STATISTICS.*guest"):
         guest.request_snapshots("feed")
 

@@ -60,17 +60,6 @@ def test_wait_ready_names_the_endpoint(api, filtering):
         subscriber.wait_ready(timeout=0.1)
 
 
-@promise("A subscriber may connect before its publisher binds.")
-def test_subscriber_may_connect_first(api, filtering):
-    endpoint = f"tcp://127.0.0.1:{lasting_port()}"
-    subscriber = api.subscriber(endpoint, filtering=filtering)
-    subscriber.subscribe("a.*")
-    publisher = api.publisher(endpoint)
-    publisher.wait_for_subscribers("a.b")
-    publisher.publish("a.b", b"1")
-    assert subscriber.receive().payload == b"1"
-
-
 @promise("has_subscribers says whether a subscription matches a subject.")
 def test_has_subscribers(pair):
     pair.subscribe("a.*")

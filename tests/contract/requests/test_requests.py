@@ -1,6 +1,7 @@
 """Requests and replies between nodes."""
 
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -128,33 +129,54 @@ def test_headers_travel_both_ways(nodes):
     assert client.request("svc", b"", headers={"ask": "7"}).headers == {"echo": "7"}
 
 
+WORKER = """
+import sys
+directory, name, *peers = sys.argv[1:]
+node = api.node(name, bus="contract", connect=peers, options=NodeOptions(directory=directory))
+def work(message):
+    say("asked")
+    return None if name == "mute" else name
+node.subscribe("job", work, group="workers")
+say("up")
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def worker(nodes, program, directory):
+    """Function that starts a member of a group in a process. The member "mute" does not reply."""
+
+    @contextmanager
+    def start(client, name):
+        peers = [] if nodes.transport == "ipc" else [client.endpoint]
+        with program(WORKER, directory, name, *peers) as process:
+            assert process.stdout.readline() == "up\n"
+            client.wait_ready(name, subscriber="job")
+            yield process
+
+    return start
+
+
 @promise("A request that is cut off by the death of its responder fails at once with PeerLost.", small=1)
-def test_death_of_the_responder_is_peer_lost(nodes):
-    server, client = nodes.join("server", "client")
-    begun = []
-
-    def vanish(message):
-        begun.append(message)
-
-    server.subscribe("svc", vanish)
-    client.wait_ready(subscriber="svc")
-    request = nodes.api.start(lambda: client.request("svc", b"", timeout=0.5))
-    until(lambda: begun)
-    server.close(timeout=0)
-    try:
-        request.outcome()
-    except errors.PeerLost:
-        return
-    except errors.Timeout:
-        raise AssertionError("the request waited for its timeout") from None
+def test_death_of_the_responder_is_peer_lost(nodes, worker, directory):
+    client = nodes.node("client", options={"lost_after": ENDLESS, "directory": directory})
+    with worker(client, "mute") as process:
+        request = nodes.api.start(lambda: client.request("job", b"", timeout=ENDLESS))
+        assert process.stdout.readline() == "asked\n"
+        process.kill()
+        with pytest.raises(errors.PeerLost, match="'mute'"):
+            request.outcome()
 
 
 @promise("retries= sends a request to another member of the group if its responder is lost.", small=1)
-def test_retries_reach_another_member(nodes):
-    server, client = nodes.join("server", "client")
-    server.subscribe("svc", _echo, group="workers")
-    client.wait_ready(subscriber="svc")
-    assert client.request("svc", b"x", retries=1).payload == b"x"
+def test_retries_reach_another_member(nodes, worker, directory):
+    client = nodes.node("client", options={"directory": directory})
+    with worker(client, "mute") as process:
+        request = nodes.api.start(lambda: client.request("job", b"", timeout=ENDLESS, retries=1))
+        assert process.stdout.readline() == "asked\n"
+        with worker(client, "second"):
+            process.kill()
+            assert request.outcome().payload == "second"
 
 
 @promise("The return value of a handler is its reply.", small=1)

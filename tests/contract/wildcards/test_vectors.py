@@ -1,5 +1,7 @@
 """Vectors of the dialects: answers of real servers and of primary documents."""
 
+import os
+
 from contract.adapter import PatternIndex, compile_pattern, errors, validate_subject
 from contract.promises import promise
 from support.cases import each
@@ -18,7 +20,7 @@ def _dialect_of(row, family):
 def test_patterns_match_as_on_servers(family):
     patterns, wrong = {}, []
     index = PatternIndex()
-    found = [row for row in rows(f"{family}.match") if not row.get("reject_ok")]
+    found = [one for one in rows(f"{family}.match") if not one.get("reject_ok")]
     for row in found:
         key = text_of(row, "pattern"), _dialect_of(row, family)
         if key not in patterns:
@@ -28,6 +30,8 @@ def test_patterns_match_as_on_servers(family):
         key, subject = (text_of(row, "pattern"), _dialect_of(row, family)), text_of(row, "subject")
         if {patterns[key].matches(subject), key in index.match(subject)} != {row["match"]}:
             wrong.append((key, subject, row["match"]))
+        raw = subject if isinstance(subject, bytes) else subject.encode()
+        assert not row["match"] or raw.startswith(patterns[key].prefixes), row
     assert wrong == []
 
 
@@ -52,10 +56,18 @@ def test_texts_are_refused_as_on_servers(family):
 )
 @each("family", FAMILIES)
 def test_prefixes_are_sound_and_long(family):
-    for row in rows(f"{family}.prefix"):
+    found, longest = rows(f"{family}.prefix"), 0
+    for row in found:
         pattern = compile_pattern(text_of(row, "pattern"), _dialect_of(row, family))
+        assert pattern.prefix == os.path.commonprefix(pattern.prefixes)  # noqa: RUF071 - bytes, not paths
         for subject in row["samples_match"]:
             assert subject.encode().startswith(pattern.prefixes), pattern
         assert pattern.prefix.startswith(row["prefix_min"].encode()), pattern
         if row.get("multi"):
-            assert set(pattern.prefixes) == {item.encode() for item in row["multi"]}, pattern
+            assert set(pattern.prefixes) == {one.encode() for one in row["multi"]}, pattern
+        most = row["prefix_max"].encode()
+        if "prefix_max_bytes_hex" in row:
+            most = bytes.fromhex(row["prefix_max_bytes_hex"])
+        assert most.startswith(pattern.prefix) or row.get("matches_nothing"), pattern
+        longest += pattern.prefix == most or bool(row.get("matches_nothing"))
+    assert longest >= (1 if family == "regex" else 0.95) * len(found)

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import oz
-from oz.subjects.index import patterns
 from oz.subjects.index import words as shapes
-from oz.subjects.index.patterns import AnswerCache
 from subjects.drawn import SUBJECTS, encoded, made, matches, specs, subjects
 from support.sizes import size
 
@@ -152,30 +150,3 @@ TestTheIndexAgreesWithALoop = IndexMachine.TestCase
 TestTheIndexAgreesWithALoop.settings = settings(
     max_examples=size(8, 2000), stateful_step_count=30, deadline=None
 )
-
-
-def test_an_index_forgets_no_more_than_it_remembers(monkeypatch):
-    caches = []
-    monkeypatch.setattr(patterns, "AnswerCache", lambda size: caches.append(AnswerCache(size)) or caches[-1])
-    index = oz.PatternIndex(cache_size=3)
-    index.add(oz.compile("a.*"))
-    for turn in range(10):
-        for subject in ("a.1", "a.2", "b", f"a.x{turn}"):
-            assert bool(index.match(subject)) == subject.startswith("a.")
-            assert len(caches[0]) <= 3
-    uncached = oz.PatternIndex(cache_size=0)
-    uncached.add(oz.compile("a.*"))
-    assert uncached.match("a.1")
-    assert len(caches[1]) == 0
-
-
-def test_an_index_keeps_an_equal_pair_once():
-    index = oz.PatternIndex()
-    for _ in range(2):
-        index.add(oz.compile("a.*"), "value")
-        index.add(oz.compile("a.*"), "another")
-        index.add(oz.compile("a*", "redis"), "value")
-    assert len(index) == 3
-    assert sorted(index.match("a.b")) == ["another", "value", "value"]
-    index.discard(oz.compile("a.*"), "value")
-    assert sorted(index.match("a.b")) == ["another", "value"]

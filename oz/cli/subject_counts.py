@@ -1,0 +1,54 @@
+"""Messages and bytes of each subject, for `oz top`."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import Any
+
+import oz
+
+MAX_SUBJECTS = 100_000
+"""Subjects that are counted; the messages of further subjects are counted together."""
+OTHERS = "(other subjects)"
+
+
+class SubjectCounts:
+    """Counts of the messages of a subscription since the last call of `take`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}
+
+    def subscribe(self, node: oz.Node, pattern: str) -> oz.Subscription:
+        """Count the messages of a pattern. Publishers do not wait for this subscription."""
+        return node.subscribe(
+            pattern, self._put, overflow="drop_newest", delivery=oz.Delivery(inline=True, max_pending=10_000)
+        )
+
+    def _put(self, message: oz.Message) -> None:
+        counts, subject = self._counts, message.subject
+        count = counts.get(subject)
+        if count is None:
+            if len(counts) >= MAX_SUBJECTS:
+                subject = OTHERS
+            count = counts.setdefault(subject, [0, 0])
+        count[0] += 1
+        count[1] += len(message.payload)
+
+    def take(self, seconds: float, limit: int) -> list[dict[str, Any]]:
+        """Return the subjects with the most messages, and begin again.
+
+        Args:
+            seconds: since the last call.
+            limit: number of subjects.
+        """
+        counts, self._counts = self._counts, {}
+        busiest = nlargest(limit, counts.items(), key=lambda item: item[1][0])
+        return [
+            {
+                "subject": subject,
+                "rate": round(count / seconds, 3),
+                "bytes_rate": round(size / seconds, 3),
+                "messages": count,
+            }
+            for subject, (count, size) in busiest
+        ]

@@ -1,0 +1,209 @@
+"""Long-running programs: the loop that a thread runs until `stop`, and the end.
+
+`oz.cli.serving` runs them as commands.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from math import ceil, inf
+from typing import Protocol, Self
+
+from oz.errors import ClosedError
+from oz.logs import peer_logger
+from oz.numbers import check_number, check_wait
+from oz.program_end import close_all
+from oz.publisher.thread import Attendance, Attended
+from oz.transport.bell import Bell
+from oz.transport.steps import Steps, run
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that `close` waits for peers that acknowledge."""
+POLL_INTERVAL = 0.1
+"""Seconds between two calls of an `on_poll` that does not return the time of the next call."""
+_FAILURE_PAUSE = 0.1  # Seconds after a round that failed.
+
+OnPoll = Callable[[], object]
+"""Called by `run` in its thread after each round, and ten times a second, or at the time of the monotonic clock that it
+returns as a float."""
+
+_log = peer_logger("oz.services")
+
+
+class Pollable(Protocol):
+    """Poller that a service waits with: `zmq.Poller`, or `oz.Poller`."""
+
+    def poll(self, timeout: int) -> object:
+        """Wait `timeout` milliseconds at most; -1 is for ever."""
+
+
+def wait(poller: Pollable, until: float) -> None:
+    """Wait until something can be read, or a time of the monotonic clock; `inf` is for ever."""
+    left = until - time.monotonic()
+    poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), 2**31 - 1)))
+
+
+class Service:
+    """Service that `run` serves in the calling thread, until `stop`. Subclasses have `_turn` and `_release`."""
+
+    def __init__(self) -> None:
+        """Create the bell, which ends a wait of `_turn`."""
+        self._bell = Bell()
+        self._is_stopping = self._is_closed = False
+        self._owner = os.getpid()
+        self._idle = threading.Event()
+        self._idle.set()
+        _open.add(self)
+
+    def _turn(self, until: float) -> None:
+        """Wait for news, for the bell, or until a time of the monotonic clock, and do what is due."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Free what the service has. `run` has ended."""
+        raise NotImplementedError
+
+    def run(self, on_poll: OnPoll | None = None) -> None:
+        """Serve until `stop` or `close` is called.
+
+        Args:
+            on_poll: called in this thread after each round, and ten times a second, or at the time of the monotonic
+                clock that it returns as a float.
+        """
+        self._idle.clear()
+        try:
+            self._serve(on_poll)
+        finally:
+            self._idle.set()
+
+    def _serve(self, on_poll: OnPoll | None) -> None:
+        again = 0.0
+        with self._bell.rung_by_signals():
+            while not self._is_stopping:
+                self._turn(again)
+                self._bell.clear()
+                if on_poll is None:
+                    again = inf
+                else:
+                    wanted = on_poll()
+                    again = wanted if type(wanted) is float else time.monotonic() + POLL_INTERVAL
+
+    def stop(self) -> None:
+        """End `run`. Any thread or signal handler may call this."""
+        self._is_stopping = True
+        self._bell.ring()
+
+    def close(self) -> None:
+        """End `run`, and close. A second call does nothing."""
+        # At the end of the interpreter a thread in `run` is stopped, and never becomes idle.
+        if self._is_closed or self._owner != os.getpid() or sys.is_finalizing():
+            return
+        self.stop()
+        self._idle.wait()
+        self._is_closed = True
+        _open.discard(self)
+        try:
+            self._release()
+        finally:
+            self._bell.close()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.stop()
+        if self._idle.wait(timeout):
+            self.close()
+
+    def __enter__(self) -> Self:
+        """Return the service; the `with` block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+class ServiceEngine(Attended, Protocol):
+    """Engine of a service: that of a node, or of several nodes."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is the child of a fork."""
+
+    def acknowledgements(self, timeout: float | None) -> Steps[float]:
+        """Wait for peers that acknowledge; return the end of the timeout."""
+
+    def finish(self, end: float) -> int:
+        """Say BYE and close the sockets."""
+
+    def end_context(self) -> None:
+        """Terminate the contexts."""
+
+
+class NodeService(Service):
+    """Service that attends to one or more nodes in the thread that calls `run`."""
+
+    def __init__(self, engine: ServiceEngine) -> None:
+        """Start without attention.
+
+        Args:
+            engine: of the service.
+        """
+        super().__init__()
+        self._service_engine = engine
+        self._attendance = Attendance(engine)
+        self._attendance.more_descriptors = (self._bell.fileno(),)
+        self._close_timeout: float | None = CLOSE_TIMEOUT
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """Do what is due.
+
+        Args:
+            seconds: to wait at most if nothing is due.
+        """
+        check_number("seconds", seconds)
+        self._attendance.turn(time.monotonic() + seconds)
+        self._bell.clear()
+
+    def _turn(self, until: float) -> None:
+        try:
+            self._attendance.turn(None if until == inf else until)
+        except ClosedError:
+            self.stop()
+        except Exception:
+            _log.exception("a round of %r failed; it goes on", self)
+            time.sleep(_FAILURE_PAUSE)
+
+    def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:
+        """End `run`, send what waits, and leave. A second call does nothing.
+
+        Args:
+            timeout: seconds to wait for peers that acknowledge; None waits as long as they do.
+        """
+        check_wait("timeout", timeout)
+        self._close_timeout = timeout
+        super().close()
+
+    def _release(self) -> None:
+        engine = self._service_engine
+        engine.finish(run(engine.acknowledgements(self._close_timeout), self._attendance.turn))
+        engine.end_context()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        self.stop()
+        if self._idle.wait(timeout):
+            self.close(timeout=timeout)
+
+
+_open: weakref.WeakSet[Service] = weakref.WeakSet()
+"""Services that are not closed, so that the end of the program closes them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(_open)
