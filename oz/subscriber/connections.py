@@ -761,7 +761,7 @@ class Connections(ABC):
                 self._on_answer(place, effect)
 
     def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
-        """Return whether messages of a link are delivered, and not those of the plain connection."""
+        """Return whether messages of a link are delivered, and not messages of the plain connection."""
         fallback = place.fallback
         assert fallback is not None
         options = self.subscriptions.options_of(effect.stream)
