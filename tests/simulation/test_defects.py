@@ -12,7 +12,8 @@ from oz.node.exchange import Exchange
 from oz.node.roster import UP, Introduce, Roster
 from oz.publisher.session import Session
 from oz.publisher.sessions import Sessions
-from oz.services.bridge import Leg
+from oz.services.bridge_groups import Jobs
+from oz.services.bridge_leg import Leg
 from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher
@@ -53,11 +54,11 @@ def _report_no_loss_of_several_queues(leg, *arguments, original=Leg.__init__):
     leg.engine.subscriber.gap_listeners.pop()
 
 
-def _acknowledge_at_once(leg, source, stream, message, extras, original=Leg.send):
-    is_sent = original(leg, source, stream, message, extras)
-    if is_sent:
-        message.ack()
-    return is_sent
+def _acknowledge_at_once(jobs, job, original=Jobs._place):
+    is_placed = original(jobs, job)
+    if is_placed:
+        job.message.ack()
+    return is_placed
 
 
 DEFECTS = {
@@ -73,7 +74,7 @@ DEFECTS = {
         BusWorld, [(Leg, "__init__", _report_no_loss_of_several_queues)]
     ),
     "9a712273 a forwarder acknowledges before a member has handled": (
-        BridgeWorld, [(Leg, "send", _acknowledge_at_once)]
+        BridgeWorld, [(Jobs, "_place", _acknowledge_at_once)]
     ),
     "no resending after a new connection": (LinkWorld, [(Session, "resume", _resume_without_resending)]),
     "no replaced connections": (LinkWorld, [(Connections, "_replace", lambda connections, place: None)]),
