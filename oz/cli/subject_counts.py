@@ -42,7 +42,7 @@ class SubjectCounts:
             limit: number of subjects.
         """
         counts, self._counts = self._counts, {}
-        busiest = nlargest(limit, counts.items(), key=lambda item: item[1][0])
+        busiest = nlargest(limit, list(counts.items()), key=lambda item: item[1][0])
         return [
             {
                 "subject": subject,

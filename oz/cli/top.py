@@ -33,7 +33,7 @@ subscriber is slow if its oldest pending message is older than 1 second, or if m
 Keys: 1 nodes  2 subscribers  3 subjects  4 groups  5 losses
       s next column to sort by  / filter  p pause  q quit
 
-The table of subjects needs the messages themselves: --subjects, or the key 3, subscribes to a pattern. Publishers
+The table of subjects needs the messages themselves: --pattern, or the key 3, subscribes to a pattern. Publishers
 never wait for this subscription. A filter keeps the rows whose first column contains the text, or matches it as a
 pattern.
 
@@ -43,7 +43,7 @@ It exits 3 without a node.
 \b
 Examples:
   oz top
-  oz top --subjects 'md.>' --bus trading --connect tcp://192.0.2.7:5756
+  oz top --pattern 'md.>' --bus trading --connect tcp://192.0.2.7:5756
   oz top --once --json | jq -r '.subscribers[] | select(.slow) | .node'
 """
 
@@ -57,7 +57,9 @@ _ANSWER_SECONDS = 1.0
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("--interval", type=Number(0.2, 3_600), default=1.0, metavar="SECONDS",
               help="Time between two samples.  [default: 1]")  # fmt: skip
-@click.option("--subjects", metavar="PATTERN", help="Count the messages of the subjects of this pattern.")
+@click.option(
+    "--pattern", "subjects", metavar="PATTERN", help="Count the messages of the subjects of this pattern."
+)
 @click.option(
     "--filter", "wanted", default="", metavar="TEXT", help="Show only rows with this text or pattern."
 )
@@ -86,7 +88,7 @@ def top(
             _Screen(source, interval, wanted).run(waiting)
             return
         print_ready(ctx, node, interval)
-        source.sample()
+        source.ask()
         while True:
             waiting.wait(source.at + interval)
             found = source.sample()
@@ -117,24 +119,30 @@ class _Source:
         self._counts = SubjectCounts()
         self._id = node.snapshot().id
         self.pattern: str | None = None
+        self._counted_at = 0.0
         self.at = time.monotonic()
         self.nodes = 0
 
     def count(self, pattern: str) -> None:
         """Count the messages of a pattern."""
         self._counts.subscribe(self._node, pattern)
-        self.pattern = pattern
+        self.pattern, self._counted_at = pattern, time.monotonic()
 
-    def sample(self) -> dict[str, list[Row]]:
-        """Ask all nodes; return the tables."""
-        since, now = self.at, time.monotonic()
+    def ask(self) -> Sample:
+        """Ask all nodes for a sample. The next one has rates since this one."""
+        now = time.monotonic()
         snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
         answered = {snapshot.id for snapshot in snapshots}
         silent = [peer.name for peer in self._node.peers if peer.id not in answered]
-        sample, before = Sample(now, snapshots, silent), self._before
-        self._before, self.at, self.nodes = sample, now, len(snapshots)
+        self._before, self.at, self.nodes = Sample(now, snapshots, silent), now, len(snapshots)
+        return self._before
+
+    def sample(self) -> dict[str, list[Row]]:
+        """Ask all nodes; return the tables."""
+        before, sample = self._before, self.ask()
         found = {view: rows[: self._limit] for view, rows in tables(sample, before, self._id).items()}
-        found["subjects"] = self._counts.take(max(now - since, 1e-9), self._limit)
+        since, self._counted_at = self._counted_at, time.monotonic()
+        found["subjects"] = self._counts.take(max(self._counted_at - since, 1e-9), self._limit)
         return found
 
     def summary(self) -> dict[str, Any]:

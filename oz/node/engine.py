@@ -894,7 +894,7 @@ class Engine:
         return self.publisher.acknowledgements(timeout)
 
     def finish(self, end: float) -> int:
-        """Say BYE and close the sockets; return the number of messages that were not acknowledged.
+        """Send BYE and close the sockets; return the number of messages that were not acknowledged.
 
         The attending side must have ended. `end_context` comes next.
 

@@ -40,7 +40,7 @@ class Pool(Protocol):
     is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
-        """Let a worker handle the messages of a lane. The caller holds the lock."""
+        """Make a worker handle the messages of a lane. The caller holds the lock."""
 
     def is_worker(self) -> bool:
         """Return whether the caller is a handler."""
@@ -99,7 +99,7 @@ class Runner:
             lane.watch = Stopwatch(handler)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Give messages to the handler."""
+        """Call the handler with messages."""
         pool, lanes = self._pool, self.lanes
         with pool.lock:
             dropped = lanes.dropped
@@ -111,7 +111,7 @@ class Runner:
             self._abandon()
 
     def __call__(self, message: Message) -> None:
-        """Give one message to the handler."""
+        """Call the handler with one message."""
         self.put((message,))
 
     def clear(self) -> None:

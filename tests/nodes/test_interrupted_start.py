@@ -66,6 +66,6 @@ print([one.name for one in threading.enumerate()])
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_an_interrupted_start_leaves_nothing(kind, directory):
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind, directory], capture_output=True, text=True, timeout=330
+        [sys.executable, "-c", PROGRAM, kind, f"{directory}/bus"], capture_output=True, text=True, timeout=330
     )
     assert (ended.returncode, ended.stdout) == (0, "['MainThread']\n"), ended.stderr

@@ -1,0 +1,132 @@
+"""Metrics of snapshots in the text format of Prometheus, and the HTTP server."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+import oz
+import oz.metrics
+from oz.node.metrics import exposition, families
+from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
+
+
+def snapshot_of(**changes):
+    """Return a snapshot in which each field has a value."""
+    link = LinkStatus("desk", "0a" * 16, "up", 3, 12, 480, 0.25, {"full": 2}, {"workers": 7})
+    subscription = SubscriptionStatus(
+        ("md.>",), "workers", "received", 5, 1.5, 1, HandlerTimes(4, 0.5, 0.25, None)
+    )
+    known = {
+        "name": "feed", "id": "0b" * 16, "bus": "lan", "host": "h", "pid": 7, "kind": "node", "time": 1.5,
+        "uptime": 2.0, "memory": 4096, "descriptors": 9, "dropped": {"full": 2}, "lost": {"full": 1},
+        "counters": dict.fromkeys(oz.NodeStats.__dataclass_fields__, 3) | {"dropped": 3},
+        "unknown_losses": {"lost": 1}, "links": (link,), "subscriptions": (subscription,), "omitted": 0,
+    }  # fmt: skip
+    return Snapshot(**known | changes)
+
+
+def lines_of(text, name):
+    return [line for line in text.splitlines() if line.startswith(name)]
+
+
+def test_each_family_has_help_and_type_once_and_units_in_its_name():
+    found = families([snapshot_of(), snapshot_of(name="other", id="0c" * 16)])
+    text = exposition(found)
+    for family in found:
+        assert (
+            len(lines_of(text, f"# HELP {family.name} "))
+            == len(lines_of(text, f"# TYPE {family.name} "))
+            == 1
+        )
+        assert family.name.endswith("_total") == (family.kind == "counter")
+        assert family.name.startswith("oz_")
+        assert not {"subject", "pattern"} & {name for labels in family.samples for name, _ in labels}
+    assert (
+        'oz_link_pending_messages{bus="lan",node="feed",id="0b0b0b0b",peer="desk",peer_id="0a0a0a0a"} 12'
+        in text
+    )
+    assert 'oz_messages_lost_total{bus="lan",node="feed",id="0b0b0b0b",reason="full"} 1' in text
+    assert 'oz_handler_seconds_total{bus="lan",node="feed",id="0b0b0b0b"} 0.5' in text
+
+
+def test_group_counts_messages_at_the_publisher_and_at_its_members():
+    text = exposition(families([snapshot_of()]))
+    assert lines_of(text, "oz_group")[0].endswith("} 12")
+
+
+def test_equal_labels_are_one_series():
+    link = snapshot_of().links[0]
+    text = exposition(families([snapshot_of(links=(link, link))]))
+    assert [line.rpartition(" ")[2] for line in lines_of(text, "oz_link_pending_messages")] == ["24"]
+
+
+def test_labels_are_escaped():
+    text = exposition(families([snapshot_of(name='a"\\\n\udcff')]))
+    assert r'node="a\"\\\n\udcff"' in lines_of(text, "oz_peers")[0]
+
+
+def test_text_is_read_by_the_parser_of_prometheus():
+    parser = pytest.importorskip("prometheus_client.parser")
+    found = families([snapshot_of()])
+    read = {
+        sample.name: sample.value
+        for family in parser.text_string_to_metric_families(exposition(found))
+        for sample in family.samples
+    }
+    assert read == {family.name: value for family in found for value in family.samples.values()}
+
+
+def test_collector_gives_the_same_values(make):
+    client = pytest.importorskip("prometheus_client")
+    node = make("feed")
+    registry = client.CollectorRegistry()
+    registry.register(oz.metrics.Collector(node))
+    node.publish("a.b", 1)
+    labels = {"bus": node.bus, "node": "feed", "id": node.snapshot().id[:8]}
+    assert registry.get_sample_value("oz_messages_published_total", labels) == 1
+    assert registry.get_sample_value("oz_peers", labels) == 0
+    node.close()
+    assert client.generate_latest(registry) == b""
+
+
+def read(server, path):
+    try:
+        with urllib.request.urlopen(f"http://{server.address}{path}", timeout=40) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+
+
+def test_server_answers_with_metrics_and_health():
+    is_healthy = [True]
+    with oz.metrics.Server("127.0.0.1:0", lambda: "oz_x 1\n", lambda: is_healthy[0]) as server:
+        assert read(server, "/metrics") == (200, "oz_x 1\n")
+        assert read(server, "/healthz") == (200, "ok\n")
+        is_healthy[0] = False
+        assert read(server, "/healthz")[0] == 503
+        assert read(server, "/other")[0] == 404
+
+
+def test_server_answers_after_an_error(caplog):
+    def fail():
+        raise oz.ClosedError("the node is closed")
+
+    with oz.metrics.Server("127.0.0.1:0", fail) as server:
+        assert read(server, "/metrics")[0] == 503
+        assert read(server, "/healthz")[0] == 200
+    assert "the node is closed" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["9464x", "127.0.0.1", "127.0.0.1:70000", "127.0.0.1:-1", ""])
+def test_malformed_address_is_refused(address):
+    with pytest.raises(oz.ConfigurationError, match="HOST:PORT"):
+        oz.metrics.Server(address, str)
+
+
+def test_address_in_use_is_refused():
+    with (
+        oz.metrics.Server("127.0.0.1:0", str) as server,
+        pytest.raises(oz.ConfigurationError, match="cannot be bound"),
+    ):
+        oz.metrics.Server(server.address, str)
