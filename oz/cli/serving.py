@@ -32,7 +32,7 @@ import zmq
 from oz.cli.options import Number, PathName
 from oz.cli.output import log_in_lines, print_status, quiet_option
 from oz.cli.readiness import Readiness
-from oz.cli.stop_signals import StopSignals, stop_on_signals
+from oz.cli.stop_signals import StopSignals, hold_signals, stop_on_signals
 from oz.system import raise_descriptors
 
 _READINESS, _PROGRESS = "oz.cli.readiness", "oz.cli.progress"
@@ -113,8 +113,7 @@ def open_and_serve(
         click.UsageError: an argument has a wrong value.
     """
     raise_descriptors()
-    # A signal in the constructor would leave sockets behind that are half open: `serve` stops the service instead.
-    with log_in_lines(ctx, level=level), stop_on_signals(lambda: None):
+    with log_in_lines(ctx, level=level), hold_signals():
         try:
             made = make()
         except zmq.ZMQError:

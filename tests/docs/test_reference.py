@@ -12,7 +12,13 @@ import oz.errors
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
 MODULES = ("oz", "oz.asyncio", "oz.testing", "oz.journal", "oz.spark", "oz.services")
-OTHERS = {"oz.compile", "oz.configuration.Configuration", "oz.configuration.resolve"}
+OTHERS = {
+    "oz.compile",
+    "oz.configuration.Configuration",
+    "oz.configuration.resolve",
+    "oz.metrics.Collector",
+    "oz.metrics.Server",
+}
 """Public names outside of `__all__`: `compile` hides a builtin, and programs need only a part of `oz.configuration`."""
 
 DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:\w+|(currentmodule)):: ([\w.]+)", re.MULTILINE)
