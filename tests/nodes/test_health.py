@@ -4,7 +4,7 @@ import threading
 
 from oz.node import engine
 from oz.options import Delivery
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, Thread, until
 
 
 def test_node_whose_thread_or_loop_is_blocked_is_not_healthy(make, monkeypatch):
@@ -15,9 +15,11 @@ def test_node_whose_thread_or_loop_is_blocked_is_not_healthy(make, monkeypatch):
     go_on = threading.Event()
     node.subscribe("block", lambda message: go_on.wait(DEADLINE) and None, delivery=Delivery(inline=True))
     until(plain.is_healthy)
-    node.publish("block")
+    # A call of an asyncio node ends after the handler.
+    publishing = Thread(lambda: node.publish("block"))
     until(lambda: not plain.is_healthy())
     go_on.set()
+    publishing.outcome()
     until(plain.is_healthy)
 
 
