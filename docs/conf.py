@@ -10,10 +10,13 @@ release = version = oz.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
 html_title = f"oz {release}"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+autodoc_default_options = {"members": True}
 autodoc_typehints = "description"
 autodoc_mock_imports = ["pyspark"]
 autoclass_content = "both"

@@ -76,7 +76,7 @@ __compiled__ = HOT is not None
 """Whether the compiled part is in use; `oz doctor` shows the reason if not."""
 warn_of_other(__path__[0])
 
-# `asyncio` and `compile` are public too, but `from oz import *` must not replace those of Python.
+# `asyncio` and `compile` are public too, but `from oz import *` must not replace the names of Python.
 __all__ = [
     "DIALECTS",
     "ClosedError",

@@ -26,7 +26,7 @@ class LineRate:
         self._dropped = 0
 
     def take(self, now: float) -> int | None:
-        """Take a token for one record.
+        """Use a token for one record.
 
         Args:
             now: seconds. The clock may jump.

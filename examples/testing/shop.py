@@ -15,7 +15,7 @@ async def publish_changes(publisher, readings):
 
 
 async def ask_price(node, item, tries=5):
-    """Ask for a price; wait longer after each time that nobody answers."""
+    """Return the price of an item. Wait longer after each request without a reply."""
     for attempt in range(tries):
         try:
             answer = await node.request("svc.price", item, timeout=2)

@@ -17,7 +17,7 @@ from oz.transport.security import credentials_of, resolve_security
 
 _HELP = """Show the permissions that a file grants to users, and the rules.
 
-The file is TOML; docs/permissions.md describes it. These commands only read it.
+The file is TOML; docs/security.md describes it. These commands only read it.
 
 \b
   default = "deny"

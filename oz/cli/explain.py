@@ -275,7 +275,7 @@ def _show_counts(results: Sequence[Selectivity]) -> None:
 
 
 def _bar(result: Selectivity) -> Any:
-    """Return the bar with the shares of delivered messages, messages in vain, and messages that did not cross."""
+    """Return the bar with the shares of delivered messages, filtered messages, and messages that did not cross."""
     from rich.text import Text
 
     delivered = round(_BAR * result.matched / result.seen)

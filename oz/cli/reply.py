@@ -55,7 +55,7 @@ class ShellCommand:
 
         Args:
             payload: standard input of the command.
-            environment: variables in addition to those of this process.
+            environment: variables in addition to the environment of this process.
 
         Raises:
             CommandFailed: the command cannot be started, takes too long, writes too much, or exits with

@@ -33,7 +33,7 @@ from oz.cli.options import Number, PathName
 from oz.cli.output import log_in_lines, print_status, quiet_option
 from oz.cli.readiness import Readiness
 from oz.cli.service_metrics import metrics_server
-from oz.cli.stop_signals import StopSignals, stop_on_signals
+from oz.cli.stop_signals import StopSignals, hold_signals, stop_on_signals
 from oz.system import raise_descriptors
 
 _READINESS, _PROGRESS, _METRICS = "oz.cli.readiness", "oz.cli.progress", "oz.cli.metrics"
@@ -125,8 +125,7 @@ def open_and_serve(
         click.UsageError: an argument has a wrong value.
     """
     raise_descriptors()
-    # A signal in the constructor would leave sockets behind that are half open: `serve` stops the service instead.
-    with log_in_lines(ctx, level=level), stop_on_signals(lambda: None):
+    with log_in_lines(ctx, level=level), hold_signals():
         try:
             made = make()
         except zmq.ZMQError:

@@ -33,7 +33,7 @@ subscriber is slow if its oldest pending message is older than 1 second, or if m
 Keys: 1 nodes  2 subscribers  3 subjects  4 groups  5 losses
       s next column to sort by  / filter  p pause  q quit
 
-The table of subjects needs the messages themselves: --subjects, or the key 3, subscribes to a pattern. Publishers
+The table of subjects needs the messages themselves: --pattern, or the key 3, subscribes to a pattern. Publishers
 never wait for this subscription. A filter keeps the rows whose first column contains the text, or matches it as a
 pattern.
 
@@ -43,7 +43,7 @@ It exits 3 without a node.
 \b
 Examples:
   oz top
-  oz top --subjects 'md.>' --bus trading --connect tcp://192.0.2.7:5756
+  oz top --pattern 'md.>' --bus trading --connect tcp://192.0.2.7:5756
   oz top --once --json | jq -r '.subscribers[] | select(.slow) | .node'
 """
 
@@ -57,7 +57,9 @@ _ANSWER_SECONDS = 1.0
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("--interval", type=Number(0.2, 3_600), default=1.0, metavar="SECONDS",
               help="Time between two samples.  [default: 1]")  # fmt: skip
-@click.option("--subjects", metavar="PATTERN", help="Count the messages of the subjects of this pattern.")
+@click.option(
+    "--pattern", "subjects", metavar="PATTERN", help="Count the messages of the subjects of this pattern."
+)
 @click.option(
     "--filter", "wanted", default="", metavar="TEXT", help="Show only rows with this text or pattern."
 )

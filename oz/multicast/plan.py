@@ -52,7 +52,7 @@ MARGIN = 1.25
 SLOW_SHARE = 0.3
 """Share of RATE that is sent at least, if libpgm meters every millisecond by itself.
 
-Measured: 0.50 to 0.97 on a free processor, 0.18 to 0.83 on a busy one; docs/multicast-deploying.md.
+Measured: 0.50 to 0.97 on a free processor, 0.18 to 0.83 on a busy one; docs/multicast.md.
 """
 
 HELD_SECONDS = 5.0

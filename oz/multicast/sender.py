@@ -175,7 +175,7 @@ class Sender:
         return Frame(encode_record(record, self._origin, self.epoch, sequence), 0)
 
     def leave(self, now: float) -> None:
-        """Say bye in each further record."""
+        """Announce the end in each further record."""
         self._is_leaving, self.next_beat = True, 0.0
         self._stays_from = max(self._busy_until, now)
 

@@ -31,6 +31,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,6 +99,8 @@ _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
+
+_Happened = Callable[[float], Iterable[Any]]
 
 _log = peer_logger("oz.node")
 
@@ -193,7 +196,7 @@ class Engine:
         self.lock = threading.RLock()
         self._wake: Callable[[], None] = lambda: None
         # Events of the two engines for the roster: functions of the time that return effects.
-        self._events: deque[Callable[[float], Iterable[Any]]] = deque()
+        self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
         # Names of peers that the roster has forgotten, for losses that are reported later.
@@ -346,30 +349,29 @@ class Engine:
 
     def _on_session(self, session: Session, what: str) -> None:
         node, key, card = session.member, session.id, proofs.decode_card(session.card)
-        event = _no_effects
+        event: _Happened = _no_effects
         if node != self.id and what in (sessions.DOWN, sessions.ENDED):
-            event = lambda now: self.roster.on_session(node, what, now, key)  # noqa: E731
+            event = partial(self.roster.on_session, node, what, session=key)
         elif node != self.id and what == sessions.UP and card is not None:
-            event = lambda now: self.roster.on_hello(card, now, key)  # noqa: E731
+            event = partial(self.roster.on_hello, card, session=key)
         self._events.append(event)
         self.exchange.on_session(session, what)
         self._wake()
 
     def _on_link(self, place: Place, what: str) -> None:
         link, endpoint = place.link, place.endpoint
-        event = _no_effects
+        event: _Happened = _no_effects
         if link is None or endpoint == self._own_endpoint:
             pass
         elif what == "live":
             card = proofs.card_of_link(link, self.subscriber.keys, endpoint)
-            event = lambda now: self.roster.on_live(endpoint, card, now)  # noqa: E731
+            event = partial(self.roster.on_live, endpoint, card)
         elif what == "silent":
-            event = lambda now: self.roster.on_silent(endpoint, now)  # noqa: E731
+            event = partial(self.roster.on_silent, endpoint)
         elif what == "refused":
-            event = lambda now: self.roster.on_refused(endpoint, now)  # noqa: E731
+            event = partial(self.roster.on_refused, endpoint)
         elif what == "ended":
-            reason = link.ending
-            event = lambda now: self.roster.on_end(endpoint, reason, now)  # noqa: E731
+            event = partial(self.roster.on_end, endpoint, link.ending)
         # Waits check again after an event without effects too.
         self._events.append(event)
 
@@ -387,8 +389,7 @@ class Engine:
             self._direct += 1
             if subject == INTRODUCTION:
                 self.introduced.add(link.origin or b"")
-                peers = _decode_peers(payload)
-                self._events.append(lambda now, peers=peers: self.roster.introduced(peers, now))  # type: ignore[misc]
+                self._events.append(partial(self.roster.introduced, _decode_peers(payload)))
             elif subject == LOSS:
                 self.on_loss(payload)
             elif subject == STATISTICS:
@@ -894,7 +895,7 @@ class Engine:
         return self.publisher.acknowledgements(timeout)
 
     def finish(self, end: float) -> int:
-        """Say BYE and close the sockets; return the number of messages that were not acknowledged.
+        """Send BYE and close the sockets; return the number of messages that were not acknowledged.
 
         The attending side must have ended. `end_context` comes next.
 

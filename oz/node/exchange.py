@@ -168,10 +168,9 @@ class Exchange:
         """
         now, content = self._clock(), Content(*message)
         with self.lock:
-            if is_many:
-                request, effects = self._requests.request_many(content, now, timeout=timeout, limit=limit)
-            else:
-                request, effects = self._requests.request(content, now, timeout=timeout, retries=retries)
+            request, effects = self._requests.request(
+                content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many
+            )
             request.notify = notify
         if effects:
             self._act(effects)
@@ -353,11 +352,6 @@ class Exchange:
             self.send_reply(self._inbox_of(message), b"", extras)
         except OzError as failure:
             _log.warning("the error reply for %r was not sent: %s", message.subject, failure)
-
-    @staticmethod
-    def acknowledge(message: Message) -> None:
-        """Acknowledge a handled message."""
-        message.ack()
 
     # events of the engines, under their locks
 

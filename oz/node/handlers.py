@@ -15,36 +15,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oz.errors import OwnershipError
 from oz.node.handler_times import Stopwatch
 from oz.node.lanes import Lane, Lanes
 from oz.subscriber.message import HandledMessage, Message
 
+if TYPE_CHECKING:
+    from oz.node.exchange import Exchange
+
 _TURNS = 8  # Turns that the result of an inline handler may give to the loop.
-
-
-class Owner(Protocol):
-    """Services of a node for its handlers. The calls come from any thread.
-
-    Attributes:
-        overflowed: messages that did not reach a handler because its queue was full.
-    """
-
-    overflowed: int
-
-    def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> object:
-        """Send the return value of a handler, if the message is a request."""
-
-    def handler_failed(self, handler: Any, message: Message, error: BaseException) -> object:
-        """Log and count the exception of a handler, and send it to the requester."""
-
-    def acknowledge(self, message: Message) -> object:
-        """Acknowledge a handled message."""
-
-    def handler_ended(self) -> object:
-        """Send replies that wait, and look whether a drain has ended: no message of a lane waits."""
 
 
 class Pool(Protocol):
@@ -59,7 +40,7 @@ class Pool(Protocol):
     is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
-        """Let a worker handle the messages of a lane. The caller holds the lock."""
+        """Make a worker handle the messages of a lane. The caller holds the lock."""
 
     def is_worker(self) -> bool:
         """Return whether the caller is a handler."""
@@ -81,13 +62,13 @@ class Runner:
     Attributes:
         handler: of the program.
         lanes: of the messages.
-        owner: node.
+        owner: replies and counters of the node.
     """
 
     def __init__(
         self,
         pool: Pool,
-        owner: Owner,
+        owner: Exchange,
         handler: Callable[[Any], Any],
         *,
         concurrency: int = 1,
@@ -99,7 +80,7 @@ class Runner:
 
         Args:
             pool: workers.
-            owner: node.
+            owner: replies and counters of the node.
             handler: of the program; in a loop it may return an awaitable.
             concurrency: messages that are handled at once.
             max_pending: messages that wait at most.
@@ -118,7 +99,7 @@ class Runner:
             lane.watch = Stopwatch(handler)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Give messages to the handler."""
+        """Call the handler with messages."""
         pool, lanes = self._pool, self.lanes
         with pool.lock:
             dropped = lanes.dropped
@@ -130,7 +111,7 @@ class Runner:
             self._abandon()
 
     def __call__(self, message: Message) -> None:
-        """Give one message to the handler."""
+        """Call the handler with one message."""
         self.put((message,))
 
     def clear(self) -> None:
@@ -156,13 +137,13 @@ class Runner:
         if result is not None:
             self.owner.answer(message, result, is_alone=is_alone)
         if isinstance(message, HandledMessage):
-            self.owner.acknowledge(message)
+            message.ack()
 
     def failed(self, message: Message, error: BaseException) -> None:
         """Report an exception of a handler, and acknowledge the message."""
         self.owner.handler_failed(self.handler, message, error)
         if isinstance(message, HandledMessage):
-            self.owner.acknowledge(message)
+            message.ack()
 
 
 class InlineRunner:
@@ -173,11 +154,11 @@ class InlineRunner:
         watch: the handler, and its times.
     """
 
-    def __init__(self, owner: Owner, handler: Callable[[Any], Any]) -> None:
+    def __init__(self, owner: Exchange, handler: Callable[[Any], Any]) -> None:
         """Create the runner.
 
         Args:
-            owner: node.
+            owner: replies and counters of the node.
             handler: plain function. It must not wait.
         """
         self._owner, self.handler = owner, handler

@@ -204,9 +204,16 @@ class Requests:
         return len(self._open)
 
     def request(
-        self, content: Content, now: float, *, timeout: float | None = 1.0, retries: int = 0
+        self,
+        content: Content,
+        now: float,
+        *,
+        timeout: float | None = 1.0,
+        retries: int = 0,
+        limit: int | None = None,
+        is_many: bool = False,
     ) -> tuple[Request, list[Effect]]:
-        """Send a request; its first reply ends it.
+        """Send a request.
 
         Args:
             content: of the request.
@@ -214,6 +221,8 @@ class Requests:
             timeout: seconds for all tries; None waits for ever.
             retries: times that the request goes to another member after the loss of a member of a group, or to
                 others after the loss of all holders.
+            limit: with `is_many`, replies after which the request ends.
+            is_many: whether the request ends after `limit` replies or `timeout` seconds, and not by its first reply.
 
         Returns:
             The request, and effects.
@@ -222,35 +231,12 @@ class Requests:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
         """
-        return self._begin(content, now, timeout, retries, 1, is_many=False)
-
-    def request_many(
-        self, content: Content, now: float, *, timeout: float | None = 1.0, limit: int | None = None
-    ) -> tuple[Request, list[Effect]]:
-        """Send a request; it ends after `limit` replies or `timeout` seconds.
-
-        Raises:
-            NoResponders: no peer has a matching subscription.
-            WouldBlock: too many requests have not ended, or each matching stream is full.
-        """
-        return self._begin(content, now, timeout, 0, limit, is_many=True)
-
-    def _begin(
-        self,
-        content: Content,
-        now: float,
-        timeout: float | None,
-        retries: int,
-        left: int | None,
-        *,
-        is_many: bool,
-    ) -> tuple[Request, list[Effect]]:
         if len(self._open) >= self._max_requests:
             raise WouldBlock(f"{len(self._open)} requests have no reply yet: wait for some of them")
         deadline = float("inf") if timeout is None else now + timeout
         self._number += 1
         reply_to = f"{self._inbox}{self._number}"
-        request = Request(reply_to, content, deadline, retries, left, is_many=is_many)
+        request = Request(reply_to, content, deadline, retries, limit if is_many else 1, is_many=is_many)
         effects = self._send(request, now)
         if not effects:
             if not self._responders.is_greeting:

@@ -850,7 +850,10 @@ class Roster:
     def _deadlines(self) -> Iterator[float]:
         yield self._name_at()
         for endpoint in self._endpoints.values():
-            yield from (time for time in (endpoint.until, endpoint.refused_until) if time > -inf)
+            if endpoint.until > -inf:
+                yield endpoint.until
+            if endpoint.refused_until > -inf:
+                yield endpoint.refused_until
         for peer in self.by_id.values():
             if peer.state == UP and peer.down_since is None:
                 # The usual case costs least: a bus of 200 nodes asks for the deadline 40,000 times while it forms.

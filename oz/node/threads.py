@@ -13,10 +13,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
 
 from oz.node.handlers import Runner
@@ -146,23 +145,25 @@ class ThreadPool:
         """Return whether the calling thread is one of the pool."""
         return threading.get_ident() in self._idents
 
-    def lend(self) -> Lending:
+    @contextmanager
+    def lend(self) -> Iterator[None]:
         """Return a context manager in which another thread may take the place of the calling one.
 
         It has no effect in a thread that is not one of the pool.
         """
-        return Lending(self if threading.get_ident() in self._idents else None)
-
-    def _lend(self) -> None:
+        if not self.is_worker():
+            yield
+            return
         with self.lock:
             self._lent += 1
             if self._free < 0 and not self._is_closed and self._count < self._size:
                 self._start()
-
-    def _take_back(self) -> None:
-        with self.lock:
-            self._lent -= 1
-            self._dismiss()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._lent -= 1
+                self._dismiss()
 
     def finish(self, timeout: float | None) -> bool:
         """Accept no more work, and wait for the handlers that run.
@@ -194,24 +195,3 @@ class ThreadPool:
         """Forget the threads, in the child of a fork: they belong to the parent."""
         self.lock = threading.Lock()
         self._threads, self._idents, self._is_closed = set(), set(), True
-
-
-class Lending:
-    """Context in which a thread of a pool waits for something that other handlers may have to do."""
-
-    __slots__ = ("_pool",)
-
-    def __init__(self, pool: ThreadPool | None) -> None:
-        self._pool = pool
-
-    def __enter__(self) -> None:
-        """Let another thread take the place of this one."""
-        if self._pool is not None:
-            self._pool._lend()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the place back."""
-        if self._pool is not None:
-            self._pool._take_back()

@@ -16,7 +16,7 @@ _MAX_COUNT = 2**31
 
 
 class _Done:
-    """Result of a call that is done. To await it gives the loop a turn now and then."""
+    """Result of a call that is done. An await sometimes yields to the loop."""
 
     __slots__ = ("_attendance",)
 
@@ -41,7 +41,7 @@ class Publishing(PublishingBase):
     _done: _Done
 
     def _attend_with(self, attendance: LoopAttendance) -> None:
-        """Let the calls wait with an attendance."""
+        """Make the calls wait with an attendance."""
         self._attendance = attendance
         self._done = _Done(attendance)
 

@@ -32,7 +32,7 @@ class PublishingBase:
     _engine: Engine
 
     def _publish_with(self, engine: Engine) -> None:
-        """Let the calls publish with an engine."""
+        """Make the calls publish with an engine."""
         self._engine = engine
         if HOT is not None:
             self._outbox = HOT.Outbox(

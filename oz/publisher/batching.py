@@ -228,7 +228,7 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        # The first payload stands for all of them, so that large messages are seldom packed in vain.
+        # The first payload stands for all of them, so that large messages are seldom packed twice.
         is_small = len(flat[1]) * count < self._one_body
         if is_small and count <= self.batch:
             # To pack costs less than to add the sizes.

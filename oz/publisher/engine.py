@@ -494,7 +494,7 @@ class Engine:
         return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
 
     def end_session(self, node: bytes) -> None:
-        """Say BYE to a node and end its session; its messages are given up.
+        """Send BYE to a node and end its session; its messages are given up.
 
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
@@ -803,7 +803,7 @@ class Engine:
             self.request_attention()
 
     def request_attention(self) -> None:
-        """Let the attending side run."""
+        """Wake the attending side."""
         self.is_resting = False
         self.wake()
 
@@ -1198,7 +1198,7 @@ class Engine:
         return end
 
     def finish(self, end: float) -> int:
-        """Say BYE, and close the sockets; return the number of messages that were not acknowledged.
+        """Send BYE, and close the sockets; return the number of messages that were not acknowledged.
 
         The attending side must have ended. `end_context` comes next.
 

@@ -1,4 +1,4 @@
-"""Keys of a publisher: which keys may connect, what a key may subscribe to, and changes of the files.
+"""Keys of a publisher: the trusted keys, the subscriptions of each key, and changes of the files.
 
 Theory of operation
 -------------------

@@ -59,7 +59,7 @@ class LoopAttendance:
     """
 
     def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
-        """Let the engine wake the loop that `start` finds.
+        """Make the engine wake the loop that `start` finds.
 
         Args:
             engine: of the publisher or the node.

@@ -11,8 +11,8 @@ so that a batch compares identities.
 
 A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions
 that declared it see it as refused. A session may have `SLOW_MATCHES` slow matches for one subject. Then its
-other regexes are passed over, and each slow pattern counts as one that exceeded its time. So many patterns that
-are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
+other regexes are passed over, and each slow pattern counts as a pattern that exceeded its time. Many patterns
+that are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class Sessions:
             self._relieve()
 
     def publish_alone(self, stream: Stream, subject: bytes, payload: bytes, now: float) -> bytes | None:
-        """Give a message to its only recipient, if it can be sent at once; return its frame.
+        """Send a message to its only recipient, if it can be sent at once; return its frame.
 
         Args:
             stream: that receives the message.
@@ -936,7 +936,7 @@ class Sessions:
         return stream
 
     def end_node(self, node: bytes) -> None:
-        """Say BYE to a node that is lost, and end its sessions."""
+        """Send BYE to a node that is lost, and end its sessions."""
         for session in [*self.by_node.get(node, ())]:
             self.replies.append((session.route, self._bye(links.LOST, session.following)))
             self.end(session, self.now)

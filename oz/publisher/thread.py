@@ -76,7 +76,7 @@ class Attendance:
     """
 
     def __init__(self, engine: Attended) -> None:
-        """Let the engine wake the thread that calls `turn`."""
+        """Make the engine wake the thread that calls `turn`."""
         self._engine = engine
         self._wake_up = WakeUp()
         self._polled: tuple[int, ...] = ()
@@ -155,7 +155,7 @@ class PublisherThread:
             self._thread.join()
 
     def abandon(self, close: Callable[[], None]) -> None:
-        """Let the thread close its publisher, which the program has dropped."""
+        """Ask the thread to close its publisher, which the program has dropped."""
         self._at_end = close
         self.attendance.wake()
 
@@ -181,7 +181,7 @@ class ThreadLifetime:
     """
 
     def __init__(self, engine: AttendedEngine, kind: str = "publisher") -> None:
-        """Let the end of the program close the object.
+        """Make the end of the program close the object.
 
         Args:
             engine: of the publisher or the node.

@@ -1,6 +1,6 @@
 """Identities: public keys, and ids of nodes that are made from keys.
 
-docs/decisions/080-keys-on-links.md
+docs/decisions/063-keys-of-connections.md
 """
 
 from __future__ import annotations

@@ -89,6 +89,8 @@ class Gateway(Service):
         stats: counters.
         publisher: to which local subscribers connect.
         sources: subscribers of local publishers: one with links, and one for plain publishers.
+        subscribers_at: endpoints of local subscribers, with the real ports.
+        publishers_at: endpoints of local publishers, bound or connected.
     """
 
     def __init__(
@@ -123,9 +125,8 @@ class Gateway(Service):
                 send it.
 
         Raises:
-            EndpointError: libzmq has no PGM; the text has the line that adds it.
+            EndpointError: an endpoint cannot be used, or libzmq has no PGM; the text has the line that adds it.
             ConfigurationError: nothing to receive and nothing to send, or one side without the other.
-            EndpointError: an endpoint cannot be used.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)
@@ -145,13 +146,13 @@ class Gateway(Service):
         self.sources: list[Subscriber] = []
         options = options or Options()
         self.publisher = Publisher(dialect="zmq", options=options, security=security)
-        self._subscriber_endpoints: list[str] = []
-        self._publisher_endpoints: list[str] = []
+        self.subscribers_at: list[str] = []
+        self.publishers_at: list[str] = []
         self._attend_at = 0.0
         try:
             for endpoint in as_list(subscribers):
                 self.publisher.bind(endpoint)
-                self._subscriber_endpoints.append(self.publisher.endpoint or endpoint)
+                self.subscribers_at.append(self.publisher.endpoint or endpoint)
             if receive:
                 self._receiver = Worker("receiver", lambda: self._receiving(as_list(receive)), place)
             if send:
@@ -172,8 +173,8 @@ class Gateway(Service):
                 made.subscribe(b"")
         for endpoint in connect:
             self.sources[0].connect(endpoint)
-        self._publisher_endpoints += [self.sources[-1].bind(endpoint) for endpoint in bind]
-        self._publisher_endpoints += connect
+        self.publishers_at += [self.sources[-1].bind(endpoint) for endpoint in bind]
+        self.publishers_at += connect
 
     def _receiving(self, endpoints: list[str]) -> dict[str, Any]:
         return {"endpoints": endpoints, "multicast": self._options, "joined_at": self._joined_at}
@@ -190,16 +191,6 @@ class Gateway(Service):
     def is_ready(self) -> bool:
         """Whether each process has opened its endpoints."""
         return all(worker.is_ready for worker in self.workers)
-
-    @property
-    def subscribers_at(self) -> list[str]:
-        """Endpoints of local subscribers, with the real ports."""
-        return self._subscriber_endpoints
-
-    @property
-    def publishers_at(self) -> list[str]:
-        """Endpoints of local publishers, bound or connected."""
-        return self._publisher_endpoints
 
     def wake(self) -> None:
         """Make `run` check everything now. Any thread or signal handler may call this."""

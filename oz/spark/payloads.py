@@ -5,7 +5,7 @@ A payload fits its schema as a whole, or it is malformed: a wrong type in one fi
 The caller decides what happens to malformed payloads, by Spark's modes PERMISSIVE, FAILFAST and
 DROPMALFORMED. The functions on Arrow arrays need no session, so that they run in executors.
 
-docs/spark.md lists the types, and the values that fit each type.
+docs/spark-reference.md lists the types, and the values that fit each type.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def arrow_type(kind: DataType | pa.DataType) -> pa.DataType:
 def undecodable(kind: DataType) -> Iterator[str]:
     """Yield the reasons why payloads cannot decode to a type; nothing if they can."""
     if isinstance(kind, (CharType, VarcharType, VariantType)):
-        yield f"{kind.simpleString()}: no payload decodes to this type; docs/spark.md lists the types"
+        yield f"{kind.simpleString()}: no payload decodes to this type; docs/spark-reference.md lists the types"
     elif isinstance(kind, StructType):
         for field in kind:
             if kind.names.count(field.name) > 1:
@@ -224,7 +224,7 @@ def _scalar(kind: pa.DataType) -> Converter:
     for is_kind, convert in _SCALARS:
         if is_kind(kind):
             return convert
-    raise TypeError(f"{kind}: no payload decodes to this type; docs/spark.md lists the types")
+    raise TypeError(f"{kind}: no payload decodes to this type; docs/spark-reference.md lists the types")
 
 
 _SCALARS: list[tuple[Callable[[pa.DataType], bool], Converter]] = [

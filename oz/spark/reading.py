@@ -61,7 +61,7 @@ def read(
         pattern: return only messages whose subject matches; a list: at least one of them. None returns all.
         start: the first offset, or the earliest time of receipt. Text without a zone is local time.
         end: the offset, or the time, before which to stop; None for the end of the journal.
-        gaps: return gap records too, with kind 1, whatever the pattern.
+        gaps: return gap records too, with kind 1, for each pattern.
         fail_on_loss: raise if records of the range are missing. False logs a warning.
 
     Raises:

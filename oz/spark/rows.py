@@ -39,7 +39,7 @@ DDL = {
     "position": "BIGINT",
     "lost": "BIGINT",
 }
-"""The columns of a journal and their types in Spark; docs/spark-source.md documents each."""
+"""The columns of a journal and their types in Spark; docs/spark-reference.md documents each."""
 
 _ARROW = {
     "BIGINT": pa.int64(),

@@ -76,7 +76,7 @@ _log = logger("oz.spark.sink")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of a sink; docs/spark-sink.md documents each.
+    """The options of a sink; docs/spark-reference.md documents each.
 
     Attributes:
         endpoints: endpoints to bind to; each task uses one of them.

@@ -39,7 +39,7 @@ NAMES = (
     "timeHeader",
     "numPartitions",
 )
-"""The options of the source; docs/spark-source.md documents each."""
+"""The options of the source; docs/spark-reference.md documents each."""
 
 _FOREIGN = {
     "kafka.bootstrap.servers": "journal",

@@ -182,7 +182,7 @@ class Pattern:
         return Text(literal) if literal is not None else self._dialect.expression(self.text, self._compiled)
 
     def covers(self, other: Pattern) -> bool:
-        """Return whether this pattern matches every subject that the other matches; see docs/relations.md.
+        """Return whether this pattern matches every subject that the other matches; see docs/subjects.md.
 
         Raises:
             Undecidable: the relation cannot be decided, for some regexes and large globs.

@@ -761,7 +761,7 @@ class Connections(ABC):
                 self._on_answer(place, effect)
 
     def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
-        """Return whether messages of a link are delivered, and not those of the plain connection."""
+        """Return whether messages of a link are delivered, and not messages of the plain connection."""
         fallback = place.fallback
         assert fallback is not None
         options = self.subscriptions.options_of(effect.stream)
@@ -1046,12 +1046,15 @@ class Connections(ABC):
                 if before == NEW:
                     # An exception interrupted the replacement of its connection.
                     self._replace(place)
-                self._apply(place, link, link.tick(listened), self.runtime.time_ns())
+                effects = link.tick(listened)
+                if effects:
+                    self._apply(place, link, effects, self.runtime.time_ns())
                 if link.state != place.reported:
                     self._report(place, link)
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
-                self._touched[place] = None
+                if link.state != LIVE:
+                    self._touched[place] = None
                 deadline = min(deadline, link.next_deadline())
             self._tick_at = max(deadline, listened + TICK_INTERVAL)
         for place in [*self._undecided]:

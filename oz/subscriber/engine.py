@@ -336,7 +336,7 @@ class Engine(Connections):
         return self._flush(now) or has_more
 
     def follow_alone(self) -> None:
-        """Let the compiled part read the next frames, if they can only be batches of one link."""
+        """Call the compiled part to read the next frames, if they can only be batches of one link."""
         if self.may_wait_alone():
             self.lone = self.find_lone()
             if self.lone is not None:
@@ -695,7 +695,7 @@ class Engine(Connections):
     # end
 
     def close(self) -> None:
-        """Say BYE on all links and close the sockets. A second call has no effect."""
+        """Send BYE on all links and close the sockets. A second call has no effect."""
         if self.state == FOREIGN:
             return
         with self.lock:

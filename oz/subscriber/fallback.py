@@ -123,7 +123,7 @@ class Fallback:
         return is_new
 
     def serve(self) -> bool:
-        """Let the link serve: no plain connection has delivered a message, or the move is done."""
+        """Use the link: no plain connection has delivered a message, or the move is done."""
         self.state, self.has_plain, self.has_delivered = LINK, False, False
         self._is_reached = False
         return True

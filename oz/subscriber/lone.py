@@ -1,4 +1,4 @@
-"""What the compiled part needs to receive messages that come alone."""
+"""State of the compiled part that receives lone messages."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class TaskWaits:
             wait.close()
 
     async def pause(self) -> None:
-        """Let the loop run, if a turn is over."""
+        """Yield to the loop, if a turn is over."""
         now = self._engine.clock()
         if now >= self.turn_ends:
             # The first turn after a suspension begins anew.

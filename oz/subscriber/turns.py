@@ -74,7 +74,7 @@ class SubscriberTurn:
         return poll.descriptor(is_full=engine.dispatcher.is_full), engine.wait_seconds(None)
 
     def end_wait(self) -> None:
-        """Let other threads read."""
+        """Release the turn, so that other threads read."""
         if self._is_reading:
             self._is_reading = self._engine.poll.is_polling = self._engine.poll.is_full = False
             self._engine.reading.release()

@@ -102,7 +102,7 @@ _authenticators: WeakKeyDictionary[zmq.Context[Any], ContextAuthenticator] = Wea
 
 
 def authenticate(context: zmq.Context[Any], admission: Admission) -> None:
-    """Let a domain decide which keys may connect to its sockets.
+    """Make a domain decide which keys may connect to its sockets.
 
     Args:
         context: of the sockets.

@@ -40,7 +40,7 @@ Publishers and subscribers ask every 0.5 s: each time the file is checked.
 """
 
 _BACKLOG = 2_048
-"""Connections that wait to be accepted, if the system allows as many. libzmq has 100. Above that the system drops
+"""Connections that wait to be accepted, if the system allows that number. libzmq has 100. Above that the system drops
 packets, and a caller gets no answer."""
 
 _MAX_FOUND = 4_096

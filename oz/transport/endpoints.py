@@ -194,7 +194,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
     """Return the address of this host that the listeners at some endpoints see.
 
     Args:
-        endpoints: `tcp://host:port` each. The first one that can be resolved counts. Nothing is sent.
+        endpoints: `tcp://host:port` each. The first name that resolves counts. Nothing is sent.
     """
     for endpoint in endpoints:
         found = _TCP.fullmatch(endpoint)

@@ -2,7 +2,7 @@
 
 The authenticator names the key of a peer that has connected here. If this side has
 connected, the peer has the key of the endpoint: libzmq names the connection of a frame, and the system names the
-address of the peer (`docs/decisions/063-whose-key-a-connection-has.md`).
+address of the peer (`docs/decisions/063-keys-of-connections.md`).
 """
 
 from __future__ import annotations

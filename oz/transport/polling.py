@@ -1,4 +1,4 @@
-"""Descriptors that a waiting subscriber polls: those of its sockets, and one that wakes it."""
+"""Descriptors that a waiting subscriber polls: its sockets, and a descriptor that wakes it."""
 
 from __future__ import annotations
 

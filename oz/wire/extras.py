@@ -118,7 +118,7 @@ def is_utf8(text: str) -> bool:
 
 
 def sticky_bytes(key: str | bytes) -> bytes:
-    """Return the bytes of a key, as those of a subject. Text that cannot be encoded is a UnicodeError."""
+    """Return the bytes of a key, encoded as a subject. Text that cannot be encoded is a UnicodeError."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
 
 

@@ -329,7 +329,7 @@ class Drops(NamedTuple):
         conflated: replaced by a newer message of the subject.
         too_large: larger than the subscriber accepts.
         denied: denied by a permission.
-        unknown: losses of unknown size before the publisher, such as those of a gateway.
+        unknown: losses of unknown size before the publisher, such as losses of a gateway.
     """
 
     pending: int = 0
@@ -341,7 +341,7 @@ class Drops(NamedTuple):
 
     @property
     def dropped(self) -> int:
-        """Number of dropped messages, whatever the reason."""
+        """Number of dropped messages, for all reasons."""
         return self.full + self.conflated + self.too_large + self.denied
 
 

@@ -154,7 +154,7 @@ def test_top_keeps_rows_that_match_the_filter(bus):
 
 def test_top_counts_the_messages_of_subjects(bus):
     feed, _, joining = bus
-    words = [sys.executable, "-m", "oz", "top", "--json", "--subjects", "md.>", "--interval", "0.2", *joining]
+    words = [sys.executable, "-m", "oz", "top", "--json", "--pattern", "md.>", "--interval", "0.2", *joining]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         feed.wait_for_subscribers("md.a", timeout=60)
         feed.publish_many(("md.a", "x") for _ in range(5))

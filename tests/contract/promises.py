@@ -1,6 +1,6 @@
 """Markers of the contract tests, and the variants in which a test runs.
 
-`@promise("sentence")` marks the test of a promise. The sentence stands in `docs/guarantees.md` too.
+`@promise("sentence")` marks the test of a promise. `docs/concepts.md` has a summary of all sentences.
 `not_for={"inproc": "reason"}` names variants for which the promise is not made. A key is a value of an
 axis, or several values joined by "+": `"node+asyncio"`.
 
@@ -45,7 +45,7 @@ def promise(sentence, *, not_for=None, small=None):
     """Return the marker of the test of a promise.
 
     Args:
-        sentence: the promise, as in docs/guarantees.md.
+        sentence: the promise, for users.
         not_for: reasons by keys of variants for which the promise is not made.
         small: number of variants that the small form runs, if it is not `SMALL`.
     """

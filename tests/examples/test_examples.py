@@ -11,6 +11,8 @@ import zmq
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+RECIPES = sorted((EXAMPLES / "recipes").glob("*.py"))
+RECIPES_PAGE = EXAMPLES.parent / "docs" / "recipes.md"
 DEADLINE = 100.0  # seconds; an example takes one or two on a quiet machine
 
 pytestmark = pytest.mark.timeout(120)
@@ -49,6 +51,35 @@ TELLING = {
     ),
     "dialects": (["nats        foo.*                    foo.                     foo.bar"], []),
 }
+
+RECIPE_LINES = {
+    "graceful_shutdown": ["each job once: True", "after the shutdown: {'second'}"],
+    "job_retries": ["gave up broken.png: not an image", "resized cat.png"],
+    "last_value_cache": ["joined with 1.09 1.27", "then 1.1"],
+    "publish_from_threads": ["['thread.a', 'thread.b', 'thread.c'] in order: True"],
+    "query_a_journal": [
+        "oz: [128.4, 128.6, 128.5]",
+        "pyarrow: {'subject': ['md.nyse.ibm', 'md.xetra.sap'], 'offset_count': [1, 3]}",
+    ],
+    "replay_double_speed": [
+        "subjects: ['md.0', 'md.1', 'md.2', 'md.3', 'md.4']",
+        "took at least a second: True",
+    ],
+    "replicas": ["reply: tea costs 42", "no responder, at once"],
+    "slow_consumer": [
+        "display: newest 99999 of 100,000, skipped some: True",
+        "archive: reported {'dropped'}",
+        "delivered and lost are all messages: True",
+    ],
+    "test_a_service": ["passed, and nothing waited"],
+    "two_keys": ["desk: b'encrypted'", "stranger: refused"],
+    "urgent_first": ["alarm.normal.0 alarm.urgent.fire alarm.normal.1 alarm.normal.2"],
+    "web_handler": ["202 web.order.17 {'method': 'GET'}"],
+}
+"""The output of each recipe."""
+
+RECIPE_LOGS = {"two_keys": "a connection from .* is refused: its key .* is not in .*\n"}
+"""Patterns of the lines that a recipe logs on standard error."""
 
 
 def run(program: Path, directory: Path, logged: str = "") -> list[str]:
@@ -104,6 +135,23 @@ def test_the_drop_in_differs_in_the_import_and_the_line_that_makes_the_socket():
         "- sub = context.socket(zmq.SUB)",
         '+ sub = context.socket(zmq.SUB, socket_class=oz.SubSocket, dialect="nats")',
     ]
+
+
+@pytest.mark.documents
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_recipe_prints_its_lines(recipe, tmp_path):
+    if "oz.journal" in recipe.read_text("utf-8"):
+        pytest.importorskip("pyarrow", reason="needs: pip install '.[journal]'")
+    if "oz.Security" in recipe.read_text("utf-8") and not zmq.has("curve"):
+        pytest.skip("this libzmq has no CURVE")
+    assert run(recipe, tmp_path, RECIPE_LOGS.get(recipe.stem, "")) == RECIPE_LINES[recipe.stem]
+
+
+def test_each_recipe_is_short_and_listed():
+    page = RECIPES_PAGE.read_text("utf-8")
+    assert {recipe.stem for recipe in RECIPES} == set(RECIPE_LINES)
+    assert [recipe.name for recipe in RECIPES if f"examples/recipes/{recipe.name})" not in page] == []
+    assert [recipe.name for recipe in RECIPES if len(recipe.read_text("utf-8").splitlines()) > 40] == []
 
 
 @pytest.mark.documents

@@ -3,11 +3,9 @@
 import threading
 from contextlib import closing
 
-import oz.subscriber.aio
-import oz.subscriber.sync
 from faults.publishing import HEAD
 from oz.errors import ClosedError, Timeout
-from support.looped import Loop, Looped
+from support.shells import SHELLS, Blocking
 from support.waiting import DEADLINE
 
 CALL_SECONDS = 0.05
@@ -57,27 +55,18 @@ class Collector:
             self.errors.append(error)
             self._starts.set()
 
-    def _open(self):
-        options = {"on_gap": self._on_gap, **self._arguments}
-        if self._kind == "sync":
-            return oz.subscriber.sync.Subscriber(self._endpoints, **options)
-        self._loop = Loop()
-        return Looped(
-            self._loop.call, self._loop.call(oz.subscriber.aio.Subscriber, self._endpoints, **options)
-        )
-
     def _receive(self):
-        if self._kind == "sync":
-            self._on_message(self.subscriber.receive(timeout=CALL_SECONDS))
-        else:
-            self._loop.call(self._receive_in_loop)
+        self._on_message(self.subscriber.raw.receive(timeout=CALL_SECONDS))
 
     async def _receive_in_loop(self):
         # So that a gap is in its place among the events.
-        self._on_message(await self.subscriber.wrapped.receive(timeout=CALL_SECONDS))
+        self._on_message(await self.subscriber.raw.receive(timeout=CALL_SECONDS))
 
     def _collect(self):
-        self.subscriber = self._open()
+        shell = SHELLS[self._kind]()
+        made = shell.call(shell.module.Subscriber, self._endpoints, on_gap=self._on_gap, **self._arguments)
+        self.subscriber = Blocking(shell, made)
+        receive = self._receive if self._kind == "sync" else self._receive_in_loop
         with closing(self.subscriber):
             self.subscriber.subscribe("t.*")
             if self._patterns:
@@ -87,7 +76,7 @@ class Collector:
             self._starts.set()
             while not self._ends.is_set():
                 try:
-                    self._receive()
+                    shell.call(receive)
                 except Timeout:
                     pass
                 except ClosedError:

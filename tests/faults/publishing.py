@@ -11,10 +11,8 @@ import threading
 import time
 from queue import Empty, SimpleQueue
 
-import oz.publisher.aio
-import oz.publisher.sync
 from oz.options import Options
-from support.looped import Loop, Looped
+from support.shells import SHELLS, Blocking
 
 HEAD = struct.Struct(">IQ")
 CHUNK_SECONDS = 0.005
@@ -100,12 +98,10 @@ def describe(publisher, source):
 
 def open_publisher(kind, *arguments, **options):
     """Return a publisher, and a function that publishes messages."""
-    if kind == "sync":
-        made = oz.publisher.sync.Publisher(*arguments, **options)
-        return made, lambda messages: publish_sync(made, messages)
-    loop = Loop()
-    made = Looped(loop.call, loop.call(oz.publisher.aio.Publisher, *arguments, **options))
-    return made, lambda messages: loop.call(publish_asyncio, made.wrapped, messages)
+    shell = SHELLS[kind]()
+    made = Blocking(shell, shell.call(shell.module.Publisher, *arguments, **options))
+    work = publish_sync if kind == "sync" else publish_asyncio
+    return made, lambda messages: shell.call(work, made.raw, messages)
 
 
 def run(settings, source):

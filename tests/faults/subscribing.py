@@ -18,12 +18,10 @@ import threading
 import time
 from queue import Empty, SimpleQueue
 
-import oz.subscriber.aio
-import oz.subscriber.sync
 from faults.publishing import HEAD, read_commands, reply
 from oz.errors import ClosedError, Timeout
 from oz.options import Delivery, Options
-from support.looped import Loop, Looped
+from support.shells import SHELLS, Blocking
 
 DRAIN_SECONDS = 60.0
 READY_SECONDS = 150.0
@@ -37,11 +35,14 @@ class Log:
     def __init__(self, path, *, is_unbuffered):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._lines, self._is_unbuffered = [], is_unbuffered
+        # Handlers of asyncio run in the loop, and the thread of the role flushes.
+        self._lock = threading.RLock()
 
     def _add(self, line):
-        self._lines.append(line)
-        if self._is_unbuffered or len(self._lines) >= 4_096:
-            self.flush()
+        with self._lock:
+            self._lines.append(line)
+            if self._is_unbuffered or len(self._lines) >= 4_096:
+                self.flush()
 
     def message(self, message):
         if not message.subject.startswith("t."):
@@ -55,15 +56,10 @@ class Log:
         self._add(f"g {'?' if gap.count is None else gap.count} {gap.reason}")
 
     def flush(self):
-        if self._lines:
-            os.write(self._file, ("\n".join(self._lines) + "\n").encode())
-            self._lines.clear()
-
-
-def open_subscriber(loop, *arguments, **options):
-    if loop is None:
-        return oz.subscriber.sync.Subscriber(*arguments, **options)
-    return Looped(loop.call, loop.call(oz.subscriber.aio.Subscriber, *arguments, **options))
+        with self._lock:
+            if self._lines:
+                os.write(self._file, ("\n".join(self._lines) + "\n").encode())
+                self._lines.clear()
 
 
 def receive_sync(subscriber, log):
@@ -77,16 +73,18 @@ async def receive_asyncio(subscriber, log):
         log.message(await subscriber.receive(timeout=CALL_SECONDS))
 
 
-def run_role(role, commands, loop):
+def run_role(role, commands, shell):
     log = Log(role["log"], is_unbuffered=role["has_handler"])
-    subscriber = open_subscriber(
-        loop,
+    made = shell.call(
+        shell.module.Subscriber,
         role["endpoint"],
         links=role["links"],
         filtering=role["filtering"],
         on_gap=log.gap,
         options=Options(**role["options"]),
     )
+    subscriber = Blocking(shell, made)
+    receive = receive_sync if shell.name == "sync" else receive_asyncio
     handler = log.message if role["has_handler"] else None
     subscriber.subscribe("t.*", handler, delivery=Delivery(**role["delivery"]), **role["subscription"])
     subscriber.wait_ready(timeout=READY_SECONDS)
@@ -96,10 +94,7 @@ def run_role(role, commands, loop):
             command = commands.get_nowait()
         except Empty:
             try:
-                if loop is None:
-                    receive_sync(subscriber, log)
-                else:
-                    loop.call(receive_asyncio, subscriber.wrapped, log)
+                shell.call(receive, made, log)
             except Timeout:
                 log.flush()
             continue
@@ -118,7 +113,7 @@ def run_role(role, commands, loop):
     subscriber.close()
 
 
-def run(roles, loop):
+def run(roles, shell):
     queues = {role["name"]: SimpleQueue() for role in roles}
 
     def pass_on(command):
@@ -129,7 +124,7 @@ def run(roles, loop):
             queues[command["role"]].put(command)
 
     read_commands(pass_on)
-    threads = [threading.Thread(target=run_role, args=(role, queues[role["name"]], loop)) for role in roles]
+    threads = [threading.Thread(target=run_role, args=(role, queues[role["name"]], shell)) for role in roles]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -138,7 +133,7 @@ def run(roles, loop):
 
 def main():
     settings = json.loads(sys.argv[1])
-    run(settings["roles"], None if settings["kind"] == "sync" else Loop())
+    run(settings["roles"], SHELLS[settings["kind"]]())
 
 
 if __name__ == "__main__":

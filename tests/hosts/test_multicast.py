@@ -11,7 +11,7 @@ from support.network import run
 pytestmark = [needs.pgm, pytest.mark.heavy, pytest.mark.timeout(400)]
 
 PACE = 0.005
-PAGE = Path(__file__).parents[2] / "docs" / "multicast-deploying.md"
+PAGE = Path(__file__).parents[2] / "docs" / "multicast.md"
 CLOSED = """
     add table inet filter
     add chain inet filter input { type filter hook input priority 0; policy drop; }

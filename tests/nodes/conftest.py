@@ -12,36 +12,21 @@ import pytest
 from oz.node import aio, sync
 from oz.node.loop_asking import AsyncReplies
 from oz.options import NodeOptions
-from support import looped
+from support.shells import Blocking, Portal
 
 
-class Looped(looped.Looped):
+class Looped(Blocking):
     """Object of asyncio whose calls wait until they are done in its loop."""
 
-    def _wrap(self, found):
-        return LoopedReplies(self._call, found) if isinstance(found, AsyncReplies) else super()._wrap(found)
+    @property
+    def wrapped(self):
+        return self.raw
 
-
-class LoopedReplies:
-    """Iterator over replies in a loop."""
-
-    def __init__(self, call, replies):
-        self._call, self._replies = call, replies
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        async def step():
-            # A coroutine cannot raise StopIteration.
-            async for found in self._replies:
-                return [found]
-            return []
-
-        found = self._call(step)
-        if not found:
-            raise StopIteration
-        return found[0]
+    def call(self, name, *arguments, **options):
+        made = self.shell.call(getattr(self.raw, name), *arguments, **options)
+        if isinstance(made, AsyncReplies):
+            return self.shell.iterate(made)
+        return Looped(self.shell, made) if isinstance(made, aio.Subscription) else made
 
 
 class Nodes:
@@ -49,7 +34,7 @@ class Nodes:
 
     def __init__(self, kind, directory):
         self.kind, self.directory = kind, directory
-        self._loop = looped.Loop() if kind == "asyncio" else None
+        self._loop = Portal() if kind == "asyncio" else None
         self.made = []
 
     def __call__(self, name=None, *, directory=None, bus="test", **options):
@@ -66,7 +51,7 @@ class Nodes:
         if self._loop is None:
             made = sync.Node(name, **options)
         else:
-            made = Looped(self._loop.call, self._loop.call(aio.Node, name, **options))
+            made = Looped(self._loop, self._loop.call(aio.Node, name, **options))
         self.made.append(made)
         return made
 

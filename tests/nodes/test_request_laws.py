@@ -84,7 +84,7 @@ class RequestMachine(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([None, 1, 2]), timeout=st.sampled_from([0.5, 2.0, None]))
     def request_many(self, limit, timeout):
         self._begin(
-            lambda: self.requests.request_many(Content("s", b"s"), self.now, timeout=timeout, limit=limit),
+            lambda: self.requests.request(Content("s", b"s"), self.now, timeout=timeout, limit=limit, is_many=True),
             is_many=True, retries=0, limit=limit,
         )  # fmt: skip
 

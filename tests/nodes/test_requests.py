@@ -91,7 +91,7 @@ def test_a_request_without_a_responder_fails_at_once(requests, members):
     with pytest.raises(NoResponders, match=r"'jobs'.*wait_ready"):
         requests.request(ASK, 0.0)
     with pytest.raises(NoResponders):
-        requests.request_many(ASK, 0.0)
+        requests.request(ASK, 0.0, is_many=True)
     assert len(requests) == 0
 
 
@@ -126,7 +126,7 @@ def test_a_timeout_names_the_holder(requests):
 def test_the_timeout_of_a_waiting_request_says_so(requests, members):
     members.streams, members.is_greeting = [], True
     request, _ = requests.request(ASK, 0.0)
-    many, _ = requests.request_many(ASK, 1.0)
+    many, _ = requests.request(ASK, 1.0, is_many=True)
     assert requests.tick(1.0) == [request]
     assert "no peer has announced a subscription" in str(request.error)
     assert requests.tick(2.0) == [many]
@@ -185,7 +185,7 @@ def test_a_full_stream_is_an_error_of_the_call_or_of_the_retry(requests, members
 def test_a_request_fails_that_its_only_stream_does_not_accept(requests, members):
     request, _ = begin(requests)
     members.leave_group()
-    many, _ = requests.request_many(ASK, 0.0)
+    many, _ = requests.request(ASK, 0.0, is_many=True)
     assert requests.fail(many, WouldBlock("full")) == []
     assert requests.fail(request, WouldBlock("full")) == [request]
     assert requests.fail(request, WouldBlock("full")) == []
@@ -269,7 +269,7 @@ def test_a_timeout_or_a_loss_behind_an_error_reply_is_that_error(requests, membe
 
 def test_request_many_ends_at_its_limit(requests, members):
     members.leave_group()
-    request, effects = requests.request_many(ASK, 0.0, limit=2)
+    request, effects = requests.request(ASK, 0.0, limit=2, is_many=True)
     assert [effect.stream for effect in effects] == members.streams
     assert requests.on_reply(b"c", request.reply_to, 1) == [request]
     assert not request.has_ended
@@ -279,7 +279,7 @@ def test_request_many_ends_at_its_limit(requests, members):
 
 
 def test_request_many_ends_without_an_error_at_its_timeout(requests):
-    request, _ = requests.request_many(ASK, 0.0)
+    request, _ = requests.request(ASK, 0.0, is_many=True)
     requests.on_reply(b"a", request.reply_to, 1)
     assert requests.tick(1.0) == [request]
     assert request.error is None
@@ -287,8 +287,8 @@ def test_request_many_ends_without_an_error_at_its_timeout(requests):
 
 def test_request_many_goes_on_until_all_holders_are_lost(requests, members):
     members.leave_group()
-    first, _ = requests.request_many(ASK, 0.0)
-    second, _ = requests.request_many(ASK, 0.0)
+    first, _ = requests.request(ASK, 0.0, is_many=True)
+    second, _ = requests.request(ASK, 0.0, is_many=True)
     requests.on_reply(b"a", first.reply_to, 1)
     a, b, c = members.streams
     assert end_session(requests, a) == []

@@ -12,18 +12,14 @@ import time
 from collections import Counter
 from functools import partial
 
-from simulation.buses import KINDS as BUS_KINDS
-from simulation.buses import BusWorld, TwinWorld
-from simulation.links import KINDS as LINK_KINDS
+from simulation.buses import BridgeWorld, BusWorld, TwinWorld
 from simulation.links import LinkWorld
 from simulation.mechanisms import EXPECTED, counting
 from simulation.minimising import minimise
 from simulation.running import run
 
-WORLDS = {"links": LinkWorld, "buses": BusWorld, "twins": TwinWorld}
-FAULTS = [f"fault of links: {kind}" for kind in LINK_KINDS] + [
-    f"fault of a bus: {kind}" for kind in BUS_KINDS
-]
+WORLDS = {"links": LinkWorld, "buses": BusWorld, "twins": TwinWorld, "bridges": BridgeWorld}
+FAULTS = [f"{world.TITLE}: {kind}" for world in (LinkWorld, BusWorld) for kind, _ in world.KINDS]
 PART = 20
 ENOUGH = 300
 """Seeds in which each mechanism and each fault must fire."""
@@ -31,9 +27,7 @@ ENOUGH = 300
 
 def world_of(seed):
     """Return the world of a seed: three of five seeds are worlds of links, which cost less."""
-    if seed % 5 not in (1, 3):
-        return LinkWorld
-    return TwinWorld if seed % 10 == 3 else BusWorld
+    return {1: BusWorld, 3: TwinWorld, 6: BridgeWorld, 8: BusWorld}.get(seed % 10, LinkWorld)
 
 
 def run_some(seeds, only=None):
@@ -82,12 +76,12 @@ def report(world, seed, kind, text):
     """Print a failure, and the faults and actors that it needs."""
     every = world(seed).faults
     faults, actors = cut_down(world, seed, kind)
-    places = ",".join(str(every.index(fault)) for fault in faults)
+    places = ",".join(str(every.index(item)) for item in faults)
     print(f"seed {seed}: {text}")
     print(f"    with {', '.join(actors)}")
-    for fault in faults:
-        print(f"    {fault.at:7.3f} s  {fault.kind} {' '.join(fault.who)} for {fault.lasts:g} s")
-    name = next(item for item, kind in WORLDS.items() if kind is world)
+    for item in faults:
+        print(f"    {item.at:7.3f} s  {item.kind} {' '.join(item.who)} for {item.lasts:g} s")
+    name = next(one for one, kind in WORLDS.items() if kind is world)
     options = f"--faults {places or 'none'} --actors {','.join(actors)}"
     print(f"    python -m simulation --world {name} --seed {seed} {options}", flush=True)
 

@@ -10,14 +10,12 @@ import asyncio
 from collections import Counter, defaultdict
 from contextlib import suppress
 from functools import partial
-from random import Random
-from typing import NamedTuple
 
 import oz
 import oz.testing
-from simulation.failing import unfailing
 from simulation.ledger import check
 from simulation.services import start_forwarder, start_name_server
+from simulation.world import BETWEEN, Fault, Life, World
 
 NAMES = ("slow", "desk", "lab", "risk")
 """Nodes of a bus."""
@@ -39,13 +37,6 @@ SMALL_BYTES, SMALL_MARK = 500, 20
 """Options of nodes whose streams are full after some messages."""
 JUMP_NEWS, JUMP_PAUSE = 30, 0.001
 """News of a node whose clock has jumped, and virtual seconds between them: while it loses its peers."""
-BURST, RATE = 60, 20.0
-"""News of a burst, and messages a second of a slow network."""
-KINDS = {
-    "cut": 4, "stall": 3, "half_open": 2, "reset": 2, "throttle": 2, "burst": 2, "kill": 3, "close": 2, "jump": 2,
-}  # fmt: skip
-BETWEEN = ("cut", "stall", "half_open", "reset", "throttle")
-"""Faults between two processes."""
 CLOSING = (0.5, 1.0, 8.0)
 """Virtual seconds that a node may take to close."""
 SECONDS = (0.1, 0.5, 2.0, 4.0, 7.0)
@@ -57,56 +48,51 @@ LATE = 0.25
 """Virtual seconds that a request may last longer than its timeout."""
 
 
-class BusFault(NamedTuple):
-    """A fault of one process or between two processes."""
-
-    at: float
-    kind: str
-    who: tuple[str, ...]
-    lasts: float
-
-
-class Life:
+class NodeLife(Life):
     """One life of a node.
 
     Attributes:
-        name, bus: of the node.
+        bus: of the node.
         node: as the program has it.
         origin: id of the node.
-        heard: numbers of its news by the origin of the publisher.
-        gaps: counts of `Gap` by origin; None is an unknown count.
-        before: sum of `Message.gap` by origin.
         began: number of the last news before it began.
-        is_over: whether the node was killed or closed.
         is_small: whether its streams are full after some messages.
     """
 
-    def __init__(self, name, node, began):
-        self.name, self.node, self.origin, self.bus, self.began = name, node, node._node.id, node.bus, began
-        self.heard, self.gaps, self.before = defaultdict(list), defaultdict(list), Counter()
-        self.is_over = self.is_small = False
-        node._node.subscriber.gap_listeners.append(lambda gap: self.gaps[gap.origin].append(gap.count))
+    def __init__(self, name, node, began, *, is_small):
+        super().__init__(name)
+        self.node, self.origin, self.bus, self.began = node, node._node.id, node.bus, began
+        self.is_small = is_small
+        node._node.subscriber.gap_listeners.append(self.note_gap)
 
 
-class BusWorld:
+class BusWorld(World):
     """One run.
 
     Attributes:
-        faults: of the run.
-        actors: names of the processes.
-        mechanisms: how often each mechanism fired.
         has_two_endpoints: whether two endpoints reach each node, in its directory and over TCP.
+        bridged: share of the runs with two buses and forwarders between them.
     """
 
+    KINDS = (
+        ("cut", 4),
+        ("stall", 3),
+        ("half_open", 2),
+        ("reset", 2),
+        ("throttle", 2),
+        ("burst", 2),
+        ("kill", 3),
+        ("close", 2),
+        ("jump", 2),
+    )
+    TITLE, BURST = "fault of a bus", 60
     has_two_endpoints = False
+    bridged = 0.25
 
     def __init__(self, seed, mechanisms=None, faults=None, actors=None):
-        self.mechanisms = Counter() if mechanisms is None else mechanisms
-        self.random = random = Random(seed)
-        self.bus = oz.testing.Bus(seed, longest=100_000)
-        self.network = self.bus.network
-        self.network.grid = random.choice((0.0, 0.001, 0.001))
-        self.is_bridged = random.random() < 0.25
+        super().__init__(seed, mechanisms)
+        random = self.random
+        self.is_bridged = random.random() < self.bridged
         names = NAMES[: random.choice((2, 3, 3, 4))]
         self.is_apart = random.random() < 0.5
         has_server = self.is_apart and (self.is_bridged or random.random() < 0.5)
@@ -117,54 +103,34 @@ class BusWorld:
         self.lasts = random.uniform(1.5, 5.0)
         found = sorted(self._fault(every) for _ in range(random.randint(1, 6)))
         self.faults = found if faults is None else faults
-        self.names = [name for name in names if name in self.actors]
-        self.lives, self.nodes, self.services, self.down, self.tasks = [], {}, {}, set(), []
+        self.names = [item for item in names if item in self.actors]
+        self.nodes, self.services = {}, {}
         # By the origin of a publisher: numbers of its news, each with its subject.
         self.news = defaultdict(dict)
         self.jobs, self.handled = {}, defaultdict(list)
         self.served, self.plain_requests = defaultdict(list), defaultdict(list)
         self.trouble = Counter()
-        self.numbers = 0
 
     def _fault(self, actors):
-        random = self.random
-        kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+        random, kind = self.random, self._kind()
         if kind in BETWEEN:
             who = tuple(random.sample(actors, 2))
         else:
-            who = (random.choice([actor for actor in actors if kind != "burst" or actor in NAMES]),)
-        return BusFault(random.uniform(0.3, self.lasts), kind, who, random.choice(SECONDS))
-
-    def run(self):
-        """Run everything, and check the result."""
-        with self.bus:
-            self.bus.run(unfailing(self._main()))
-        return self
+            who = (random.choice([item for item in actors if kind != "burst" or item in NAMES]),)
+        return Fault(random.uniform(0.3, self.lasts), kind, who, random.choice(SECONDS))
 
     async def _main(self):
         for name in self.actors:
             self._start(name)
         await self._converge()
-        await asyncio.gather(*self._work())
+        traffic = (NEWS, self._publish), (JOBS, self._publish_job), (REQUESTS, self._ask)
+        await asyncio.gather(*self._schedule(*traffic))
         self.bus.heal()
         await self._converge()
         last = await self._finish()
         self._check(last)
         for service in self.services.values():
             service.kill()
-
-    def _work(self):
-        def some(each_second, work):
-            count = round(each_second * self.lasts)
-            return [self._later(self.random.uniform(0, self.lasts), work) for _ in range(count)]
-
-        jobs = some(NEWS, self._publish_news) + some(JOBS, self._publish_job) + some(REQUESTS, self._ask)
-        return jobs + [self._later(fault.at, partial(self._harm, fault)) for fault in self.faults]
-
-    @staticmethod
-    async def _later(seconds, work):
-        await asyncio.sleep(seconds)
-        await work()
 
     # processes
 
@@ -196,8 +162,7 @@ class BusWorld:
             options |= {"resume_bytes": SMALL_BYTES, "high_water_mark": SMALL_MARK}
         options = oz.NodeOptions(**options)
         node = self.nodes[name] = self.bus.node(name, bus=self.buses[name], options=options, **settings)
-        life = Life(name, node, self.numbers)
-        life.is_small = is_small
+        life = NodeLife(name, node, self.numbers, is_small=is_small)
         self.lives.append(life)
         if name == SLOW:
             news = node.subscribe(PATTERN, overflow="drop_oldest", delivery=oz.Delivery(max_pending=8))
@@ -214,8 +179,7 @@ class BusWorld:
         with suppress(oz.ClosedError):
             while True:
                 message = await news.receive()
-                life.heard[message.origin].append(int(message.payload))
-                life.before[message.origin] += message.gap
+                life.note(message, message.origin)
                 if life.name == SLOW:
                     await asyncio.sleep(0.1)
 
@@ -246,7 +210,7 @@ class BusWorld:
 
     # traffic
 
-    async def _publish_news(self, name=None, subject=None):
+    async def _publish(self, name=None, subject=None):
         node = self.nodes[self.random.choice(self.names) if name is None else name]
         subject = self.random.choice(SUBJECTS) if subject is None else subject
         self.numbers += 1
@@ -323,33 +287,25 @@ class BusWorld:
 
     # faults
 
-    async def _harm(self, fault):
+    def _place(self, name):
+        return (self.nodes.get(name) or self.services[name]).place
+
+    def _touch(self, fault):
         _, kind, who, lasts = fault
-        if self.down.intersection(who) or not set(who) <= set(self.actors):
-            return
-        self.mechanisms[f"fault of a bus: {kind}"] += 1
         if kind in BETWEEN:
             self.trouble[frozenset(who)] += 0.1 if kind == "reset" else lasts
-            getattr(self.network, kind)(*who, *([RATE] if kind == "throttle" else []))
-            await asyncio.sleep(lasts)
-            self.network.heal(*who)
-        elif kind == "burst":
-            for _ in range(BURST):
-                await self._publish_news(who[0])
         elif kind == "jump":
-            place = (self.nodes.get(who[0]) or self.services[who[0]]).place
-            place.ahead += lasts
             for name in self.actors:
                 self.trouble[frozenset((who[0], name))] += lasts
-            for _ in range(JUMP_NEWS if who[0] in self.nodes else 0):
-                await self._publish_news(who[0])
-                await asyncio.sleep(JUMP_PAUSE)
-        else:
-            await self._end(who[0], lasts, is_orderly=kind == "close")
+        elif kind != "burst":
+            self.trouble[who[0]] += 1
 
-    async def _end(self, name, lasts, *, is_orderly):
-        self.down.add(name)
-        self.trouble[name] += 1
+    async def _jumped(self, name):
+        for _ in range(JUMP_NEWS if name in self.nodes else 0):
+            await self._publish(name)
+            await asyncio.sleep(JUMP_PAUSE)
+
+    async def _stop(self, name, *, is_orderly):
         if name in self.services:
             self.mechanisms["end of a forwarder" if name in FORWARDERS else "end of a name server"] += 1
             service = self.services[name]
@@ -357,15 +313,12 @@ class BusWorld:
                 await service.close()
             else:
                 service.kill()
+            return
+        self._life_of(name).is_over = True
+        if is_orderly:
+            await self.nodes[name].close(timeout=self.random.choice(CLOSING))
         else:
-            next(life for life in reversed(self.lives) if life.name == name).is_over = True
-            if is_orderly:
-                await self.nodes[name].close(timeout=self.random.choice(CLOSING))
-            else:
-                self.bus.kill(self.nodes[name])
-        await asyncio.sleep(lasts)
-        self._start(name)
-        self.down.discard(name)
+            self.bus.kill(self.nodes[name])
 
     # the end
 
@@ -390,14 +343,14 @@ class BusWorld:
 
     async def _finish(self):
         """Send messages that must arrive; return the news."""
-        everywhere = [name for name in self.names if self._reaches(name)]
+        everywhere = [item for item in self.names if self._reaches(item)]
         for node in self.nodes.values():
             for other in self.names:
                 if self.is_reachable(node.name, other):
                     await self._request(node, f"svc.{other}", must_succeed=True)
         for name in everywhere:
             await self._request_many(self.nodes[name], "svc.all", wanted=self.names)
-        last = [await self._publish_news(name, subject) for name in self.names for subject in SUBJECTS]
+        last = [await self._publish(name, subject) for name in self.names for subject in SUBJECTS]
         await self._until(lambda: not self._late(last), SETTLES, 0.25)
         # The slow node has some news in its queue.
         await asyncio.sleep(DRAINS)
@@ -410,11 +363,6 @@ class BusWorld:
 
     def _reaches(self, name):
         return all(self.is_reachable(name, other) for other in self.names)
-
-    async def _until(self, condition, seconds, each):
-        ends = self.network.now + seconds
-        while not condition() and self.network.now < ends:
-            await asyncio.sleep(each)
 
     def _late(self, last):
         """Return the lives that have not received the last news, each with those that are missing."""
@@ -447,8 +395,7 @@ class BusWorld:
     def _is_counted(self, life, origin):
         """Return whether gaps count the missing news of a publisher."""
         # While no forwarder is up, nothing crosses, and the loss is that of the forwarder.
-        gaps = life.gaps.values() if self._crosses(life, origin) else [life.gaps[origin]]
-        every = [count for counts in gaps for count in counts]
+        every = life.counts if self._crosses(life, origin) else life.gaps[origin]
         return None in every or sum(every) >= len(self._missing(life, origin))
 
     def _missing(self, life, origin):
@@ -474,12 +421,9 @@ class BusWorld:
         """News arrive once and in order, and missing ones are counted by gaps."""
         heard, gaps = life.heard[origin], life.gaps[origin]
         # After a fault a forwarder passes messages on that are older than those of the other forwarder.
-        is_in_order = heard == sorted(heard) or (self._crosses(life, origin) and self.is_doubled)
-        check(is_in_order, "{} received {} out of order", life.name, heard)
-        check(len(heard) == len(set(heard)), "{} received {} twice", life.name, heard)
-        check(set(heard) <= published.keys(), "{} received news of another publisher", life.name)
-        self.mechanisms["gap with a count"] += sum(gap is not None for gap in gaps)
-        self.mechanisms["gap without a count"] += sum(gap is None for gap in gaps)
+        self._check_received(
+            life, origin, published, may_swap=self._crosses(life, origin) and self.is_doubled
+        )
         if not heard:
             return
         missing = self._missing(life, origin)
@@ -492,7 +436,7 @@ class BusWorld:
             self.mechanisms["news without a fault"] += 1
             check(not missing, "{} misses {} of {} without a fault", life.name, missing, publisher.name)
             check(not gaps or self.is_bridged, "{} reports gaps {} without a fault", life.name, gaps)
-        every = [count for counts in life.gaps.values() for count in counts]
+        every = life.counts
         total = sum(item for item in every if item is not None)
         if self._crosses(life, origin):
             self.mechanisms["news from another bus"] += len(heard)
@@ -511,7 +455,7 @@ class BusWorld:
             return
         counted = sum(gaps)
         subjects = (f"svc.{life.name}", "svc.all")
-        tokens = [request for subject in subjects for request in self.plain_requests[origin, subject]]
+        tokens = [item for subject in subjects for item in self.plain_requests[origin, subject]]
         lost = sum(life not in self.served[token] for token in tokens)
         check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
         # A node that has ended may have been told of losses behind the last news that it received.
@@ -522,24 +466,23 @@ class BusWorld:
     def _check_jobs(self):
         """Each job is handled if its publisher lives, and again only if it is marked as redelivered."""
         over = {life.origin for life in self.lives if life.is_over}
-        dropped = {}
-        for life in self.lives:
-            counts = life.node.stats.dropped
-            dropped[life.origin] = sum(counts.values()) + life.node.stats.given_up
-            for reason, count in counts.items():
-                self.mechanisms[f"dropped: {reason}"] += count
+        dropped = {life.origin: self._count_drops(life.node.stats) for life in self.lives}
+        # A forwarder that ends may have passed a job on, while its publisher gives it to another member.
+        may_repeat = any(self.trouble[forwarder] for forwarder in FORWARDERS)
         for number, origin in self.jobs.items():
             handled = self.handled[number]
             dropped[origin] -= not handled
             check(dropped[origin] >= 0 or origin in over, "job {} is lost", number)
-            again = [is_again for _, is_again in handled[1:]]
-            # A forwarder that ends may have passed it on, while its publisher gives it to another member.
-            is_late = any(self.trouble[forwarder] for forwarder in FORWARDERS) and again.count(False) == 1
-            is_marked = all(again) or (is_late and handled[0][1])
-            check(is_marked, "job {} was handled again without a mark", number)
+            self._check_handled(number, [is_again for _, is_again in handled], may_repeat=may_repeat)
 
 
 class TwinWorld(BusWorld):
     """Runs in which two endpoints reach each node."""
 
     has_two_endpoints = True
+
+
+class BridgeWorld(BusWorld):
+    """Runs with two buses and forwarders between them."""
+
+    bridged = 1.0

@@ -12,10 +12,11 @@ from oz.node.exchange import Exchange
 from oz.node.roster import UP, Introduce, Roster
 from oz.publisher.session import Session
 from oz.publisher.sessions import Sessions
+from oz.services.bridge import Leg
 from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher
-from simulation.buses import BusWorld
+from simulation.buses import BridgeWorld, BusWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 
@@ -42,9 +43,21 @@ def _resume_without_resending(session, hello, route, now, original=Session.resum
     session.sent, session._sent_batches = sent, min(batches, len(session.batches))
 
 
-def _reply_twice(exchange, message, value, original=Exchange.answer):
-    original(exchange, message, value)
-    original(exchange, message, value)
+def _reply_twice(exchange, message, value, original=Exchange.answer, **options):
+    original(exchange, message, value, **options)
+    original(exchange, message, value, **options)
+
+
+def _report_no_loss_of_several_queues(leg, *arguments, original=Leg.__init__):
+    original(leg, *arguments)
+    leg.engine.subscriber.gap_listeners.pop()
+
+
+def _acknowledge_at_once(leg, source, stream, message, extras, original=Leg.send):
+    is_sent = original(leg, source, stream, message, extras)
+    if is_sent:
+        message.ack()
+    return is_sent
 
 
 DEFECTS = {
@@ -55,6 +68,12 @@ DEFECTS = {
     "d889f421 peers are introduced only once": (BusWorld, [(Roster, "_name_at", lambda roster: inf)]),
     "79cd9e8e a first HELLO is not answered with the peers": (
         BusWorld, [(Roster, "on_hello", _greet_without_introduction)]
+    ),
+    "05dc41a3 a forwarder reports no loss of several queues": (
+        BusWorld, [(Leg, "__init__", _report_no_loss_of_several_queues)]
+    ),
+    "9a712273 a forwarder acknowledges before a member has handled": (
+        BridgeWorld, [(Leg, "send", _acknowledge_at_once)]
     ),
     "no resending after a new connection": (LinkWorld, [(Session, "resume", _resume_without_resending)]),
     "no replaced connections": (LinkWorld, [(Connections, "_replace", lambda connections, place: None)]),
@@ -73,6 +92,7 @@ def seeds_until_found(name, monkeypatch):
     for seed in range(MOST):
         violation = run(seed, world)
         if violation is not None:
+            assert "TypeError" not in violation.kind, violation
             return seed + 1, violation
     return None
 

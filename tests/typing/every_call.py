@@ -1,6 +1,6 @@
 """Every public call of `oz` once, with every argument. They are checked, not run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -41,27 +41,9 @@ def messages(message: oz.Message) -> None:
 
 
 def options() -> None:
-    limits = oz.Limits(
-        patterns=1,
-        pattern_time=1.0,
-        subscription_bytes=1,
-        message_bytes=1,
-        peers=1,
-        handshake=1.0,
-    )
-    oz.Options(
-        high_water_mark=1,
-        pending_bytes=1,
-        resume_bytes=1,
-        resume_seconds=1.0,
-        send_timeout=1.0,
-        batch=1,
-        batch_delay=1.0,
-        delimiter=None,
-        dedupe=True,
-        multicast=None,
-        limits=limits,
-    )
+    limits = oz.Limits(patterns=1, pattern_time=1.0, subscription_bytes=1, handshake=1.0)
+    multicast = oz.Multicast(rate_kbps=1, recovery=1.0, hops=1, mtu=1, stale_after=1.0)
+    oz.Options(high_water_mark=1, send_timeout=1.0, delimiter=None, multicast=multicast, limits=limits)
     oz.Delivery(policy="sticky", max_pending=1, prefetch=1, redeliver=False, inline=False)
 
 
@@ -76,10 +58,6 @@ def securities() -> None:
     denied = oz.PermissionDenied("no", rule="a rule", subject="a.b")
     assert_type(denied.rule, str | None)
     assert_type(denied.subject, str | None)
-
-
-def multicasts(multicast: oz.Multicast) -> None:
-    assert_type(oz.Multicast(rate_kbps=1, recovery=1.0, hops=1, mtu=1, stale_after=1.0), oz.Multicast)
 
 
 def nodes(node: oz.Node) -> None:
@@ -156,24 +134,6 @@ def patterns(pattern: oz.Pattern) -> None:
     assert_type(pattern.matches("a.b"), bool)
     assert_type(pattern.overlaps(oz.compile("a.>")), bool)
     assert_type(pattern.witness(oz.compile("a.>")), str | None)
-
-
-def pattern_indexs(pattern_index: oz.PatternIndex[str]) -> None:
-    pattern_index.add(oz.compile("a.>"), "value")
-    pattern_index.discard(oz.compile("a.>"), "value")
-    assert_type(pattern_index.match("a.b"), Sequence[str])
-    assert_type(len(pattern_index), int)
-    assert_type(oz.PatternIndex[str](cache_size=1), oz.PatternIndex[str])
-
-
-def pattern_indexes_of_patterns(patterns: oz.PatternIndex[oz.Pattern]) -> None:
-    patterns.add(oz.compile("a.>"), value=None)
-    patterns.discard(oz.compile("a.>"), value=None)
-    assert_type(patterns.match("a.b"), Sequence[oz.Pattern])
-
-
-def pollers(poller: oz.Poller) -> None:
-    assert_type(poller.poll(timeout=1.0), list[tuple[Any, int]])
 
 
 def drop_in_sockets(sub_socket: oz.SubSocket, pub_socket: oz.PubSocket, context: zmq.Context[Any]) -> None:

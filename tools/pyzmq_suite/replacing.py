@@ -1,8 +1,8 @@
 """A pytest plugin that gives pyzmq's own tests oz's drop-in sockets for PUB, for SUB, or for both.
 
 `OZ_REPLACES` names the types that are replaced ("PUB SUB"). `OZ_PROGRESS` names the file that gets a
-line of JSON when a test begins, at the end of each of its phases, when it is over, and when all are. All
-other sockets are those that pyzmq makes.
+line of JSON when a test begins, at the end of each of its phases, when it is over, and when all are.
+pyzmq makes all other sockets.
 """
 
 import json
@@ -45,22 +45,22 @@ def _tell(**facts: Any) -> None:
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Tell which test begins: a process that dies or hangs has told which of them did it."""
+    """Report the start of a test, so that the parent knows the test of a process that dies or hangs."""
     _tell(test=nodeid, is_over=False)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Tell how a phase of a test ended."""
+    """Report how a phase of a test ended."""
     _tell(test=report.nodeid, outcome=report.outcome, text=report.longreprtext)
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """Tell that a test is over, and how many drop-in sockets it made."""
+    """Report that a test is over, and how many drop-in sockets it made."""
     global _made
     _tell(test=nodeid, is_over=True, sockets=_made)
     _made = 0
 
 
 def pytest_sessionfinish() -> None:
-    """Tell that no more tests come: nothing but the end of the process may take long now."""
+    """Report that no more tests come: nothing but the end of the process may take long now."""
     _tell(test=END, is_over=False)

@@ -184,7 +184,7 @@ def run_all(suite: Path, scratch: Path, names: list[str]) -> dict[str, dict[str,
     """Run every file of every variant, a few at once."""
     # Some bind to a port of their own: no file may run twice at the same time.
     locks = {name: Lock() for name in names}
-    # Those of one file are far apart, so that none waits for another.
+    # Tests of one file are far apart, so that no test waits for another.
     jobs = [(variant, name) for variant in REPLACING for name in names]
 
     def work(job: tuple[str, str]) -> dict[str, Result]:

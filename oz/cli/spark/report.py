@@ -40,7 +40,9 @@ _FILE = PathName(dir_okay=False, path_type=Path)
 @pattern_option
 @range_options
 @click.option("--separator", default=".", metavar="TEXT", help="Text between tokens.  [default: .]")
-@click.option("--top", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table.")
+@click.option(
+    "--limit", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table."
+)
 @quiet_option
 @engine_options
 def report(
@@ -52,7 +54,7 @@ def report(
     start: int | datetime | None,
     end: int | datetime | None,
     separator: str,
-    top: int,
+    limit: int,
     master: str | None,
     conf: dict[str, str],
 ) -> None:
@@ -60,10 +62,12 @@ def report(
     import oz.spark
 
     if not separator:
-        raise click.BadParameter("the text between tokens is empty", param_hint="--separator")
+        raise click.BadParameter(
+            "the text between tokens is empty; give at least one character", param_hint="--separator"
+        )
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     with progress_bar("counting with Spark", None), engine(master, conf) as spark:
-        found = oz.spark.report(spark, source, compiled, top=top, separator=separator, start=start, end=end)
+        found = oz.spark.report(spark, source, compiled, top=limit, separator=separator, start=start, end=end)
         found.save(html=html)
     if as_json:
         write_json(found.figures)

@@ -128,7 +128,7 @@ def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
 
 
 def _byte_range(first: int, last: int) -> Iterator[int]:
-    """Yield the bytes of a range. Redis compares signed bytes (decision 007), and accepts both orders."""
+    """Yield the bytes of a range. Redis compares signed bytes (decision 035), and accepts both orders."""
     low, high = sorted((_signed(first), _signed(last)))
     return (value % 256 for value in range(low, high + 1))
 

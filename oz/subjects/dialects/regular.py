@@ -383,7 +383,7 @@ class Regular(Dialect):
             raise PatternError(self.name, text, 0, str(error)) from None
 
     def _refuse_unbounded_lookbehind(self, text: str, flags: int) -> None:
-        """Refuse a look-behind of variable width, which `re`, POSIX and Java lack (decision 006).
+        """Refuse a look-behind of variable width, which `re`, POSIX and Java lack (decision 035).
 
         A pattern must have the same meaning in a Spark query, which uses Java.
         """

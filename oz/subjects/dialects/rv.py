@@ -10,7 +10,7 @@ from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import SEPARATOR, TokenDialect
 
 # The source says "characters", when each was one byte. For a subject, which is sent, oz counts bytes. For a
-# pattern it counts characters (docs/decisions/003-rv-limits.md).
+# pattern it counts characters (docs/decisions/035-rulings-of-the-dialects.md).
 MAX_SUBJECT = 255
 MAX_ELEMENT = 252
 FREE_RESERVED = frozenset({"_INBOX", "_LOCAL"})

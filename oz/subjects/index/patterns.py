@@ -6,7 +6,7 @@ Theory of operation. The index has three parts, and a pattern is in one of them:
 - A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py): a few lookups for each shape of pattern.
 - A glob, a regex or a plain prefix is in a bucket by its prefixes (buckets.py), and is matched one by one.
 
-Each dialect that splits subjects in its own way has its own table.
+Each way to split a subject has a table.
 
 A publisher sends the same subjects again and again, so the index caches the result for each subject. A pattern
 with wildcards that is added or removed clears the cache; a literal drops only the result of its subject.

@@ -308,7 +308,7 @@ class WordTable:
 
     def _reset_plans(self) -> None:
         self._plans.clear()
-        # All subjects with at least so many words have the same plan.
+        # All subjects with this number of words, or more, have the same plan.
         self._longest = 1 + max((shape.minimum for shape in self._shapes), default=0)
 
     def _make_plan(self, count: int, reserved: bool) -> _Plan:

@@ -237,6 +237,22 @@ def test_last_values_come_first(sockets):
     assert got.receive().payload == b"3"
 
 
+@promise("Losses that a program reports arrive as gaps, also when its publisher closes.", not_for=NO_PREFIX)
+def test_reported_losses_arrive_when_a_publisher_closes(sockets, api):
+    gaps = []
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher, on_gap=gaps.append)
+    sockets.subscribe(publisher, subscriber, "a.*")
+    publisher.publish("a.x", b"1")
+    assert subscriber.receive().payload == b"1"
+    publisher.report_loss(3)
+    publisher.report_loss(None)
+    closing = api.start(publisher.close)
+    until(lambda: [*_arrived(subscriber, 0.01)] == [] and len(gaps) == 2)
+    assert {gap.count for gap in gaps} == {3, None}
+    closing.outcome()
+
+
 @promise("A publisher lists the backlog of each subscriber.", not_for=NO_PREFIX, small=1)
 def test_publisher_lists_the_backlog_of_each_subscriber(proxied):
     proxied.subscribe("a.*")

@@ -179,6 +179,25 @@ def test_retries_reach_another_member(nodes, worker, directory):
             assert request.outcome().payload == "second"
 
 
+@promise("retries= sends a request to another member of the group if its responder closes.", small=1)
+def test_retries_reach_another_member_if_the_responder_closes(nodes):
+    *workers, client = nodes.join("one", "two", "client")
+    begun = []
+
+    def work(message, node):
+        begun.append(node)
+        return node.name if len(begun) > 1 else None
+
+    for node in workers:
+        node.subscribe("svc", lambda message, node=node: work(message, node), group="workers")
+        client.wait_ready(node.name)
+    client.wait_for_subscribers("svc", count=2)
+    request = nodes.api.start(lambda: client.request("svc", b"x", retries=1))
+    until(lambda: begun)
+    begun[0].close(timeout=0)
+    assert request.outcome().payload == begun[1].name != begun[0].name
+
+
 @promise("The return value of a handler is its reply.", small=1)
 def test_return_value_of_a_handler_is_the_reply(nodes):
     server, client = nodes.join("server", "client")
