@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.bus_view import Row, Sample, tables
+from oz.node.bus_view import Row, Sample, tables
 from oz.cli.exits import NOBODY
 from oz.cli.joining import is_ready, joined, joining_options, print_ready
 from oz.cli.options import Number, Whole

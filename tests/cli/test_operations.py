@@ -12,7 +12,7 @@ import pytest
 
 import oz
 from contract.adapter import command
-from oz.cli.bus_view import Sample, tables
+from oz.node.bus_view import Sample, tables
 from oz.cli.subject_counts import OTHERS, SubjectCounts
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
 from support.scripts import started
