@@ -98,7 +98,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Address as `HOST:PORT`, with the real port."""
+        """Address with the real port, in the form of the argument."""
         host, port = self._server.server_address[:2]
         host = str(host)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
