@@ -11,8 +11,8 @@ import pytest
 
 import oz
 from contract.adapter import command
-from oz.node.bus_view import Sample, tables
 from oz.cli.subject_counts import OTHERS, SubjectCounts
+from oz.node.bus_view import Sample, tables
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
 
 OWN = "ff" * 16
