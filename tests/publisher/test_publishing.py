@@ -5,6 +5,7 @@ import pytest
 import oz
 from oz.errors import ConfigurationError, SubjectError, Timeout
 from oz.options import Options
+from support.waiting import DEADLINE
 
 
 @pytest.mark.parametrize("payload", ["text", 1, None, [b"a"]])
@@ -152,6 +153,6 @@ def test_an_element_of_publish_many_that_is_no_pair_is_named(make, join, wrong):
 def test_a_timeout_counts_subscribers_without_a_matching_pattern(make, join):
     publisher = make()
     join(publisher, "time.*")
-    publisher.wait_for_subscribers("time.us", timeout=5)
+    publisher.wait_for_subscribers("time.us", timeout=DEADLINE)
     with pytest.raises(Timeout, match=r"0 of 1 subscribers of 'time\.us\.east'.* matching pattern: 1;"):
         publisher.wait_for_subscribers("time.us.east", timeout=0)

@@ -12,7 +12,6 @@ from support.sizes import size
 from support.waiting import DEADLINE, until
 
 COUNT = 300
-SILENCE = 8.0  # seconds; a link is silent after 3.5 s
 PREFIX_LOSS = {"prefix": "A plain publisher does not count the messages that a subscriber loses."}
 
 
@@ -168,7 +167,7 @@ def test_connection_that_ended_at_the_publisher_is_replaced(proxied):
     tally.publish_until_received(proxied.publisher)
     proxied.proxy.half_open(end="far")
     tally.publish(proxied.publisher, COUNT)
-    tally.publish_until_received(proxied.publisher, wait=0.2, timeout=SILENCE)
+    tally.publish_until_received(proxied.publisher, wait=0.2)
     tally.assert_exact()
     assert tally.lost == 0
 
@@ -269,7 +268,7 @@ def test_new_process_at_the_same_address_is_reported_as_a_gap(api, lasting, filt
     )
     second.publish("tick.a", b"second")
     assert got.receive().payload == b"second"
-    until(lambda: receives_nothing(got.subscriber) and gaps, timeout=1)
+    until(lambda: receives_nothing(got.subscriber) and gaps, timeout=10)
     assert [gap.count for gap in gaps] == [None]
 
 
