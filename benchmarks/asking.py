@@ -96,7 +96,7 @@ async def measure_tasks(
 
 
 def report(pipe: Connection) -> None:
-    """Tell the processor time of this process whenever it is asked for, until the end."""
+    """Print the processor time of this process for each line of stdin, until the end."""
     while pipe.recv() != "end":
         pipe.send(time.process_time())
 

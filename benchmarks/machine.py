@@ -1,4 +1,4 @@
-"""What the numbers were taken on: printed with every table."""
+"""Machine of the measurements, printed with every table."""
 
 from __future__ import annotations
 

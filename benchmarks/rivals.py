@@ -32,7 +32,7 @@ from sides import TIMEOUT, Span, Tally, Work
 
 
 def missing() -> dict[str, str]:
-    """Tell which rivals are left out, and why."""
+    """Print the rivals that are left out, and the reasons."""
     found = {}
     for name, package in (("nats", "nats-py"), ("zenoh", "eclipse-zenoh")):
         if _version(package) is None:

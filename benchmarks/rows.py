@@ -115,7 +115,7 @@ def cell(measured: Measured, side: str, row: Row) -> str:
 
 
 def cells(measured: Measured, mark: str) -> Iterator[list[str]]:
-    """Give what stands in each row of a side that was measured.
+    """Return the value of each row of a measured side.
 
     Args:
         measured: by `table`.
@@ -178,7 +178,7 @@ def losses(measured: Measured) -> Iterator[str]:
 
 
 def _behind(measured: Measured, side_of: Callable[[Row], str]) -> Iterator[str]:
-    """Name the rows in which a side is better than oz, and what oz gives for each 1 of it."""
+    """Return the rows in which a side is better than oz, with the ratio of oz to that side."""
     for row in ROWS:
         ours, theirs = ratios(measured, row.ours, row), ratios(measured, side_of(row), row)
         if ours and theirs:

@@ -112,7 +112,7 @@ class _Process:
         return told
 
     def tell(self, word: str) -> None:
-        """Tell it something, if it still listens."""
+        """Write a line to the process, if it still reads."""
         with contextlib.suppress(OSError):
             self._ours.send(word)
 

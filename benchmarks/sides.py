@@ -1,4 +1,4 @@
-"""The programs of oz that are measured, each in a process of its own; those of pyzmq alone: plain_sides.py.
+"""The measured programs of oz, each in a process of its own; plain_sides.py has the programs of pyzmq alone.
 
 A publisher is called with a pipe and the number of messages. It tells its endpoint through the pipe; it is
 told there when all subscribers are ready, and again when they have everything, so that nothing is closed

@@ -57,7 +57,7 @@ Side = Callable[[], Figures]
 
 
 def turns(count: float) -> int:
-    """Give a number of messages near this in which each subject is sent equally often."""
+    """Return a number of messages near this, a multiple of the number of subjects."""
     return max(1, round(count / 1000)) * 1000
 
 
@@ -218,7 +218,7 @@ def request_sides(count: int, left_out: dict[str, str]) -> dict[str, Side]:
 
 @contextlib.contextmanager
 def all_sides(scale: float) -> Iterator[dict[str, Side]]:
-    """Give all sides whose library is there; their servers run meanwhile."""
+    """Return all sides whose library is installed; their servers run meanwhile."""
     count, left_out = turns(250_000 * scale), rivals.missing()
     found = oz_sides(count) | pyzmq_sides(count) | request_sides(max(100, int(1_000 * scale)), left_out)
     if not oz.__compiled__:
@@ -236,7 +236,7 @@ def all_sides(scale: float) -> Iterator[dict[str, Side]]:
 
 
 def shown_only(names: Sequence[str]) -> set[str]:
-    """Return the sides that stand in a row: of all rows, or of those of the sides of these names."""
+    """Return the sides of all rows, or of the rows with sides of these names."""
     chosen = [row for row in rows.ROWS if not names or row.ours in names]
     return {side for row in chosen for side in (row.ours, row.rival, row.c) if side}
 

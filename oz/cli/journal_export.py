@@ -77,7 +77,7 @@ def export(
             f"{file!r} has no suffix of a format: give --file-format jsonl, csv or parquet"
         )
     if form == "parquet" and file is None:
-        raise click.UsageError("parquet needs a FILE")
+        raise click.UsageError("parquet needs a FILE, because it is not written to a pipe")
     found = Journal(directory)
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     batches = _counted(found, start, end, found.batches(compiled, start=start, end=end, gaps=True))

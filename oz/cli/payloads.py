@@ -36,9 +36,9 @@ def _read(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE, such as user=ann")
         if name in headers:
-            raise click.BadParameter(f"{name!r} is given twice")
+            raise click.BadParameter(f"{name!r} is given twice; a message has one header of a name")
         headers[_text(name)] = _text(value)
     return headers
 

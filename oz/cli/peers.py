@@ -58,7 +58,9 @@ def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **j
     elif found:
         write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, found)]))
     if not found:
-        print_stderr(ctx, f"no node on bus {printable(bus)}")
+        print_stderr(
+            ctx, f"no node on bus {printable(bus)}; --connect names a node or a name server of other hosts"
+        )
         ctx.exit(NOBODY)
 
 

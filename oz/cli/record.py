@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
 from oz.cli.rights import check_subscribed
 from oz.cli.serving import serve, service_options
-from oz.cli.stop_signals import stop_on_signals
+from oz.cli.stop_signals import hold_signals, stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
@@ -157,7 +157,7 @@ def record(
     gc.set_threshold(100_000, 20, 100)
     if is_bus:
         with (
-            _shielded(),
+            hold_signals(),
             joined(ctx, given | {"connect": connect}, node_options={"echo": False}, codec=None) as node,
             Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
@@ -173,18 +173,13 @@ def record(
     }
     with (
         log_in_lines(ctx),
-        _shielded(),
+        hold_signals(),
         Recorder(journal, compiled, source=connect, group=group, subscriber=options, **writer) as recorder,
     ):
         assert recorder.subscriber is not None
         ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
         line = f"{ready}, recording in {journal} from offset {recorder.writer.end_offset}"
         _run(ctx, recorder, lambda: line)
-
-
-def _shielded() -> AbstractContextManager[object]:
-    """Return a `with` block in which the first signal raises nothing. In a constructor it would leave open sockets."""
-    return stop_on_signals(lambda: None)
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:

@@ -29,7 +29,7 @@ from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
 from oz.cli.serving import report_ready, serve, service_options
-from oz.cli.stop_signals import StopSignals, stop_on_signals
+from oz.cli.stop_signals import StopSignals, hold_signals
 from oz.configuration import resolve_limits
 from oz.multicast.endpoints import is_multicast
 
@@ -140,8 +140,8 @@ def replay(
 def _bound(bind: list[str], connect: list[str], security: oz.Security | None) -> oz.Publisher:
     """Create the publisher of a replay without a bus."""
     # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
-    # a signal can end it. A signal in the constructor would leave open sockets.
-    with stop_on_signals(lambda: None), socket_refused():
+    # a signal can end it.
+    with hold_signals(), socket_refused():
         return oz.Publisher(
             bind,
             connect,

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -93,3 +93,11 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
         yield handler
     finally:
         handler.stop = before
+
+
+def hold_signals() -> AbstractContextManager[object]:
+    """Hold the first signal back in a `with` block, until `stop_on_signals`.
+
+    An exception in a constructor would leave open sockets behind.
+    """
+    return stop_on_signals(lambda: None)

@@ -460,6 +460,11 @@ def test_names_in_conflict_are_reported(roster):
 # introductions
 
 
+def test_introduced_endpoints_that_are_no_text_are_ignored(roster):
+    assert roster("introduced", [(A, [1, b"x", [at(B)], {}, at(A)]), (B, [None])]) == [Dial(at(A))]
+    assert set(roster.roster.by_id) == {A}
+
+
 def test_peers_are_introduced_to_a_node_with_its_first_hello(roster):
     roster.up(A)
     assert roster.of(Introduce) == []

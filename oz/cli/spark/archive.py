@@ -76,7 +76,9 @@ def archive(
     import oz.spark
 
     if not separator:
-        raise click.BadParameter("the text between tokens is empty", param_hint="--separator")
+        raise click.BadParameter(
+            "the text between tokens is empty; give at least one character", param_hint="--separator"
+        )
     if follow and (compact or as_json):
         raise click.UsageError("--follow runs until it is interrupted; use --compact and --json without it")
     layout: dict[str, Any] = {"separator": separator, "max_tokens": max_tokens, "fail_on_loss": not skip_lost}

@@ -62,7 +62,9 @@ def report(
     import oz.spark
 
     if not separator:
-        raise click.BadParameter("the text between tokens is empty", param_hint="--separator")
+        raise click.BadParameter(
+            "the text between tokens is empty; give at least one character", param_hint="--separator"
+        )
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     with progress_bar("counting with Spark", None), engine(master, conf) as spark:
         found = oz.spark.report(spark, source, compiled, top=limit, separator=separator, start=start, end=end)
