@@ -199,12 +199,14 @@ class _View:
             return "the publisher has not applied it"
         if hop["denied"]:
             return "denied"
+        handler = f", handler {subscription['handler']}" if subscription["handler"] else ""
         if subscription["group"] is not None:
             received = [report["group"] for report in self._reports(hop)]
             is_picked = given["picked"] if self._published is None else subscription["group"] in received
-            return f"group {subscription['group']}, {'picked' if is_picked else 'not picked'}"
+            return f"group {subscription['group']}, {'picked' if is_picked else 'not picked'}{handler}"
         down = "" if given["state"] == "up" else f", link {given['state']}"
-        return f"receives{down}" + (f", {given['pending']} pending" if given["pending"] else "")
+        pending = f", {given['pending']} pending" if given["pending"] else ""
+        return f"receives{handler}{down}{pending}"
 
 
 def _why(subscription: dict[str, Any]) -> str:

@@ -415,12 +415,13 @@ def _matching(subscriptions: Subscriptions, raw: bytes) -> Iterator[Subscription
 
 
 def _describe(subscription: Subscription, raw: bytes) -> dict[str, Any]:
-    pattern, options = subscription.pattern, subscription.options
+    pattern, options, runner = subscription.pattern, subscription.options, subscription.owner.handler
     prefix = next((each for each in pattern.prefixes if raw.startswith(each)), b"")
+    handler = runner.handler if isinstance(runner, (Runner, InlineRunner)) else None
+    name = "" if handler is None else getattr(handler, "__qualname__", type(handler).__qualname__)
     return {
         "sid": subscription.sid, "pattern": _text(pattern.text), "dialect": pattern.dialect, "prefix": _text(prefix),
-        "group": options.group, "refused": "",
-        "handler": isinstance(subscription.owner.handler, (Runner, InlineRunner)),
+        "group": options.group, "refused": "", "handler": _text(name),
     }  # fmt: skip
 
 
@@ -451,7 +452,7 @@ _RECIPIENT: _Kinds = {
 }  # fmt: skip
 _SUBSCRIPTION: _Kinds = {
     "sid": int, "pattern": str, "dialect": str, "prefix": str, "group": (str, type(None)),
-    "handler": bool, "refused": str,
+    "handler": str, "refused": str,
 }  # fmt: skip
 _RECEIVED: _Kinds = {
     "node": str, "group": (str, type(None)), "patterns": list, "received": int, "handlers": int,

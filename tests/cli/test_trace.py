@@ -11,11 +11,12 @@ import zmq
 import oz
 import oz.asyncio
 from contract.adapter import command
+from oz.journal import Journal, Recorder
 from oz.node.trace import HEADER, MAX_REPORTS, TRACE
 from oz.services.bridge import Forwarder
 from services.buses.conftest import running
 from support.keyring import Keyring
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
@@ -148,6 +149,18 @@ def test_trace_crosses_a_forwarder(directory, join, trace):
         (found,) = wan["hops"]
         assert (found["name"], found["subscriptions"][0]["pattern"]) == ("far", "md.>")
         assert sum("handled" in report for report in found["reports"]) == 1
+
+
+def test_recorder_is_named_by_its_handler(join, trace, tmp_path):
+    with Recorder(tmp_path / "journal", "md.>", source=join("recorder")) as recorder:
+        thread = Thread(recorder.run)
+        _, out = trace("md.x", "--send", "text")
+        until(lambda: recorder.stats.recorded == 1)
+        recorder.stop()
+        thread.outcome()
+    assert "md.> (nats, prefix md.): receives, handler Recorder." in out
+    (message,) = Journal(tmp_path / "journal").read()
+    assert len(message.headers[HEADER]) == 16
 
 
 needs_curve = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
