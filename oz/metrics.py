@@ -98,7 +98,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Address as `HOST:PORT`, with the real port."""
+        """Host and real port, with a colon between them."""
         host, port = self._server.server_address[:2]
         host = str(host)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -27,6 +27,11 @@ class Readiness:
         self._is_ready = self._has_ended = False
         self._remove()
 
+    @property
+    def is_ready(self) -> bool:
+        """State that was reported last."""
+        return self._is_ready
+
     def report(self, *, is_ready: bool) -> None:
         """Report whether the service is ready, if that has changed.
 

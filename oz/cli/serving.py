@@ -32,10 +32,11 @@ import zmq
 from oz.cli.options import Number, PathName
 from oz.cli.output import log_in_lines, print_status, quiet_option
 from oz.cli.readiness import Readiness
+from oz.cli.service_metrics import metrics_server
 from oz.cli.stop_signals import StopSignals, hold_signals, stop_on_signals
 from oz.system import raise_descriptors
 
-_READINESS, _PROGRESS = "oz.cli.readiness", "oz.cli.progress"
+_READINESS, _PROGRESS, _METRICS = "oz.cli.readiness", "oz.cli.progress", "oz.cli.metrics"
 
 
 class Runnable(Protocol):
@@ -57,7 +58,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def service_options(command: _F) -> _F:
-    """Add the options that all services have: `--ready-file`, `--progress` and `--quiet`. `serve` reads them."""
+    """Add the options that all services have. `serve` reads them."""
+    metrics = click.option(
+        "--metrics",
+        metavar="HOST:PORT",
+        expose_value=False,
+        callback=_keep_metrics,
+        help="Serve metrics to Prometheus at this address, and /healthz for probes.  [default: none]",
+    )
     progress = click.option(
         "--progress",
         type=Number(0.1, 86_400),
@@ -74,7 +82,11 @@ def service_options(command: _F) -> _F:
         callback=_keep_readiness,
         help="A file that exists while the service is ready, for probes.  [default: none]",
     )
-    return progress(ready_file(quiet_option(command)))
+    return progress(ready_file(metrics(quiet_option(command))))
+
+
+def _keep_metrics(ctx: click.Context, _option: click.Parameter, address: str | None) -> None:
+    ctx.meta[_METRICS] = address
 
 
 def _keep_progress(ctx: click.Context, _option: click.Parameter, seconds: float | None) -> None:
@@ -172,7 +184,12 @@ def serve(
         # Nothing wakes a service that is not ready, so that it is polled ten times a second.
         return None if line is None else due
 
-    with stop_on_signals(service.stop) as signals:
+    with (
+        stop_on_signals(service.stop) as signals,
+        metrics_server(ctx.meta[_METRICS], service, lambda: readiness.is_ready) as address,
+    ):
+        if address:
+            print_status(ctx, f"metrics at http://{address}/metrics")
         try:
             service.run(poll)
         finally:

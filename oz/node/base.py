@@ -217,6 +217,8 @@ class NodeBase(PublishingBase):
     def snapshot(self) -> Snapshot:
         """Return the statistics of this node: links, subscriptions, losses, times of handlers, and resources.
 
+        Any thread may call it, also for an asyncio node.
+
         The times of handlers are measured from the first call on, as long as calls are less than 60 s apart.
 
         Raises:
@@ -234,9 +236,10 @@ class NodeBase(PublishingBase):
         return exposition(families([self.snapshot()]))
 
     def is_healthy(self) -> bool:
-        """Return whether the node is open, and its thread or loop has attended to the links in the last 5 s.
+        """Return whether the node is open, and its thread or loop attends to the links. Any thread may call it.
 
-        The result does not depend on peers. `wait_ready` waits for peers.
+        False if the thread or the loop is more than 5 s late. The result does not depend on peers: `wait_ready`
+        waits for them.
         """
         return self._node.is_healthy
 

@@ -95,7 +95,7 @@ MAX_INTRODUCTION = 1 << 20
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 HEALTHY_SECONDS = 5.0
-"""Seconds of one turn of the attending side after which the node is not healthy."""
+"""Seconds after a deadline of the attending side at which the node is not healthy."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
@@ -130,7 +130,6 @@ class Engine:
         readiness: conditions of `wait_ready`.
         sampling: statistics of this node and of its peers.
         tracing: paths of messages, for this node and for its peers.
-        attended_at: time of the last turn of the attending side, in seconds.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -218,7 +217,8 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
-        self.attended_at = self.clock()
+        # Times of the last and of the next turn of the attending side.
+        self._attended_at = self._due_at = self.clock()
         random_bytes = self.runtime.random_bytes
         self.id = (
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
@@ -495,10 +495,10 @@ class Engine:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the node is open, and its attending side sleeps or had a turn in the last `HEALTHY_SECONDS`."""
+        """Whether the node is open, and its attending side is less than `HEALTHY_SECONDS` late. It needs no lock."""
         if self.is_foreign or self.is_closing:
             return False
-        return self.is_resting or self.clock() - self.attended_at < HEALTHY_SECONDS
+        return self.clock() < max(self._attended_at, self._due_at) + HEALTHY_SECONDS
 
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
@@ -534,7 +534,7 @@ class Engine:
     def _turn(self) -> None:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
-        self.attended_at = now
+        self._attended_at = now
         self.exchange.turn(now)
         self.sampling.turn(now)
         self.tracing.turn(now)
@@ -591,6 +591,7 @@ class Engine:
         deadline = min(deadline, self.exchange.next_deadline(self.clock()))
         with self.lock:
             deadline = min(deadline, self._deadline())
+        self._due_at = deadline
         return None if deadline == inf else deadline
 
     def _run(self, effects: Iterable[Any], now: float) -> None:

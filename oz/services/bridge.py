@@ -31,6 +31,7 @@ from typing import Any
 
 from oz.errors import ClosedError, ConfigurationError
 from oz.message import Forwarded, Gap
+from oz.node.engine import Engine as NodeEngine
 from oz.node.requests import inbox_node
 from oz.node.trace import Tracing
 from oz.services import bridge_rules as rules
@@ -361,6 +362,11 @@ class Forwarder(NodeService):
                 raise ConfigurationError("bus", settings["bus"], f"leg {number}", rule)
         self._engine = BridgeEngine([{**common, **settings} for settings in given])
         super().__init__(self._engine)
+
+    @property
+    def node_engines(self) -> tuple[NodeEngine, ...]:
+        """Engines whose statistics `oz forwarder --metrics` serves."""
+        return tuple(leg.engine for leg in self.legs)
 
     @property
     def legs(self) -> list[Leg]:

@@ -129,6 +129,11 @@ class NameServer(NodeService):
         _log.log(logging.WARNING if is_wrong else logging.INFO, "%s", event.text)
 
     @property
+    def node_engines(self) -> tuple[Engine, ...]:
+        """Engines whose statistics `oz nameserver --metrics` serves."""
+        return (self._engine,)
+
+    @property
     def name(self) -> str:
         """Name that nodes see."""
         return self._engine.name

@@ -38,6 +38,7 @@ from oz.journal import GAP, Journal, Writer
 from oz.journal.records import unpack_headers
 from oz.logs import peer_logger
 from oz.message import Gap, Message, MessageId
+from oz.node.engine import Engine as NodeEngine
 from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
 from oz.options import Ack, Delivery
@@ -167,6 +168,7 @@ class Recorder(Service):
         self._gaps: list[Gap] = []
         self._directory, self._group, self._ack = directory, group, ack
         self._ids: set[MessageId] = set()
+        self._node = source if isinstance(source, Node) else None
         self._dropped_by_node = 0
         self._giving_up = threading.Event()
         self._resources = ExitStack()
@@ -217,6 +219,11 @@ class Recorder(Service):
             thread.join()
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def node_engines(self) -> tuple[NodeEngine, ...]:
+        """Engines whose statistics `oz record --metrics` serves; none without a node."""
+        return () if self._node is None else (self._node._node,)
 
     @property
     def pending(self) -> int:

@@ -21,4 +21,4 @@ def test_example_has_the_bytes_of_its_row(example):
 
 
 def test_page_has_examples():
-    assert len(EXAMPLES) > 4
+    assert len(EXAMPLES) > 3

@@ -33,6 +33,8 @@ DRAINS = 1.5
 """Virtual seconds within which the slow node has handled its queue."""
 NEWS, JOBS, REQUESTS = 8, 3, 4
 """Of each virtual second."""
+JOB_TIME = 0.25
+"""Virtual seconds that a member handles a job: many faults hit a member that has one."""
 SMALL_BYTES, SMALL_MARK = 500, 20
 """Options of nodes whose streams are full after some messages."""
 JUMP_NEWS, JUMP_PAUSE = 30, 0.001
@@ -189,7 +191,7 @@ class BusWorld(World):
         self.mechanisms["job from another bus"] += self._crosses(
             life, self.jobs.get(message.payload, life.origin)
         )
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(JOB_TIME)
 
     async def _serve(self, life, message):
         self.served[message.payload].append(life)

@@ -12,11 +12,11 @@ from oz.node.exchange import Exchange
 from oz.node.roster import UP, Introduce, Roster
 from oz.publisher.session import Session
 from oz.publisher.sessions import Sessions
-from oz.services.bridge import Leg
+from oz.services.bridge_leg import Leg
 from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher
-from simulation.buses import BridgeWorld, BusWorld
+from simulation.buses import BusWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 
@@ -53,13 +53,6 @@ def _report_no_loss_of_several_queues(leg, *arguments, original=Leg.__init__):
     leg.engine.subscriber.gap_listeners.pop()
 
 
-def _acknowledge_at_once(leg, source, stream, message, extras, original=Leg.send):
-    is_sent = original(leg, source, stream, message, extras)
-    if is_sent:
-        message.ack()
-    return is_sent
-
-
 DEFECTS = {
     "548aade4 losses of a replaced publisher have the name of the new one": (
         BusWorld, [(Link, "_on_welcome", _name_new_publisher)]
@@ -71,9 +64,6 @@ DEFECTS = {
     ),
     "05dc41a3 a forwarder reports no loss of several queues": (
         BusWorld, [(Leg, "__init__", _report_no_loss_of_several_queues)]
-    ),
-    "9a712273 a forwarder acknowledges before a member has handled": (
-        BridgeWorld, [(Leg, "send", _acknowledge_at_once)]
     ),
     "no resending after a new connection": (LinkWorld, [(Session, "resume", _resume_without_resending)]),
     "no replaced connections": (LinkWorld, [(Connections, "_replace", lambda connections, place: None)]),

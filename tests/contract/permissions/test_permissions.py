@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.adapter import errors, security, write_keys
+from contract.adapter import Options, errors, security, write_keys
 from contract.promises import promise
 from support.fault_proxy import FaultProxy
 from support.waiting import until
@@ -36,9 +36,10 @@ DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
 @pytest.fixture
 def feed(api, keys):
     """Publisher with the key of `feed` that serves `desk` by its rights."""
-    return api.publisher(
-        "tcp://127.0.0.1:*", security=security(keys.root, "feed", keys(feed=FEED, desk=DESK))
-    )
+    # A small window, so that messages soon wait behind it.
+    options = Options(resume_bytes=1_000)
+    rights = keys(feed=FEED, desk=DESK)
+    return api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", rights), options=options)
 
 
 @pytest.fixture
@@ -187,7 +188,10 @@ def test_messages_that_wait_are_denied_too(api, keys, feed):
         proxy.pass_on_to("tcp://127.0.0.1:1")
         proxy.cut()
         until(lambda: [subscriber.state for subscriber in feed.subscribers] == ["down"])
-        feed.publish("md.eu.x", b"denied")
+        feed.publish("md.eu.x", b"denied in the window")
+        feed.publish("md.us.x", bytes(2_000))
+        feed.flush()
+        feed.publish("md.eu.x", b"denied behind the window")
         feed.publish("md.us.x", b"allowed")
         feed.flush()
         keys(feed=FEED, desk='subscribe = { allow = ["md.us.>"] }')
@@ -198,5 +202,5 @@ def test_messages_that_wait_are_denied_too(api, keys, feed):
             with suppress(errors.PermissionDenied, errors.Timeout):
                 return desk.receive(timeout=0.05)
 
-        assert until(receive).payload == b"allowed"
+        assert [until(receive).payload for _ in range(2)] == [bytes(2_000), b"allowed"]
         api.close()

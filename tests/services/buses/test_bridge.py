@@ -223,7 +223,7 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     until(lambda: sorted(item.states[0] for item in (first, second)) == ["passing", "standing by for groups"])
     # Neither forwarder serves the other one.
     until(lambda: first.stats.interests == second.stats.interests == 1)
-    until(lambda: len(route_of(near, "a.1").plain) == 2)
+    until(lambda: (route := route_of(near, "a.1")) is not None and len(route.plain) == 2)
     for number in range(3_000):
         near.publish("a.1", number)
     assert [got.receive(timeout=DEADLINE).payload for _ in range(3_000)] == list(range(3_000))
