@@ -12,10 +12,11 @@ import pytest
 
 import oz
 from contract.adapter import command
-from oz.node.bus_view import Sample, tables
 from oz.cli.subject_counts import OTHERS, SubjectCounts
+from oz.node.bus_view import Sample, tables
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
 from support.scripts import started
+from support.waiting import DEADLINE
 
 OWN = "ff" * 16
 
@@ -132,7 +133,7 @@ def bus(directory):
         oz.Node("feed", bus="ops", options=options) as feed,
         oz.Node("desk", bus="ops", options=options) as desk,
     ):
-        feed.wait_ready("desk")
+        feed.wait_ready("desk", timeout=DEADLINE)
         yield feed, desk, ("--bus", "ops", "--directory", directory)
 
 

@@ -7,7 +7,7 @@ import pytest
 from oz.errors import Timeout
 from oz.subscriber import sync
 from oz.wire import links
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 SIZE = len(links.encode_body([b"a", b"00", None]))  # bytes of a message with a number of two digits
 HANDLED = {"group": "g", "ack": "handled"}
@@ -29,7 +29,7 @@ def settle(sub, feed, expected):
 def subscribed(make, feed, handler=None):
     sub = make(feed.endpoint, filtering="publisher")
     one = sub.subscribe("a", handler, **HANDLED)
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     return sub, one
 
 
@@ -73,7 +73,7 @@ def test_messages_of_an_ended_subscription_are_not_kept(make, feed):
     one.receive(timeout=10)
     until(lambda: sub.run(timeout=0.03) is not None and one.pending == 2)
     one.unsubscribe()
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     with pytest.raises(Timeout):
         sub.receive(timeout=0)
     settle(sub, feed, 0)
@@ -90,7 +90,7 @@ def test_handlers_of_several_threads(feed):
 
     with sync.Subscriber(feed.endpoint) as sub:
         sub.subscribe("a", handle, **HANDLED)
-        sub.wait_ready()
+        sub.wait_ready(timeout=DEADLINE)
         threads = [Thread(sub.run) for _ in range(3)]
         publish(feed, 50)
         until(lambda: len(begun) == 50)

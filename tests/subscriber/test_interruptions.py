@@ -8,7 +8,7 @@ from oz.publisher.sync import Publisher
 from oz.subscriber.sync import Subscriber
 from support.interrupting import each_interruption
 from support.ports import lasting_endpoint
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_an_interrupted_close_is_completed_by_the_next(publisher, filtering):
 def test_an_interruption_loses_one_message_at_most(publisher, size):
     with Subscriber(publisher.endpoint, filtering="publisher") as subscriber:
         subscriber.subscribe("a")
-        subscriber.wait_ready()
+        subscriber.wait_ready(timeout=DEADLINE)
         got = []
 
         def receive():

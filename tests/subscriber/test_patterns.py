@@ -134,7 +134,7 @@ def test_random_subscriptions_get_what_a_naive_filter_gives_them(filtering, seed
                 del standing[item]
             # A prefix of its own shows that the subscriptions before it have arrived.
             sub.subscribe(f"served.{turn:03}")
-            pub.wait_for_subscribers(f"served.{turn:03}")
+            pub.wait_for_subscribers(f"served.{turn:03}", timeout=DEADLINE)
             sub.wait_ready(timeout=DEADLINE)
             subjects = [random_subject(rng) for _ in range(60)]
             pub.publish_many((subject, b"") for subject in [*subjects, f"end.{turn}"])
