@@ -7,7 +7,9 @@ messages and files only through `printable`, and in JSON through `json_text`.
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 import unicodedata
 from typing import Any
@@ -52,6 +54,25 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     r"""Return JSON in which invisible characters are escapes such as `\u202e`. Parsers read the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return text if text.isprintable() else _NOT_PLAIN.sub(_escape_json, text)
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as a value of JSON."""
+    if isinstance(value, dict):
+        return {
+            element if isinstance(element, str) else str(json_value(element)): json_value(value[element])
+            for element in value
+        }
+    if isinstance(value, (list, tuple)):
+        return [json_value(element) for element in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
 def _escape_json(found: re.Match[str]) -> str:

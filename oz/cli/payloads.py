@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from oz.cli.output import json_field
-from oz.escaping import json_text, printable
+from oz.escaping import json_text, json_value, printable
 from oz.wire.codec import MsgpackCodec
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -133,7 +131,7 @@ class PayloadForm:
                 return value
             if isinstance(value, str):
                 return value.encode(errors="surrogateescape")
-        return json_text(plain(value)).encode(errors="backslashreplace")
+        return json_text(json_value(value)).encode(errors="backslashreplace")
 
 
 class BadPayload(click.UsageError):
@@ -142,26 +140,7 @@ class BadPayload(click.UsageError):
 
 def field(name: str, value: Any) -> dict[str, Any]:
     """Return `{name: value}` for JSON, or `{name_base64: …}` for bytes that are not UTF-8."""
-    return json_field(name, value) if isinstance(value, (str, bytes)) else {name: plain(value)}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as a value of JSON."""
-    if isinstance(value, dict):
-        return {
-            element if isinstance(element, str) else str(plain(element)): plain(value[element])
-            for element in value
-        }
-    if isinstance(value, (list, tuple)):
-        return [plain(element) for element in value]
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, (str, int)) else str(value)
+    return json_field(name, value) if isinstance(value, (str, bytes)) else {name: json_value(value)}
 
 
 def text_or_bytes(written: bytes) -> str | bytes:

@@ -1,0 +1,80 @@
+"""`oz explorer`: a page in the browser that shows the bus live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import oz
+from oz.cli.joining import joined, joining_options, print_ready
+from oz.cli.output import print_status, print_stderr
+from oz.cli.waiting import await_signal
+
+DEFAULT_ADDRESS = "127.0.0.1:8460"
+
+_HELP = f"""Serve a page that shows the bus live: subjects, payloads, nodes and queue groups.
+
+Joins the bus as a node, and subscribes to --pattern. Publishers never wait for this subscription. The page has a tree
+of the subjects with rates, the last payload of a subject, a box that explains a pattern while you type it, and a graph
+of the nodes with pending messages and losses. The page loads nothing from other hosts.
+
+The explorer samples: it keeps at most 100,000 subjects, measures rates once a second, and shows the busiest 50 entries
+of a branch. The page shows what is left out.
+
+The page has no login. Whoever reaches --listen reads what the key of this node may read. Listen on other than local
+addresses only in a network that you trust. Requests of other sites are rejected.
+
+\\b
+Examples:
+  oz explorer
+  oz explorer --bus trading --pattern 'md.>' --pattern 'order.>'
+  oz explorer --allow-publish
+  ssh -L 8460:{DEFAULT_ADDRESS} HOST oz explorer
+"""
+
+
+@click.command(help=_HELP, short_help="Show the bus live in the browser.")
+@click.option("--listen", default=DEFAULT_ADDRESS, metavar="HOST:PORT", show_default=True,
+              help="Address of the page.")  # fmt: skip
+@click.option("--pattern", "patterns", multiple=True, default=[">"], metavar="PATTERN",
+              help="Subjects to show; may be repeated.  [default: >]")  # fmt: skip
+@click.option("--separator", default=".", metavar="TEXT", show_default=True,
+              help="Text between two levels of the tree.")  # fmt: skip
+@click.option("--allow-publish", is_flag=True, help="Show a form that publishes.")
+@click.option("--host-name", "names", multiple=True, metavar="NAME",
+              help="Another name of this host in URLs; may be repeated.")  # fmt: skip
+@joining_options
+@click.pass_context
+def explorer(
+    ctx: click.Context,
+    /,
+    listen: str,
+    patterns: tuple[str, ...],
+    separator: str,
+    allow_publish: bool,
+    names: tuple[str, ...],
+    **joining: Any,
+) -> None:
+    """Serve the page; the text of the help is `_HELP`."""
+    # The extra may be absent.
+    from oz.explorer.access import is_local
+    from oz.explorer.server import Server
+    from oz.explorer.view import BusView
+
+    if not separator:
+        raise click.UsageError("--separator is empty; give a text such as . or /")
+    with await_signal() as wait, joined(ctx, joining, codec=None, node_options={"echo": False}) as node:
+        try:
+            view = BusView(node, patterns, separator)
+            server = Server(view, listen, allow_publish=allow_publish, names=names)
+        except oz.PatternError as error:
+            raise click.UsageError(f"--pattern: {error}") from None
+        except oz.ConfigurationError as error:
+            raise click.UsageError(f"--listen {listen}: {error.rule}") from None
+        with server:
+            print_ready(ctx, node)
+            if not is_local(listen):
+                print_stderr(ctx, f"warning: {listen} has no login: whoever reaches it reads the bus")
+            print_status(ctx, f"explorer at {server.url}")
+            wait()

@@ -1,0 +1,1 @@
+"""Live view of a bus in the browser; it needs the extra `explorer`."""

@@ -1,0 +1,77 @@
+"""Pattern of the page, and the subjects of a table that match it.
+
+The cost of a pattern is bounded: `advance` tests new subjects only, and stops after some seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oz.errors import PatternTimeout, SubjectError
+from oz.escaping import printable
+from oz.explorer.subject_table import Entry, SubjectTable, busiest
+from oz.subjects.advice import advice
+from oz.subjects.pattern import Pattern
+
+_STEP = 100  # Subjects between two reads of the clock.
+
+
+class PatternFilter:
+    """Subjects of a table that match a pattern.
+
+    Attributes:
+        matched: entries of the subjects that match.
+    """
+
+    def __init__(self, pattern: Pattern, table: SubjectTable) -> None:
+        """Create a filter that has tested no subject."""
+        self._pattern, self._table = pattern, table
+        self._tested = 0
+        self._crossed: list[Entry] = []
+        self.matched: list[Entry] = []
+
+    def advance(self, clock: Callable[[], float], seconds: float) -> None:
+        """Test the subjects that are new since the last call.
+
+        Args:
+            clock: returns seconds.
+            seconds: after which to stop, so that a slow regex does not block the page.
+        """
+        end = clock() + seconds
+        while self._tested < len(self._table.subjects) and clock() < end:
+            for entry in self._table.subjects[self._tested : self._tested + _STEP]:
+                self._test(entry)
+            self._tested = min(self._tested + _STEP, len(self._table.subjects))
+
+    def _test(self, entry: Entry) -> None:
+        subject = (entry.subject or "").encode(errors="surrogateescape")
+        if not subject.startswith(self._pattern.prefixes):
+            return
+        self._crossed.append(entry)
+        try:
+            if self._pattern.matches(subject):
+                self.matched.append(entry)
+        except (SubjectError, PatternTimeout):
+            # A subscriber would not deliver the message.
+            return
+
+    def busiest(self, count: int) -> list[Entry]:
+        """Return the busiest matching subjects by name."""
+        return sorted(busiest(self.matched, count), key=lambda entry: entry.subject or "")
+
+    def summary(self) -> dict[str, Any]:
+        """Return prefixes, regex, and the counts of subjects and messages for the page."""
+        pattern = self._pattern
+        text = pattern.regex.pattern
+        return {
+            "dialect": pattern.dialect,
+            "prefixes": [printable(prefix) for prefix in pattern.prefixes],
+            "regex": printable(text if isinstance(text, str) else text.decode("latin-1")),
+            "warnings": [printable(warning) for warning in advice(pattern)],
+            "tested": self._tested,
+            "crossed": len(self._crossed),
+            "matched": len(self.matched),
+            "crossed_messages": sum(entry.messages for entry in self._crossed),
+            "matched_messages": sum(entry.messages for entry in self.matched),
+        }

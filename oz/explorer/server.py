@@ -1,0 +1,242 @@
+"""Web server of the explorer: one page, and its answers as JSON.
+
+The page asks once a second (`POST /api/subjects`, `GET /api/bus`), so that a slow tab asks less often, and a hidden tab
+does not ask. There is no WebSocket.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Collection
+from importlib.resources import files
+from types import TracebackType
+from typing import Any, Self
+
+from oz.errors import ConfigurationError, OzError, PermissionDenied, missing_module
+from oz.escaping import json_text, printable
+from oz.explorer import payload as payloads
+from oz.explorer.access import refusal
+from oz.explorer.view import BusView
+from oz.subjects.dialects import DIALECTS
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+except ImportError as error:
+    raise missing_module((error.name or "starlette").partition(".")[0], "explorer") from None
+
+MAX_BODY = 1 << 20  # bytes
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/explorer.js": ("explorer.js", "text/javascript"),
+    "/explorer.css": ("explorer.css", "text/css"),
+}
+
+
+class _Rejected(Exception):
+    """Request that is not served: status and text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+def make_app(view: BusView, *, allow_publish: bool = False, names: Collection[str] = ()) -> Starlette:
+    """Return the ASGI application.
+
+    Args:
+        view: of the bus.
+        allow_publish: whether the page has a form that publishes.
+        names: further names of this server in the header `Host`.
+    """
+
+    async def settings(_request: Request) -> Any:
+        return {
+            "bus": printable(view.node.bus),
+            "node": printable(view.node.name),
+            "dialects": list(DIALECTS),
+            "forms": payloads.FORMS,
+            "publish": allow_publish,
+        }
+
+    async def subjects(request: Request) -> Any:
+        asked = await _body(request)
+        opened, pattern = asked.get("open", []), asked.get("pattern", "")
+        dialect, selected = asked.get("dialect") or None, asked.get("selected")
+        form = asked.get("form", "auto")
+        if not (
+            isinstance(opened, list)
+            and all(isinstance(path, str) for path in opened)
+            and isinstance(pattern, str)
+            and (dialect is None or dialect in DIALECTS)
+            and (selected is None or isinstance(selected, str))
+            and form in payloads.FORMS
+        ):
+            raise _Rejected(400, "a field has a wrong value")
+        return await run_in_threadpool(view.subjects, frozenset(opened), pattern, dialect, selected, form)
+
+    async def bus(_request: Request) -> Any:
+        return await run_in_threadpool(view.bus)
+
+    async def publish(request: Request) -> Any:
+        asked = await _body(request)
+        subject, text, form = asked.get("subject"), asked.get("payload"), asked.get("form")
+        if not (isinstance(subject, str) and isinstance(text, str) and form in ("msgpack", "text")):
+            raise _Rejected(400, "a field has a wrong value")
+        await run_in_threadpool(view.publish, subject, payloads.encode(text, form))
+        return {"published": printable(subject)}
+
+    def route(path: str, function: Callable[[Request], Any], method: str = "GET") -> Any:
+        async def serve(request: Request) -> Response:
+            try:
+                _check(request, names)
+                found = await function(request)
+            except _Rejected as error:
+                return _json({"error": error.text}, error.status)
+            except PermissionDenied as error:
+                return _json({"error": printable(str(error))}, 403)
+            except (OzError, ValueError, TypeError) as error:
+                return _json({"error": printable(str(error))}, 400)
+            return found if isinstance(found, Response) else _json(found)
+
+        return Route(path, serve, methods=[method])
+
+    routes = [
+        *(route(path, _file(*of)) for path, of in _PAGE.items()),
+        route("/api/settings", settings),
+        route("/api/subjects", subjects, "POST"),
+        route("/api/bus", bus),
+    ]
+    if allow_publish:
+        routes.append(route("/api/publish", publish, "POST"))
+    return Starlette(routes=routes)
+
+
+def _check(request: Request, names: Collection[str]) -> None:
+    reason = refusal(request.headers.get("host"), request.headers.get("origin"), names)
+    if reason:
+        raise _Rejected(403, printable(reason))
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request.
+
+    A form of another site cannot send this content type.
+    """
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise _Rejected(415, "the content type is not application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY:
+            raise _Rejected(413, f"the request has more than {MAX_BODY:,} bytes")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _Rejected(400, "the request is not a JSON object")
+    return found
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Any]:
+    content = files("oz.explorer").joinpath("page", name).read_bytes()
+
+    async def send(_request: Request) -> Response:
+        return Response(content, media_type=kind, headers=HEADERS)
+
+    return send
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(json_text(value).encode(), status, HEADERS, "application/json")
+
+
+class Server:
+    """HTTP server of an explorer in a thread of its own.
+
+    Attributes:
+        url: address of the page.
+    """
+
+    def __init__(
+        self, view: BusView, address: str, *, allow_publish: bool = False, names: Collection[str] = ()
+    ) -> None:
+        """Bind and serve.
+
+        Args:
+            view: of the bus.
+            address: `HOST:PORT`; port 0 is a free port.
+            allow_publish: whether the page has a form that publishes.
+            names: further names of this server in the header `Host`.
+
+        Raises:
+            ConfigurationError: the address is malformed, or cannot be bound.
+        """
+        host, _, port = address.rpartition(":")
+        if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+            raise ConfigurationError(
+                "explorer", address, "argument", "give HOST:PORT, such as 127.0.0.1:8460"
+            )
+        host = host.strip("[]")
+        try:
+            self._socket = socket.create_server(
+                (host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+            )
+        except OSError as error:
+            rule = f"it cannot be bound: {error.strerror or error}"
+            raise ConfigurationError("explorer", address, "argument", rule) from None
+        host, port = self._socket.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        config = uvicorn.Config(
+            make_app(view, allow_publish=allow_publish, names=names),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=100,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="oz explorer", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the server. A second call has no effect."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        """Return the server; the `with` block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()

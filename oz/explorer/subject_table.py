@@ -1,0 +1,212 @@
+"""Tree of the subjects of a bus, with rates and last payloads.
+
+Theory of operation
+-------------------
+`put` adds each message to the entry of its subject only. `tick` adds the messages of an interval to the branches above,
+and computes rates. Both costs depend on the subjects with messages, and not on all subjects. `rows` returns the open
+branches, and of each the busiest entries.
+
+The table is bounded: `MAX_SUBJECTS` subjects, `MAX_LEVELS` levels, `PAYLOAD_BYTES` of each payload, and `TOTAL_BYTES`
+of all payloads. Messages of further subjects are counted in `others`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from heapq import nlargest
+from typing import NamedTuple
+
+MAX_SUBJECTS = 100_000
+MAX_SUBJECT_LENGTH = 1_000  # characters
+MAX_LEVELS = 16
+MAX_ROWS = 500
+"""Rows of the tree at most."""
+BRANCH_ROWS = 50
+"""Rows of one branch at most: the busiest entries."""
+PAYLOAD_BYTES = 64 << 10
+TOTAL_BYTES = 64 << 20
+SHORT_BYTES = 256
+"""Bytes that are kept of each payload when the payloads together have `TOTAL_BYTES`."""
+
+
+class Entry:
+    """Branch of the tree, subject, or both.
+
+    Attributes:
+        label: part of the subject at this level.
+        parent: branch above; None for the root.
+        children: entries below by label.
+        subject: None for an entry that is only a branch.
+        messages: until the last tick, with the messages of the entries below.
+        rate: messages in a second, in the last interval.
+        payload: first bytes of the last payload.
+        payload_bytes: length of the whole last payload.
+        time_ns: of the last message, since 1970.
+    """
+
+    __slots__ = (
+        "_new", "_step", "children", "label", "messages", "parent", "payload", "payload_bytes", "rate", "subject",
+        "time_ns",
+    )  # fmt: skip
+
+    def __init__(self, label: str, parent: Entry | None) -> None:
+        """Create an entry without messages."""
+        self.label, self.parent = label, parent
+        self.children: dict[str, Entry] = {}
+        self.subject: str | None = None
+        self.messages, self.rate, self.time_ns = 0, 0.0, 0
+        self.payload, self.payload_bytes = b"", 0
+        self._new = 0  # Messages of the subject since the last tick.
+        self._step = 0  # Messages that a tick adds.
+
+
+class Row(NamedTuple):
+    """Visible row of the tree.
+
+    Attributes:
+        path: labels from the first level to this entry, joined by the separator.
+        level: from 1.
+        shown: number of rows of this branch; 0 for a closed one.
+    """
+
+    path: str
+    level: int
+    shown: int
+    entry: Entry
+
+
+class SubjectTable:
+    """Subjects, rates and last payloads.
+
+    Attributes:
+        root: entry above all entries.
+        subjects: entries of the subjects, in the order of their first messages.
+        others: messages of subjects that do not fit into the table, until the last tick.
+    """
+
+    def __init__(self, separator: str = ".", max_subjects: int = MAX_SUBJECTS) -> None:
+        """Create an empty table.
+
+        Args:
+            separator: text between two levels of a subject.
+            max_subjects: subjects in the table at most.
+        """
+        self.root = Entry("", None)
+        self.subjects: list[Entry] = []
+        self._by_subject: dict[str, Entry] = {}
+        self._separator, self._max_subjects = separator, max_subjects
+        self._others = Entry("", self.root)
+        self._touched: list[Entry] = []
+        self._moving: list[Entry] = []
+        self._busiest: dict[Entry, list[Entry]] = {}
+        self._kept_bytes = 0
+
+    @property
+    def others(self) -> int:
+        """Messages of subjects that are not in the table."""
+        return self._others.messages
+
+    def put(self, subject: str, payload: bytes, time_ns: int) -> None:
+        """Count a message and keep the first bytes of its payload."""
+        entry = self._by_subject.get(subject)
+        if entry is None:
+            entry = self._add(subject)
+        if not entry._new:
+            self._touched.append(entry)
+        entry._new += 1
+        if entry.subject is None:
+            return
+        size = len(payload)
+        kept = self._kept_bytes - len(entry.payload)
+        limit = PAYLOAD_BYTES if kept + size <= TOTAL_BYTES else SHORT_BYTES
+        entry.payload = payload if size <= limit else payload[:limit]
+        entry.payload_bytes, entry.time_ns = size, time_ns
+        self._kept_bytes = kept + min(size, limit)
+
+    def _add(self, subject: str) -> Entry:
+        if len(self.subjects) >= self._max_subjects or len(subject) > MAX_SUBJECT_LENGTH:
+            return self._others
+        entry = self.root
+        for label in subject.split(self._separator, MAX_LEVELS - 1):
+            child = entry.children.get(label)
+            if child is None:
+                child = entry.children[label] = Entry(label, entry)
+            entry = child
+        entry.subject = subject
+        self._by_subject[subject] = entry
+        self.subjects.append(entry)
+        return entry
+
+    def find(self, subject: str) -> Entry | None:
+        """Return the entry of a subject, or None."""
+        return self._by_subject.get(subject)
+
+    def tick(self, seconds: float) -> None:
+        """Count the messages since the last call in all branches, and compute rates.
+
+        Args:
+            seconds: since the last call.
+        """
+        for entry in self._moving:
+            entry.rate = 0.0
+        touched, self._touched = self._touched, []
+        self._moving = moving = []
+        for entry in touched:
+            count, entry._new = entry._new, 0
+            above: Entry | None = entry
+            while above is not None:
+                if not above._step:
+                    moving.append(above)
+                above._step += count
+                above = above.parent
+        for entry in moving:
+            entry.messages += entry._step
+            entry.rate = entry._step / seconds
+            entry._step = 0
+        self._busiest.clear()
+
+    def rows(self, opened: Collection[str]) -> list[Row]:
+        """Return the visible rows of the tree in the order of the page.
+
+        Args:
+            opened: paths of the open branches.
+        """
+        rows: list[Row] = []
+        self._append_rows(rows, self.root, "", 1, opened)
+        return rows
+
+    def _append_rows(
+        self, rows: list[Row], branch: Entry, prefix: str, level: int, opened: Collection[str]
+    ) -> None:
+        for entry in self._busiest_of(branch):
+            if len(rows) >= MAX_ROWS:
+                return
+            path = prefix + entry.label
+            if path not in opened:
+                rows.append(Row(path, level, 0, entry))
+                continue
+            rows.append(Row(path, level, min(len(entry.children), BRANCH_ROWS), entry))
+            self._append_rows(rows, entry, path + self._separator, level + 1, opened)
+
+    def _busiest_of(self, branch: Entry) -> list[Entry]:
+        """Return the busiest entries of a branch by name, so that rows keep their places."""
+        found = self._busiest.get(branch)
+        if found is None:
+            found = self._busiest[branch] = busiest(branch.children.values(), BRANCH_ROWS)
+            found.sort(key=lambda entry: entry.label)
+        return found
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield all entries below the root."""
+        waiting = [self.root]
+        while waiting:
+            below = waiting.pop().children.values()
+            yield from below
+            waiting.extend(below)
+
+
+def busiest(entries: Collection[Entry], count: int) -> list[Entry]:
+    """Return the entries with the highest rates, and of equal rates with the most messages."""
+    if len(entries) <= count:
+        return list(entries)
+    return nlargest(count, entries, key=lambda entry: (entry.rate, entry.messages))
