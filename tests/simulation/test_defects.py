@@ -23,7 +23,8 @@ from oz.services.bridge_leg import Leg
 from oz.subscriber.connections import Connections
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher, Queue
-from simulation.buses import BusWorld
+from oz.testing.connections import End
+from simulation.buses import BusWorld, TwinWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 
@@ -108,6 +109,10 @@ DEFECTS = {
     "f8df8b00 a gap of a full queue names the wrong publisher": Defect(
         LinkWorld, 11, "{} did not receive {} messages, and gaps count {}", Queue, "_make_space",
         ("origins.pop() if len(origins) == 1 else None", "origin"),
+    ),
+    "7c5e766f all connections of a subscriber on the test bus have one ROUTING_ID": Defect(
+        TwinWorld, 2, "{} misses {} of {} without a fault", End, "_join",
+        ("name=self._identity", "name=self.socket.identity"),
     ),
     "no resending after a new connection": Defect(
         LinkWorld, 17, "at the end messages are missing", Session, "resume", _resume_without_resending
