@@ -6,7 +6,6 @@ mechanism. A seed is the first one that was seen to fail.
 
 from __future__ import annotations
 
-import __future__
 import inspect
 import textwrap
 from typing import Any, NamedTuple
@@ -137,9 +136,7 @@ def replacement(defect):
     source, (old, new) = textwrap.dedent(inspect.getsource(function)), defect.changes
     assert source.count(old) == 1
     found: dict[str, Any] = {}
-    flags = __future__.annotations.compiler_flag
-    code = compile(source.replace(old, new), inspect.getfile(function), "exec", flags)
-    exec(code, function.__globals__, found)
+    exec("from __future__ import annotations\n" + source.replace(old, new), function.__globals__, found)
     return found[defect.method]
 
 
