@@ -17,7 +17,10 @@ def serve(scene, **options):
 
 @pytest.fixture
 def client(scene):
-    with serve(scene, allow_publish=True) as server, httpx.Client(base_url=server.url, timeout=60) as made:
+    with (
+        serve(scene, publish=scene.explorer.publish) as server,
+        httpx.Client(base_url=server.url, timeout=60) as made,
+    ):
         scene.wait_ready()
         yield made
 
