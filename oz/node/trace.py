@@ -118,14 +118,14 @@ class _Asked(NamedTuple):
 
     peer: bytes
     until: float
-    back: Tracing
+    back: Traces
 
 
-class Tracing:
+class Traces:
     """Questions of one node to its peers, and its answers to theirs.
 
     Attributes:
-        pass_on: of a forwarder: called with the tracing of the leg, the id, the subject, the ids of forwarders that
+        pass_on: of a forwarder: called with the `Traces` of the leg, the id, the subject, the ids of forwarders that
             have passed the question on, and the asking peer. It returns a hop for each other bus.
     """
 
@@ -138,7 +138,7 @@ class Tracing:
         self._left: dict[bytes, int] = {}
         self._passed: dict[bytes, _Asked] = {}
         self._open: dict[bytes, Trace] = {}
-        self.pass_on: Callable[[Tracing, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
+        self.pass_on: Callable[[Traces, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
 
     # the asking node
 
@@ -236,14 +236,14 @@ class Tracing:
             if self._node.publisher.direct(bytes.fromhex(peer), TRACE, question) is not True
         }
 
-    def pass_question(self, trace_id: bytes, raw: bytes, via: bytes, back: Tracing, peer: bytes) -> Hop:
+    def pass_question(self, trace_id: bytes, raw: bytes, via: bytes, back: Traces, peer: bytes) -> Hop:
         """Pass a question of another bus on to the peers of this leg; return the hop of the leg.
 
         Args:
             trace_id: of the question.
             raw: subject.
             via: ids of forwarders, with that of this one.
-            back: tracing of the leg where the question arrived.
+            back: `Traces` of the leg where the question arrived.
             peer: that asked there.
         """
         hop = self._own_hop(raw, via)
@@ -265,7 +265,7 @@ class Tracing:
             return
         with suppress(Exception):
             # MessagePack raises several classes.
-            content = msgpack.unpackb(payload)
+            content = msgpack.unpackb(payload, unicode_errors="surrogateescape")
             if type(content) is list and len(content) >= 3 and type(content[0]) is bytes:
                 key = self._node.subscriber.key_of(link)
                 self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), content))
@@ -338,8 +338,14 @@ class Tracing:
     def _on_content(self, peer: bytes, key: str | None, denial: str, content: list[Any], now: float) -> None:
         trace_id, kind, body = content[:3]
         if kind == _QUESTION:
-            if type(body) is bytes and len(trace_id) == _ID and trace_id not in self._open:
-                self._answer(peer, key, denial, trace_id, body, content[3], now)
+            via = content[3] if len(content) > 3 else None
+            if (
+                type(body) is bytes
+                and type(via) is bytes
+                and len(trace_id) == _ID
+                and trace_id not in self._open
+            ):
+                self._answer(peer, key, denial, trace_id, body, via, now)
             return
         checked = _check_hop(body) if kind == _ANSWER else _check_report(body)
         if peer.hex() == checked["node"] and kind == _ANSWER:
