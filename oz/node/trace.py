@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
@@ -113,12 +113,20 @@ class Trace:
         return awaited <= sum("handled" in report for report in self.reports)
 
 
-class _Asked(NamedTuple):
-    """Question that this node has answered or passed on."""
+class _Asked:
+    """Question that this node has answered or passed on.
 
-    peer: bytes
-    until: float
-    back: Traces
+    Attributes:
+        peer: that asked.
+        until: time at which the question is forgotten.
+        back: `Traces` of the node or leg that the peer asked.
+        left: reports that may still be sent.
+    """
+
+    __slots__ = ("back", "left", "peer", "until")
+
+    def __init__(self, peer: bytes, until: float, back: Traces) -> None:
+        self.peer, self.until, self.back, self.left = peer, until, back, MAX_REPORTS
 
 
 class Traces:
@@ -135,7 +143,6 @@ class Traces:
         self._arrived: deque[tuple[bytes, str | None, str, list[Any]]] = deque(maxlen=_MAX_OPEN)
         self._outgoing: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_OPEN)
         self._answered: dict[bytes, _Asked] = {}
-        self._left: dict[bytes, int] = {}
         self._passed: dict[bytes, _Asked] = {}
         self._open: dict[bytes, Trace] = {}
         self.pass_on: Callable[[Traces, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
@@ -303,11 +310,11 @@ class Traces:
         trace_id = message.headers.get(HEADER)
         if type(trace_id) is not bytes:
             return None
-        left = self._left.get(trace_id, 0)
-        if left <= 0:
+        asked = self._answered.get(trace_id)
+        if asked is None or not asked.left:
             return None
-        self._left[trace_id] = left - 1
-        return self._answered.get(trace_id)
+        asked.left -= 1
+        return asked
 
     def _report(self, asked: _Asked, message: Message, report: dict[str, Any]) -> None:
         content = [message.headers[HEADER], _REPORT, {"node": self._node.id.hex(), **report}]
@@ -332,7 +339,6 @@ class Traces:
                 for trace_id in [each for each, asked in known.items() if asked.until <= now]:
                     del known[trace_id]
             if not self._answered:
-                self._left.clear()
                 self._node.subscriber.dispatcher.on_marked = None
 
     def _on_content(self, peer: bytes, key: str | None, denial: str, content: list[Any], now: float) -> None:
@@ -373,7 +379,6 @@ class Traces:
             if trace_id not in self._answered:
                 _bound(self._answered)
                 self._answered[trace_id] = _Asked(peer, now + SECONDS, self)
-                self._left[trace_id] = MAX_REPORTS
                 node.subscriber.dispatcher.on_marked = self._on_marked
             hop["denied"], hop["rule"] = self._denial(key, raw)
             with node.subscriber.lock:
