@@ -202,12 +202,13 @@ class Sampling:
         question = self._open.get(number) if type(number) is int else None
         if question is None or peer not in question.missing:
             return
-        question.missing.discard(peer)
         snapshot = decode(payload) if payload else None
-        if snapshot is not None:
+        if snapshot is not None and snapshot.id == peer.hex():
             question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
+        # Last, because the caller does not wait any longer once nobody is missing.
+        question.missing.discard(peer)
         self._node._tell()
 
     # the callers
@@ -238,7 +239,7 @@ class Sampling:
             while question.missing and (end is None or node.clock() < end):
                 yield end
                 node.check_usable()
-                question.missing &= self._up(()).keys()
+                question.missing.intersection_update(self._up(()))
         finally:
             del self._open[number]
         if question.denials and not question.found:
