@@ -52,6 +52,7 @@ OLDEST_PYTHON = (3, 11)
 _NEEDED = ("regex", "msgpack", "click", "rich")
 _EXTRAS = (
     ("pyarrow", "journal", "the journal: oz record, oz replay, oz.journal"),
+    ("starlette", "explorer", "the view of the bus in the browser: oz explorer"),
     ("pyspark", "spark", "the data pipeline: oz.spark; needs Java too"),
 )
 _REQUIREMENT = re.compile(r"(?P<spec>[^;]+)(?:;.*extra == ['\"](?P<extra>[^'\"]+)['\"].*)?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -220,10 +221,12 @@ def _subjects_of(source: str) -> Iterator[bytes]:
 
 def _sample(endpoint: str, seconds: float) -> Iterator[bytes]:
     """Yield the subjects of all messages of a publisher for some seconds."""
-    deadline = time.monotonic() + seconds
     with oz.Subscriber(endpoint) as sub:
         sub.subscribe(b"")
         print_status(click.get_current_context(), f"listening to {endpoint} for {seconds:g} s")
+        with suppress(oz.Timeout):
+            sub.wait_ready(timeout=seconds)
+        deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
                 yield sub.receive(timeout=left).frames[0]

@@ -43,7 +43,7 @@ Examples:
               help="Text between two levels of the tree.")  # fmt: skip
 @click.option("--allow-publish", is_flag=True, help="Show a form that publishes.")
 @click.option("--host-name", "names", multiple=True, metavar="NAME",
-              help="Another name of this server in URLs; may be repeated. Addresses and localhost need none.")  # fmt: skip
+              help="Another name of this host in URLs; may be repeated.")  # fmt: skip
 @joining_options
 @click.pass_context
 def explorer(

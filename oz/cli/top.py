@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.node.bus_view import Row, Sample, tables
 from oz.cli.exits import NOBODY
 from oz.cli.joining import is_ready, joined, joining_options, print_ready
 from oz.cli.options import Number, Whole
@@ -20,6 +19,7 @@ from oz.cli.output import console, is_terminal, plain_table, print_stderr, write
 from oz.cli.subject_counts import SubjectCounts
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
+from oz.node.bus_view import Row, Sample, tables
 
 if TYPE_CHECKING:
     from rich.console import Group

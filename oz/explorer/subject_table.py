@@ -6,8 +6,8 @@ Theory of operation
 and computes rates. Both costs depend on the subjects with messages, and not on all subjects. `rows` returns the open
 branches, and of each the busiest entries.
 
-The table is bounded: subjects at most `MAX_SUBJECTS`, levels at most `MAX_LEVELS`, payloads at most `PAYLOAD_BYTES` each
-and `TOTAL_BYTES` together. Messages of further subjects are counted in `others`.
+The table is bounded: `MAX_SUBJECTS` subjects, `MAX_LEVELS` levels, `PAYLOAD_BYTES` of each payload, and `TOTAL_BYTES`
+of all payloads. Messages of further subjects are counted in `others`.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class BusView:
             return self._bus
 
     def _describe(self, sample: Sample, before: Sample | None) -> dict[str, Any]:
-        links = [
+        links: list[dict[str, Any]] = [
             {
                 "from": snapshot.id,
                 "to": link.member,

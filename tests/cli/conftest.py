@@ -8,24 +8,13 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from oz.cli import main
 from oz.cli.stop_signals import StopSignals
-from support.waiting import Thread, until
-
-DEADLINE = 60.0  # seconds after which a process is killed
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items):
-    """Set a longer timeout for tests with processes."""
-    for item in items:
-        if str(item.path).startswith(f"{HERE}{os.sep}") and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(180))
+from support.waiting import DEADLINE, Thread, until
 
 
 @dataclass

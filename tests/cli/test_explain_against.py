@@ -14,8 +14,7 @@ from click.testing import CliRunner
 import oz
 from oz.cli import main
 from oz.demo.flights import load
-
-DEADLINE = 60
+from support.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -55,19 +54,9 @@ def test_stdin_and_bytes_that_are_not_utf8_are_taken():
 
 def test_a_running_publisher_is_sampled():
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        command = "explain a.* --seconds 2 --json --against"
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "oz",
-                "explain",
-                "a.*",
-                "--seconds",
-                "2",
-                "--json",
-                "--against",
-                pub.endpoint,
-            ],
+            [sys.executable, "-m", "oz", *command.split(), pub.endpoint],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -12,10 +12,11 @@ import pytest
 
 import oz
 from contract.adapter import command
-from oz.node.bus_view import Sample, tables
 from oz.cli.subject_counts import OTHERS, SubjectCounts
+from oz.node.bus_view import Sample, tables
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
 from support.scripts import started
+from support.waiting import DEADLINE
 
 OWN = "ff" * 16
 
@@ -132,7 +133,7 @@ def bus(directory):
         oz.Node("feed", bus="ops", options=options) as feed,
         oz.Node("desk", bus="ops", options=options) as desk,
     ):
-        feed.wait_ready("desk")
+        feed.wait_ready("desk", timeout=DEADLINE)
         yield feed, desk, ("--bus", "ops", "--directory", directory)
 
 
@@ -156,7 +157,7 @@ def test_top_counts_the_messages_of_subjects(bus):
     feed, _, joining = bus
     words = [sys.executable, "-m", "oz", "top", "--json", "--pattern", "md.>", "--interval", "0.2", *joining]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        feed.wait_for_subscribers("md.a", timeout=60)
+        feed.wait_for_subscribers("md.a", timeout=DEADLINE)
         feed.publish_many(("md.a", "x") for _ in range(5))
         feed.publish("md.b", "x")
         seen = {}

@@ -35,7 +35,7 @@ def test_a_forked_child_cannot_write_and_its_end_leaves_the_parent_alone(tmp_pat
         [sys.executable, "-W", "ignore", "-P", "-c", code, tmp_path / "journal"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=waiting.DEADLINE,
         check=False,
     )
     assert ran.stdout.splitlines() == ["7", "[b'1', b'2']"], ran.stderr

@@ -10,17 +10,15 @@ import pytest
 from oz.errors import PeerLost
 from oz.node.aio import Node as AsyncNode
 from oz.options import Delivery, NodeOptions
-from support.waiting import Thread, until
-
-DEADLINE = 30.0
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
 def pair(make):
     """A subscriber and a publisher that know each other."""
     subscriber, publisher = make("subscriber"), make("publisher")
-    subscriber.wait_ready("publisher")
-    publisher.wait_ready("subscriber")
+    subscriber.wait_ready("publisher", timeout=DEADLINE)
+    publisher.wait_ready("subscriber", timeout=DEADLINE)
     return subscriber, publisher
 
 
@@ -49,7 +47,7 @@ class Gate:
 def subscribe(pair, subject, handler, **options):
     subscriber, _ = pair
     subscription = subscriber.subscribe(subject, handler, **options)
-    subscriber.wait_ready("publisher")
+    subscriber.wait_ready("publisher", timeout=DEADLINE)
     return subscription
 
 
@@ -59,18 +57,17 @@ def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
     gate, seen = Gate(subscriber), []
     slow = subscriber.subscribe("x", gate, delivery=Delivery(max_pending=5))
     subscriber.subscribe("x", lambda message: seen.append(message.payload))
-    subscriber.wait_ready("publisher")
-    publisher.wait_ready("subscriber")
+    subscriber.wait_ready("publisher", timeout=DEADLINE)
+    publisher.wait_ready("subscriber", timeout=DEADLINE)
     publisher.publish("x", 0)
     gate.wait_until_entered()
     for number in range(1, 20):
         publisher.publish("x", number)
     until(lambda: len(seen) == 20)
     assert (slow.pending, slow.dropped) == (5, 14)
-    until(lambda: any(event.kind == "slow_handler" for event in events))
-    found = [event for event in events if event.kind == "slow_handler"]
-    assert found[0].about == "x"
-    assert sum(item.count for item in found) == 14
+    # Drops that follow a report wait for the next one.
+    until(lambda: sum(event.count for event in events if event.kind == "slow_handler") == 14)
+    assert {event.about for event in events if event.kind == "slow_handler"} == {"x"}
     assert subscriber.stats.overflowed == 14
     gate.opened.set()
     until(lambda: len(gate.seen) == 6)
@@ -94,26 +91,10 @@ def test_a_drain_waits_for_the_handler(pair):
 
 def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     began = time.monotonic()
-    for _ in range(10):
+    for _ in range(40):
         assert subscribe(pair, "x", None).drain(timeout=DEADLINE)
-    # Peers send a PING every 1.5 seconds.
-    assert time.monotonic() - began < 5.0
-
-
-def test_unsubscribe_drops_what_waits(pair):
-    gate = Gate(pair[0])
-    subscription = subscribe(pair, "x", gate)
-    for number in range(5):
-        pair[1].publish("x", number)
-    gate.wait_until_entered()
-    until(lambda: subscription.pending == 4)
-    subscription.unsubscribe()
-    assert subscription.pending == 0
-    gate.opened.set()
-    subscribe(pair, "y", gate)
-    pair[1].publish("y", "y")
-    until(lambda: "y" in gate.seen)
-    assert gate.seen == [0, "y"]
+    # Peers send a PING every 1.5 seconds, so that 40 PINGs take 60 seconds.
+    assert time.monotonic() - began < 30.0
 
 
 def test_dropped_messages_are_acknowledged(pair):
@@ -160,7 +141,7 @@ def test_a_cancelled_request_leaves_nothing(directory):
         ):
             asked = []
             server.subscribe("svc", asked.append)
-            await client.wait_ready(subscriber="svc")
+            await client.wait_ready(subscriber="svc", timeout=DEADLINE)
             task = asyncio.create_task(client.request("svc", timeout=None))
             while not asked:
                 await asyncio.sleep(0.001)
@@ -182,7 +163,7 @@ def test_a_pool_has_as_many_threads_as_the_node_allows(make):
     gates = [Gate(subscriber) for _ in range(3)]
     for at, gate in enumerate(gates):
         subscriber.subscribe(f"x.{at}", gate)
-    publisher.wait_ready("subscriber", subscriber="x.2")
+    publisher.wait_ready("subscriber", subscriber="x.2", timeout=DEADLINE)
     for at in range(3):
         publisher.publish(f"x.{at}")
     counts = Counter(thread.name for thread in threading.enumerate())
@@ -211,7 +192,7 @@ def test_a_handler_that_ends_after_its_node_is_not_a_fault(pair, caplog):
     if type(subscriber).__name__ == "Looped":
         pytest.skip("the loop cancels its handlers")
     subscribe(pair, "svc", reply_late)
-    publisher.wait_ready("subscriber", subscriber="svc")
+    publisher.wait_ready("subscriber", subscriber="svc", timeout=DEADLINE)
     work = Thread(lambda: publisher.request("svc", timeout=None))
     assert entered.wait(DEADLINE)
     subscriber.close(timeout=0)

@@ -19,7 +19,7 @@ from oz.node.engine import INTRODUCTION
 from oz.node.sync import Node
 from oz.options import NodeOptions
 from support.scripts import started
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 
 def names(node):
@@ -34,9 +34,9 @@ def exchange(node, other):
     """Check that messages pass in both directions."""
     for publisher, subscriber in ((node, other), (other, node)):
         got = subscriber.subscribe("exchange.*")
-        subscriber.wait_ready()
+        subscriber.wait_ready(timeout=DEADLINE)
         publisher.publish("exchange.a", publisher.name)
-        assert got.receive(timeout=20).payload == publisher.name
+        assert got.receive(timeout=DEADLINE).payload == publisher.name
         got.unsubscribe()
 
 
@@ -54,7 +54,7 @@ def test_a_killed_peer_whose_socket_lives_on_is_silent_and_lost(make, directory)
     node = make("survivor", on_event=events.append, lost_after=1.0)
     with started("-c", VICTIM, directory) as process:
         assert process.stdout.readline().strip(), process.stderr.read()
-        node.wait_ready("victim", timeout=40)
+        node.wait_ready("victim", timeout=DEADLINE)
         began = time.monotonic()
         process.kill()
         until(lambda: "peer_lost" in kinds(events))
@@ -65,12 +65,12 @@ def test_a_killed_peer_whose_socket_lives_on_is_silent_and_lost(make, directory)
 def test_a_node_without_echo_receives_only_from_peers(make):
     first, second = make("first", echo=False), make("second")
     own, other = first.subscribe("a"), second.subscribe("a")
-    first.wait_ready("second")
-    second.wait_ready("first")
+    first.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready("first", timeout=DEADLINE)
     first.publish("a", 1)
-    assert other.receive(timeout=20).payload == 1
+    assert other.receive(timeout=DEADLINE).payload == 1
     second.publish("a", 2)
-    assert own.receive(timeout=20).payload == 2
+    assert own.receive(timeout=DEADLINE).payload == 2
     with pytest.raises(Timeout):
         own.receive(timeout=0)
 
@@ -78,16 +78,16 @@ def test_a_node_without_echo_receives_only_from_peers(make):
 def test_wait_ready_means_both_directions(make):
     """Each side receives messages for its earlier subscriptions, whichever side waits."""
     first, second = make("first"), make("second")
-    first.wait_ready("second")
+    first.wait_ready("second", timeout=DEADLINE)
     for number in range(30):
         got = second.subscribe(f"a.{number}")
-        first.wait_ready()
+        first.wait_ready(timeout=DEADLINE)
         first.publish(f"a.{number}", number)
-        assert got.receive(timeout=20).payload == number
+        assert got.receive(timeout=DEADLINE).payload == number
         own = first.subscribe(f"b.{number}")
-        first.wait_ready()
+        first.wait_ready(timeout=DEADLINE)
         second.publish(f"b.{number}", number)
-        assert own.receive(timeout=20).payload == number
+        assert own.receive(timeout=DEADLINE).payload == number
 
 
 def test_wait_ready_names_what_is_missing(make):
@@ -98,19 +98,19 @@ def test_wait_ready_names_what_is_missing(make):
         node.wait_ready(count=2, timeout=0.1)
     with pytest.raises(Timeout, match=r"no node subscribes to 'a\.b'; peers that are up: none.*bus='test'"):
         node.wait_ready(subscriber="a.b", timeout=0.1)
-    node.wait_ready(timeout=20)
+    node.wait_ready(timeout=DEADLINE)
     node.subscribe("a.*")
-    node.wait_ready(subscriber="a.b", timeout=20)
+    node.wait_ready(subscriber="a.b", timeout=DEADLINE)
 
 
 def test_wildcards_pass_reserved_subjects_by(make):
     first, second = make("first"), make("second")
     everything, reserved = second.subscribe(">"), second.subscribe("_x.>")
-    second.wait_ready("first")
+    second.wait_ready("first", timeout=DEADLINE)
     first.publish("_x.a", 1)
     first.publish("a", 2)
-    assert reserved.receive(timeout=20).payload == 1
-    assert everything.receive(timeout=20).payload == 2
+    assert reserved.receive(timeout=DEADLINE).payload == 1
+    assert everything.receive(timeout=DEADLINE).payload == 2
 
 
 def test_subjects_of_oz_are_refused(make):
@@ -127,11 +127,11 @@ def test_local_subjects_do_not_pass_tcp(make, directory):
     near, near_too = make("near", bind="tcp://127.0.0.1:*"), make("near too")
     far = make("far", connect=near.endpoint, directory=f"{directory}/far")
     inboxes = [item.subscribe(["_LOCAL.a", "end"]) for item in (near, near_too, far)]
-    near.wait_ready("near too", "far")
+    near.wait_ready("near too", "far", timeout=DEADLINE)
     near.publish("_LOCAL.a", 1)
     near.publish("end", 2)
-    assert [[got.receive(timeout=20).payload for _ in range(2)] for got in inboxes[:2]] == [[1, 2]] * 2
-    assert inboxes[2].receive(timeout=20).payload == 2
+    assert [[got.receive(timeout=DEADLINE).payload for _ in range(2)] for got in inboxes[:2]] == [[1, 2]] * 2
+    assert inboxes[2].receive(timeout=DEADLINE).payload == 2
 
 
 PROGRAM = """
@@ -181,7 +181,7 @@ def test_a_forgotten_node_closes(make, directory):
     observer = make("observer", on_event=events.append)
     forgotten = Node("forgotten", bus="test", options=NodeOptions(directory=directory))
     forgotten.subscribe("a")
-    observer.wait_ready("forgotten")
+    observer.wait_ready("forgotten", timeout=DEADLINE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         del forgotten
@@ -197,7 +197,7 @@ def test_a_forgotten_node_of_a_loop_closes(directory):
         async with Node("observer", bus="test", options=options) as observer:
             forgotten = Node("forgotten", bus="test", options=options)
             forgotten.subscribe("a")
-            await observer.wait_ready("forgotten")
+            await observer.wait_ready("forgotten", timeout=DEADLINE)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)
                 del forgotten
@@ -220,10 +220,10 @@ def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
 
     def handle(message):
         for call in (
-            lambda: other.receive(timeout=20),
-            lambda: node.wait_ready(timeout=20),
-            lambda: node.wait_for_subscribers("other", timeout=20),
-            lambda: other.drain(timeout=20),
+            lambda: other.receive(timeout=DEADLINE),
+            lambda: node.wait_ready(timeout=DEADLINE),
+            lambda: node.wait_for_subscribers("other", timeout=DEADLINE),
+            lambda: other.drain(timeout=DEADLINE),
         ):
             try:
                 call()
@@ -275,14 +275,14 @@ def test_messages_during_a_join_have_no_hole(make, group):
 
 def test_last_values_reach_a_new_subscription(make):
     first, second = make("first", last_value=True), make("second")
-    second.wait_ready("first")
+    second.wait_ready("first", timeout=DEADLINE)
     for number in range(3):
         first.publish("price.a", number)
     first.publish("_private.a", 1)
     got = second.subscribe(["price.*", "_private.*"], last_value=True)
-    second.wait_ready()
+    second.wait_ready(timeout=DEADLINE)
     first.publish("price.b", "end")
-    assert [got.receive(timeout=20).payload for _ in range(2)] == [2, "end"]
+    assert [got.receive(timeout=DEADLINE).payload for _ in range(2)] == [2, "end"]
 
 
 def test_events_come_one_after_the_other_and_may_raise(make):
@@ -298,7 +298,7 @@ def test_events_come_one_after_the_other_and_may_raise(make):
     node = make("observer", on_event=on_event)
     for number in range(3):
         peer = make(f"peer {number}")
-        node.wait_ready(f"peer {number}")
+        node.wait_ready(f"peer {number}", timeout=DEADLINE)
         peer.close()
     until(lambda: seen == ["peer_up", "peer_left"] * 3)
 
@@ -307,10 +307,10 @@ def test_stats_count_only_messages_of_programs(make):
     first, second = make("first"), make("second")
     got = second.subscribe("a")
     for item in (first, second):
-        item.wait_ready(count=1)
+        item.wait_ready(count=1, timeout=DEADLINE)
     first.publish("a", 1)
     first.publish("b", 1)
-    got.receive(timeout=20)
+    got.receive(timeout=DEADLINE)
     assert (first.stats.published, first.stats.unmatched) == (2, 1)
     assert (first.stats.received, second.stats.received) == (0, 1)
     assert second.stats.delivered == second.stats.peers == 1
@@ -319,8 +319,8 @@ def test_stats_count_only_messages_of_programs(make):
 def test_a_hostile_introduction_is_ignored(make):
     """Garbage, wrong types and a large introduction add no peer and end nothing."""
     first, second = make("first"), make("second")
-    first.wait_ready("second")
-    second.wait_ready("first")
+    first.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready("first", timeout=DEADLINE)
     engine = (first if make.kind == "sync" else first.wrapped)._node
     node = bytes.fromhex(first.peers[0].id)
     stranger = [bytes(16), ["tcp://127.0.0.1:1"]]

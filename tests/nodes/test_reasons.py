@@ -7,7 +7,7 @@ import pytest
 
 from oz.errors import Timeout
 from support.ports import lasting_port
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 
 def reason_of(call, **options):
@@ -32,7 +32,7 @@ def test_receive_names_an_endpoint_where_nothing_answers(make):
 
 def test_receive_names_peers_that_publish_nothing_that_matches(make):
     got, other = make("first").subscribe("x"), make("second")
-    other.wait_ready("first")
+    other.wait_ready("first", timeout=DEADLINE)
     until(
         lambda: "the peers that are up have published nothing that matches: second" in reason_of(got.receive)
     )
@@ -63,7 +63,7 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
     assert f"peer 'behind' has connected to this node, which cannot connect to it at {announced}" in at_hub
     assert "this node has connected to peer 'hub', which cannot connect to it at" in at_behind
     assert announced in at_behind
-    hub.wait_ready()
+    hub.wait_ready(timeout=DEADLINE)
 
 
 def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory, tmp_path):
@@ -75,7 +75,7 @@ def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory
     for name in ("second", "third"):
         path.unlink()
         later = make(name)
-        later.wait_ready("first", timeout=40)
+        later.wait_ready("first", timeout=DEADLINE)
         later.close()
         until(lambda: not first.peers)
     assert path.exists()
@@ -85,4 +85,4 @@ def test_a_node_whose_directory_was_deleted_makes_it_again(make, directory):
     first = make("first")
     shutil.rmtree(directory)
     until(lambda: any(map(os.path.exists, (one.removeprefix("ipc://") for one in first.endpoints))))
-    make("second").wait_ready("first", timeout=40)
+    make("second").wait_ready("first", timeout=DEADLINE)

@@ -13,24 +13,24 @@ from oz.errors import (
     Timeout,
 )
 from oz.options import Delivery
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 ENDLESS = 600.0  # seconds; longer than any test
-IMMEDIATE = 10.0  # seconds; far below ENDLESS, and far above the time that a loaded machine takes
+IMMEDIATE = 90.0  # seconds; far below ENDLESS, and far above the time that a loaded machine takes
 
 
 @pytest.fixture
 def pair(make):
     """A server and a client that know each other."""
     server, client = make("server"), make("client")
-    server.wait_ready("client")
-    client.wait_ready("server")
+    server.wait_ready("client", timeout=DEADLINE)
+    client.wait_ready("server", timeout=DEADLINE)
     return server, client
 
 
 def serve(server, client, subject, handler, **options):
     subscription = server.subscribe(subject, handler, **options)
-    client.wait_ready("server", subscriber=subject.replace("*", "x"))
+    client.wait_ready("server", subscriber=subject.replace("*", "x"), timeout=DEADLINE)
     return subscription
 
 
@@ -59,7 +59,7 @@ def test_a_reply_is_published_on_the_inbox_too(pair):
 def test_a_message_that_is_received_can_be_answered_later(pair):
     server, client = pair
     subscription = server.subscribe("later")
-    client.wait_ready("server", subscriber="later")
+    client.wait_ready("server", subscriber="later", timeout=DEADLINE)
     work = Thread(lambda: ask(client, "later", 1))
     message = subscription.receive(timeout=IMMEDIATE)
     message.reply(message.payload + 1)
@@ -81,9 +81,9 @@ def test_the_second_reply_is_late(pair):
 def test_wildcards_do_not_see_replies_and_an_inbox_cannot_be_subscribed(make):
     # A subscription to everything is a responder too, so that only the server receives its own messages.
     server, client = make("server"), make("client", echo=False)
-    client.wait_ready("server")
+    client.wait_ready("server", timeout=DEADLINE)
     everything = [node.subscribe(">") for node in (server, client)]
-    server.wait_ready("client")
+    server.wait_ready("client", timeout=DEADLINE)
     serve(server, client, "svc", lambda message: "secret")
     assert ask(client, "svc").payload == "secret"
     server.publish("end")
@@ -118,7 +118,7 @@ def test_a_reply_to_a_node_that_is_gone_is_lost(pair, make):
     seen = []
     server.subscribe("svc", seen.append)
     asker = make("asker")
-    asker.wait_ready("server", subscriber="svc")
+    asker.wait_ready("server", subscriber="svc", timeout=DEADLINE)
     with pytest.raises(Timeout):
         ask(asker, "svc", timeout=0.1)
     asker.close()
@@ -151,7 +151,7 @@ def test_an_error_among_the_replies_of_many_comes_last(make):
 
     servers[0].subscribe("who", fail)
     servers[1].subscribe("who", lambda message: "two")
-    client.wait_ready("one", "two", subscriber="who")
+    client.wait_ready("one", "two", subscriber="who", timeout=DEADLINE)
     replies = client.request_many("who", timeout=ENDLESS, limit=2)
     assert next(replies).payload == "two"
     with pytest.raises(ReplyError, match="broken"):
@@ -200,7 +200,7 @@ def test_a_handler_may_ask(make):
         async def outer(message):
             return (await bare(server).request("inner", message.payload)).payload * 10
 
-    client.wait_ready("server")
+    client.wait_ready("server", timeout=DEADLINE)
     serve(server, client, "outer", outer)
     works = [Thread(lambda at=at: ask(client, "outer", at).payload) for at in range(8)]
     assert [work.outcome() for work in works] == [10 * (at + 1) for at in range(8)]

@@ -10,7 +10,7 @@ import zmq
 
 from oz.publisher.links import LinkListener
 from oz.transport.errors import EndpointError
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 
 def port_of(endpoint):
@@ -73,7 +73,7 @@ def check_plain(publisher):
     with context.socket(zmq.SUB) as plain:
         plain.connect(publisher.endpoint)
         plain.subscribe(b"")
-        publisher.wait_for_subscribers("a")
+        publisher.wait_for_subscribers("a", timeout=DEADLINE)
         publisher.publish("a", b"x")
         assert plain.poll(20_000)
     context.term()

@@ -77,7 +77,7 @@ def test_plain_subscribers_receive_subject_and_payload_only(pub):
     with zmq.Context() as context, context.socket(zmq.SUB) as plain, connected(pub, "a.*") as link:
         plain.subscribe(b"")
         plain.connect(pub.endpoint)
-        pub.wait_for_subscribers("a.b", count=2)
+        pub.wait_for_subscribers("a.b", count=2, timeout=DEADLINE)
         sent = [b"", b"x", bytes(70_000)]
         for number, payload in enumerate(sent):
             pub.publish("a.b", payload, headers={"n": number}, key="k", id=(b"s", number))

@@ -6,7 +6,7 @@ import zmq
 from oz.errors import Timeout
 from oz.publisher.sync import Publisher
 from support.interrupting import each_interruption
-from support.waiting import Thread
+from support.waiting import DEADLINE, Thread
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_an_interrupted_batch_keeps_no_later_message_back(publisher, join):
     def prepare():
         # The link begins again after some interruptions.
         thread = peer.in_background(lambda: publisher.has_subscribers("a"))
-        publisher.wait_for_subscribers("a")
+        publisher.wait_for_subscribers("a", timeout=DEADLINE)
         thread.outcome()
         return publish
 
@@ -34,7 +34,7 @@ def test_an_interrupted_batch_keeps_no_later_message_back(publisher, join):
         places += 1
         last = b"%d" % place
         thread = peer.in_background(lambda last=last: last in peer.payloads)
-        publisher.wait_for_subscribers("a")
+        publisher.wait_for_subscribers("a", timeout=DEADLINE)
         publisher.publish("a", last)
         thread.outcome()
     assert places > 10

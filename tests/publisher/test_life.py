@@ -13,7 +13,7 @@ import oz.publisher.sync
 from oz.errors import ClosedError
 from oz.transport.errors import EndpointError
 from oz.wire import links
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 CALLS = {
     "publish": lambda publisher: publisher.publish("a", b"x"),
@@ -33,7 +33,7 @@ def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, caplog, end
     plain = foreign.socket(zmq.SUB)
     plain.subscribe(b"")
     plain.connect(publisher.endpoint)
-    publisher.wait_for_subscribers("a")
+    publisher.wait_for_subscribers("a", timeout=DEADLINE)
     publisher.publish("a", b"first")
     assert plain.recv_multipart() == [b"a", b"first"]
 

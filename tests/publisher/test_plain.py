@@ -7,7 +7,7 @@ import zmq
 
 from oz.errors import WouldBlock
 from oz.publisher.sync import Publisher
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 
 class Sockets(zmq.Context):
@@ -46,7 +46,7 @@ def plain(context, endpoint, *prefixes, kind=zmq.SUB):
 def test_a_subscriber_to_everything_sees_only_messages_of_the_program(make, join, context):
     publisher = make()
     socket = plain(context, publisher.endpoint, b"")
-    publisher.wait_for_subscribers("z")
+    publisher.wait_for_subscribers("z", timeout=DEADLINE)
     peer = join(publisher, "a")
     publisher.publish("z", b"1", headers={"n": 1})
     peer.until(lambda: 6 in peer.frames)  # A PING.
@@ -57,7 +57,7 @@ def test_a_subscriber_to_everything_sees_only_messages_of_the_program(make, join
 def test_each_subscription_counts_until_its_subscriber_leaves(make, context):
     publisher = make()
     first, second = (plain(context, publisher.endpoint, b"a.") for _ in range(2))
-    publisher.wait_for_subscribers("a.b", count=2)
+    publisher.wait_for_subscribers("a.b", count=2, timeout=DEADLINE)
     first.unsubscribe(b"a.")
     until(lambda: _count_is(publisher, "a.b", 1))
     second.close(0)
@@ -81,7 +81,7 @@ def test_a_full_plain_subscriber_refuses(make, context, on_full):
     socket = plain(context, publisher.endpoint)
     socket.set(zmq.RCVHWM, 1)
     socket.subscribe(b"a")
-    publisher.wait_for_subscribers("a")
+    publisher.wait_for_subscribers("a", timeout=DEADLINE)
     with pytest.raises(WouldBlock):
         publisher.publish_many([("a", b"x" * 100_000)] * 1_000)
     stats = publisher.stats
@@ -97,7 +97,7 @@ def test_a_plain_subscriber_that_joins_while_others_receive_is_seen():
                 item.setsockopt(zmq.LINGER, 0)
                 item.connect(pub.endpoint)
             first.subscribe(b"a.")
-            pub.wait_for_subscribers("a.x")
+            pub.wait_for_subscribers("a.x", timeout=DEADLINE)
             for number in range(100):
                 pub.publish("a.x", b"%d" % number)
             pub.publish("b.x", b"early")

@@ -9,8 +9,6 @@ import oz
 from oz.services.proxy import Proxy
 from support.waiting import DEADLINE, Thread, until
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def proxy():

@@ -11,8 +11,6 @@ from oz.services.recorder import Recorder, spanning_pattern
 from support import scripts, waiting
 from support.sizes import size
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def is_gap(record):
     return isinstance(record, JournalGap)
@@ -263,7 +261,6 @@ recorder.run()
 """Program of a recorder that is killed when it has written `maximum` records."""
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_recorder_with_handled_messages_loses_nothing(tmp_path):
     directory, count = tmp_path / "recorded", 2000
     options = oz.Options(resume_seconds=300)
@@ -273,7 +270,7 @@ def test_a_killed_recorder_with_handled_messages_loses_nothing(tmp_path):
             return scripts.started("-c", KILLED, directory, pub.endpoint, maximum, "handled")
 
         with recorder(count // 4) as killed:
-            pub.wait_for_subscribers("a.1", timeout=60)
+            pub.wait_for_subscribers("a.1", timeout=waiting.DEADLINE)
             for at in range(count):
                 pub.publish("a.1", b"%d" % at)
             assert killed.wait(60) == -signal.SIGKILL

@@ -13,8 +13,6 @@ from support import waiting
 
 SECOND = 10**9
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def journal(tmp_path):

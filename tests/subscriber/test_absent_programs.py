@@ -5,7 +5,7 @@ import time
 import pytest
 
 from oz.options import Options
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 ABSENCE = 4.0
 """Seconds without a call: longer than the silence after which a link is replaced, and than `RESUME_SECONDS` + 2."""
@@ -24,7 +24,7 @@ def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     feed.publish_numbers("a", range(COUNT), batch=100)
     time.sleep(ABSENCE)
     feed.publish_numbers("a", range(COUNT, 2 * COUNT), batch=100)
-    assert [int(sub.receive(timeout=40).payload) for _ in range(2 * COUNT)] == list(range(2 * COUNT))
+    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(2 * COUNT)] == list(range(2 * COUNT))
     assert gaps == []
 
 
@@ -39,7 +39,7 @@ def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
 
     sub = make(feed.endpoint, on_gap=gaps.append, options=OPTIONS)
     sub.subscribe("a", handle, ack="handled")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     feed.publish_numbers("a", range(COUNT), batch=100)
     until(lambda: sub.run(timeout=0.02) is not None and len(numbers) == 2 * COUNT)
     assert [subscriber.state for subscriber in feed.publisher.subscribers] == ["up"]

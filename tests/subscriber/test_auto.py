@@ -9,7 +9,7 @@ from oz.errors import Timeout
 from oz.transport.errors import EndpointError
 from oz.transport.routers import link_endpoint
 from support.ports import free_endpoint
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 
 class PlainPublisher:
@@ -71,26 +71,26 @@ def test_a_plain_publisher_is_filtered_by_prefix_and_pattern(make, plain):
     publisher = plain(endpoint)
     sub = make(endpoint)
     sub.subscribe("a.*.c")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     assert modes(sub) == ["prefix"]
     assert publisher.subscriptions(1) == [b"\x01a."]
     publisher.publish("a.b.d")
     publisher.publish("b")
     publisher.publish("a.b.c", b"one", b"two")
-    message = sub.receive(timeout=10)
+    message = sub.receive(timeout=DEADLINE)
     assert (message.subject, message.payload) == ("a.b.c", b"one")
     assert message.frames == [b"a.b.c", b"one", b"two"]
     assert (message.origin, message.sequence, message.position, message.gap) == (None, None, None, 0)
     assert sub.stats.filtered == 1
     publisher.publish("a.x.c")
-    message = sub.receive(timeout=10)
+    message = sub.receive(timeout=DEADLINE)
     assert message.frames == [b"a.x.c", b"x"]
 
 
 def test_the_link_port_is_closed(make, feed):
     sub = make(feed.endpoint, links={feed.endpoint: link_endpoint(free_endpoint())})
     sub.subscribe("a.*")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     assert modes(sub) == ["prefix"]
     assert received(sub, lambda: feed.publish("a.1")).subject == "a.1"
     sub.subscribe("b.*", group="g")
@@ -118,7 +118,7 @@ def test_behind_a_plain_proxy(make, plain):
     try:
         sub = make(endpoint)
         sub.subscribe("a.*")
-        sub.wait_ready()
+        sub.wait_ready(timeout=DEADLINE)
         message = received(sub, lambda: source.send_multipart([b"a.1", b"x"]))
         assert (message.subject, modes(sub)) == ("a.1", ["prefix"])
         sub.close()

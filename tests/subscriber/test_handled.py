@@ -7,7 +7,7 @@ import pytest
 from oz.errors import Timeout
 from oz.subscriber import sync
 from oz.wire import links
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 SIZE = len(links.encode_body([b"a", b"00", None]))  # bytes of a message with a number of two digits
 HANDLED = {"group": "g", "ack": "handled"}
@@ -29,16 +29,16 @@ def settle(sub, feed, expected):
 def subscribed(make, feed, handler=None):
     sub = make(feed.endpoint, filtering="publisher")
     one = sub.subscribe("a", handler, **HANDLED)
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     return sub, one
 
 
 def test_a_message_in_hand_is_not_handled(make, feed):
     sub, _ = subscribed(make, feed)
     publish(feed, 3)
-    assert [int(sub.receive(timeout=10).payload) for _ in range(2)] == [10, 11]
+    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(2)] == [10, 11]
     settle(sub, feed, 2)
-    assert int(sub.receive(timeout=10).payload) == 12
+    assert int(sub.receive(timeout=DEADLINE).payload) == 12
     settle(sub, feed, 1)
     with pytest.raises(Timeout):
         sub.receive(timeout=0)
@@ -48,7 +48,7 @@ def test_a_message_in_hand_is_not_handled(make, feed):
 def test_ack_handles_a_message_at_once(make, feed):
     sub, _ = subscribed(make, feed)
     publish(feed, 3)
-    message = sub.receive(timeout=10)
+    message = sub.receive(timeout=DEADLINE)
     message.ack()
     message.ack()
     settle(sub, feed, 2)
@@ -70,10 +70,10 @@ def test_a_handler_that_raises_has_handled(make, feed):
 def test_messages_of_an_ended_subscription_are_not_kept(make, feed):
     sub, one = subscribed(make, feed)
     publish(feed, 3)
-    one.receive(timeout=10)
+    one.receive(timeout=DEADLINE)
     until(lambda: sub.run(timeout=0.03) is not None and one.pending == 2)
     one.unsubscribe()
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     with pytest.raises(Timeout):
         sub.receive(timeout=0)
     settle(sub, feed, 0)
@@ -90,7 +90,7 @@ def test_handlers_of_several_threads(feed):
 
     with sync.Subscriber(feed.endpoint) as sub:
         sub.subscribe("a", handle, **HANDLED)
-        sub.wait_ready()
+        sub.wait_ready(timeout=DEADLINE)
         threads = [Thread(sub.run) for _ in range(3)]
         publish(feed, 50)
         until(lambda: len(begun) == 50)

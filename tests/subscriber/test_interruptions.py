@@ -8,7 +8,7 @@ from oz.publisher.sync import Publisher
 from oz.subscriber.sync import Subscriber
 from support.interrupting import each_interruption
 from support.ports import lasting_endpoint
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def test_an_interrupted_close_is_completed_by_the_next(publisher, filtering):
 def test_an_interruption_loses_one_message_at_most(publisher, size):
     with Subscriber(publisher.endpoint, filtering="publisher") as subscriber:
         subscriber.subscribe("a")
-        subscriber.wait_ready()
+        subscriber.wait_ready(timeout=DEADLINE)
         got = []
 
         def receive():
             for _ in range(10 // size):
                 for message in (
-                    subscriber.receive_many(size, timeout=10) if size > 1 else [subscriber.receive()]
+                    subscriber.receive_many(size, timeout=DEADLINE) if size > 1 else [subscriber.receive()]
                 ):
                     got.append(int(message.payload))
 
@@ -60,7 +60,7 @@ def test_an_interruption_loses_one_message_at_most(publisher, size):
             got.clear()
             publisher.publish_many(("a", b"%d" % number) for number in range(11))
             # The call reads the next messages too.
-            assert subscriber.receive(timeout=10).payload == b"0"
+            assert subscriber.receive(timeout=DEADLINE).payload == b"0"
             return receive
 
         places = 0

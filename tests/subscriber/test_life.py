@@ -14,7 +14,7 @@ import oz
 from oz.errors import ClosedError
 from oz.options import Delivery, Options
 from oz.subscriber import aio, sync
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def sub(feed):
 def ready(sub, *patterns):
     for pattern in patterns:
         sub.subscribe(pattern)
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("wait", ["receive", "run", "iterate", "own"])
 def test_close_ends_a_wait_of_another_thread(sub, wait):
     made = sub.subscribe("a")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     calls = {"receive": sub.receive, "run": sub.run, "iterate": lambda: list(sub), "own": made.receive}
     threads = [Thread(calls[wait]) for _ in range(2)]
     for thread in threads:
@@ -48,7 +48,7 @@ def test_close_ends_a_wait_of_another_thread(sub, wait):
 
 def test_a_thread_subscribes_while_another_waits(sub, feed):
     ready(sub, "a")
-    thread = Thread(lambda: sub.receive(timeout=40))
+    thread = Thread(lambda: sub.receive(timeout=DEADLINE))
     thread.wait_until_stuck()
     sub.subscribe("b")
     feed.wait_for_patterns(2)
@@ -63,7 +63,7 @@ def test_threads_share_the_messages(sub, feed):
     def work():
         while True:
             try:
-                message = sub.receive(timeout=40)
+                message = sub.receive(timeout=DEADLINE)
             except ClosedError:
                 return
             with lock:
@@ -82,18 +82,18 @@ def test_threads_share_the_messages(sub, feed):
 def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
     full = sub.subscribe("a", delivery=Delivery(max_pending=10))
     other = sub.subscribe("b")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     feed.publish("a", "b")
-    assert full.receive(timeout=10).subject == "a"
-    assert other.receive(timeout=10).subject == "b"
+    assert full.receive(timeout=DEADLINE).subject == "a"
+    assert other.receive(timeout=DEADLINE).subject == "b"
     for _ in range(200):
         feed.publish("a")
     feed.publish("b")
-    thread = Thread(lambda: other.receive(timeout=40))
+    thread = Thread(lambda: other.receive(timeout=DEADLINE))
     until(lambda: full.pending >= 10)
     thread.wait_until_stuck()
     # Reading continues as the program takes messages of the full queue.
-    assert [full.receive(timeout=10).subject for _ in range(200)] == ["a"] * 200
+    assert [full.receive(timeout=DEADLINE).subject for _ in range(200)] == ["a"] * 200
     assert thread.outcome().subject == "b"
 
 
@@ -109,10 +109,10 @@ def test_a_handler_may_use_the_subscriber(make, feed):
             raw.close()
 
     sub.subscribe("a.*", handle)
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     feed.publish("a.1")
     until(lambda: sub.run(timeout=0.02) is not None and len(raw.subscriptions) == 2)
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     feed.publish("b.1")
     sub.run()
     assert seen == ["a.1", "b.1"]
@@ -147,7 +147,7 @@ def test_close_ends_waits_and_cancels_handlers_in_a_loop(feed):
 
         await sub.subscribe("a", handle)
         await sub.subscribe("b")
-        await sub.wait_ready()
+        await sub.wait_ready(timeout=DEADLINE)
         waiting = asyncio.create_task(sub.receive())
         await asyncio.to_thread(feed.publish, "a")
         await begun.wait()
@@ -165,7 +165,7 @@ def test_subscribing_before_the_loop_runs(feed):
     sub.subscribe("a", seen.append)
 
     async def main():
-        await sub.wait_ready()
+        await sub.wait_ready(timeout=DEADLINE)
         await asyncio.to_thread(feed.publish, "a")
         while not seen:
             await sub.run(timeout=0.05)
@@ -211,7 +211,7 @@ def test_the_destruction_of_its_context_is_a_closed_error_in_each_call(make, fee
     port = plain.bind_to_random_port("tcp://127.0.0.1")
     sub = make([feed.endpoint, f"tcp://127.0.0.1:{port}"], context=context)
     made = sub.subscribe("a")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     context.destroy(0)
     for _ in range(2):
         with pytest.raises(ClosedError):
@@ -228,7 +228,7 @@ def test_the_end_of_its_context_closes_a_subscriber_of_asyncio(feed):
         asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(about))
         async with aio.Subscriber(feed.endpoint, context=context) as sub:
             sub.subscribe("a")
-            await sub.wait_ready()
+            await sub.wait_ready(timeout=DEADLINE)
             waiting = asyncio.create_task(sub.receive())
             await asyncio.sleep(0)
             ending = Thread(context.term)
@@ -251,7 +251,7 @@ def test_a_subscriber_that_is_garbage_says_bye_although_its_sockets_are_finalize
             gc.collect(0)
             sub.connect(publisher.endpoint)
             ready(sub, "a")
-            publisher.wait_for_subscribers()
+            publisher.wait_for_subscribers(timeout=DEADLINE)
             del sub
             with pytest.warns(ResourceWarning, match="unclosed <oz.Subscriber"):  # noqa: PT031
                 gc.collect()

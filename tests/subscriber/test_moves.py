@@ -8,7 +8,7 @@ from oz.transport.routers import link_endpoint, listening_router
 from oz.wire import links
 from oz.wire.links import Answer, Hello, Welcome
 from support.ports import free_endpoint
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 EPOCH = b"e" * 16
 
@@ -100,7 +100,7 @@ def served(make, script):
     sub = make(script.endpoint, on_gap=gaps.append)
     sub.gaps = gaps
     sub.subscribe("a.*")
-    sub.wait_ready()
+    sub.wait_ready(timeout=DEADLINE)
     return sub
 
 

@@ -20,7 +20,7 @@ class Pair:
     def subscribe(self, pattern, handler=None):
         made = self.sub.subscribe(pattern, handler)
         self.sub.wait_ready(timeout=DEADLINE)
-        self.pub.wait_for_subscribers("a.b.c")
+        self.pub.wait_for_subscribers("a.b.c", timeout=DEADLINE)
         return made
 
     def close(self):
@@ -124,7 +124,7 @@ def test_a_thread_receives_while_another_one_polls(pair, poller):
     received.wait_until_stuck()
     polled = Thread(lambda: poller.poll(DEADLINE * 1000))
     pair.sub.wait_ready(timeout=DEADLINE)
-    pair.pub.wait_for_subscribers("a.own")
+    pair.pub.wait_for_subscribers("a.own", timeout=DEADLINE)
     pair.pub.publish("a.own", b"1")
     assert received.outcome() == b"1"
     pair.pub.publish("a.b.c", b"2")

@@ -4,9 +4,8 @@ import contextlib
 import threading
 
 import oz
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
-DEADLINE = 60.0
 ANSWER = ("--wait", "60", "--timeout", "60")  # of `oz request`: as long as a slow machine may take
 
 

@@ -5,6 +5,8 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 
+from support.waiting import DEADLINE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -13,7 +15,7 @@ def run_tests(directory, text, *arguments):
     (directory / "test_of_a_user.py").write_text(text)
     options = ["-q", "-p", "no:randomly", "-p", "pytest_oz", "-W", "error"]
     command = [sys.executable, "-m", "pytest", *options, *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE)
 
 
 def test_fixture_gives_a_bus_and_imports_nothing_before_it_is_used(tmp_path):
@@ -34,12 +36,12 @@ def test_with_it(oz_bus):
         publisher, subscriber = oz_bus.publisher(), oz_bus.subscriber()
         subscriber.subscribe("a.*")
         await subscriber.wait_ready(timeout=5)
-        await asyncio.sleep(3600)
+        await asyncio.sleep(600)
         await publisher.publish("a.b", b"c")
         return (await subscriber.receive(timeout=5)).payload
 
     assert oz_bus.run(main()) == b"c"
-    assert oz_bus.now() > 3600
+    assert oz_bus.now() > 600
 """
     found = run_tests(tmp_path, text)
     assert "3 passed" in found.stdout, found.stdout + found.stderr
@@ -58,7 +60,7 @@ real = oz.asyncio.Node, oz.Node
 async def serve():
     async with oz.asyncio.Node("prices") as node:
         node.subscribe("svc.price", handler=lambda message: message.reply(42))
-        await asyncio.sleep(3600)
+        await asyncio.sleep(60)
 
 
 def ask():
@@ -73,8 +75,8 @@ def test_with_it(oz_bus):
 
     serving = oz_bus.run(begin())
     assert ask() == 42
-    oz_bus.run(asyncio.wait_for(serving, 7200))
-    assert oz_bus.now() >= 3600
+    oz_bus.run(asyncio.wait_for(serving, 120))
+    assert oz_bus.now() >= 60
 
 
 def test_without_it():

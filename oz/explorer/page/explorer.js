@@ -184,10 +184,10 @@ function draw(name, attributes, text) {
 }
 
 function graphNodes(bus) {
-  const slow = new Set(bus.subscribers.filter(row => row.slow).map(row => row.id));
-  const found = new Map(bus.nodes.map(row => [row.id, { name: row.node, slow: slow.has(row.id), silent: false }]));
-  for (const link of bus.links)
-    if (!found.has(link.to)) found.set(link.to, { name: link.to_name, slow: slow.has(link.to), silent: true });
+  const subscribers = new Map(bus.subscribers.map(row => [row.id, row]));
+  const node = (id, name, silent) => ({ name, silent, slow: subscribers.get(id)?.slow ?? false, pending: subscribers.get(id)?.pending ?? 0 });
+  const found = new Map(bus.nodes.map(row => [row.id, node(row.id, row.node, false)]));
+  for (const link of bus.links) if (!found.has(link.to)) found.set(link.to, node(link.to, link.to_name, true));
   const important = [...found].sort(([, one], [, other]) => other.slow - one.slow);
   return { all: found.size, shown: new Map(important.slice(0, GRAPH_NODES).sort(([, one], [, other]) => one.name.localeCompare(other.name))) };
 }
@@ -195,7 +195,7 @@ function graphNodes(bus) {
 function showGraph(bus) {
   const svg = at("graph"), width = svg.clientWidth || 600, { all, shown } = graphNodes(bus);
   const height = Math.round(Math.min(560, Math.max(280, 0.7 * width)));
-  const across = Math.max(40, width / 2 - Math.min(130, width / 4)), down = height / 2 - 35;
+  const across = Math.max(40, width / 2 - Math.min(130, width / 4)), down = height / 2 - 45;
   let place = 0;
   for (const node of shown.values()) {
     const angle = (2 * Math.PI * place++) / shown.size - Math.PI / 2;
@@ -223,7 +223,10 @@ function showGraph(bus) {
     parts.push(draw("circle", { cx: node.x, cy: node.y, r: 8, class: node.silent ? "silent" : node.slow ? "slow" : "" }));
     const room = Math.max(6, Math.floor((anchor === "middle" ? width / 3 : width / 2 - across - 14) / 7));
     const name = node.name.length > room ? `${node.name.slice(0, room - 1)}…` : node.name;
-    parts.push(draw("text", { x: node.x + (anchor === "start" ? 13 : anchor === "end" ? -13 : 0), y: node.y + lift, "text-anchor": anchor, class: "halo" }, name));
+    const x = node.x + (anchor === "start" ? 13 : anchor === "end" ? -13 : 0);
+    const label = (text, y, kind) => parts.push(draw("text", { x, y, "text-anchor": anchor, class: kind }, text));
+    label(name, node.y + lift, "halo");
+    if (node.pending) label(`${count(node.pending)} pending`, node.y + lift + (lift < 0 ? -14 : 14), `halo ${node.slow ? "slow" : ""}`);
   }
   const marker = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto", markerUnits: "userSpaceOnUse" });
   marker.append(draw("path", { d: "M0 0 8 4 0 8z", class: "arrow" }));
@@ -251,7 +254,7 @@ const TABLES = {
   losses: { Node: row => row.node, Kind: row => row.kind, Reason: row => row.reason, Messages: row => row.count },
   nodes: { Node: row => row.node, "In / s": row => rate(row.in), "Out / s": row => rate(row.out), Peers: row => row.peers, Memory: row => (row.memory === null ? "–" : `${count(row.memory / 1e6)} MB`) },
 };
-const TITLES = { subscribers: "Subscribers: the slowest first", groups: "Queue groups", losses: "Losses", nodes: "Nodes" };
+const TITLES = { subscribers: "Subscribers: the slowest first", groups: "Queue groups", losses: "Losses", nodes: "Nodes: rates and memory" };
 const isNumber = name => !["Node", "Group", "Kind", "Reason", "State"].includes(name);
 
 function showTable(name, rows) {

@@ -7,6 +7,7 @@ import pytest
 import oz
 import oz.testing
 from simulation.services import start_forwarder
+from support.waiting import DEADLINE
 
 JOBS = 20
 
@@ -38,7 +39,7 @@ class Scene:
         self._gates[name].set()
 
     async def publish(self):
-        await self.near.wait_ready(subscriber="job")
+        await self.near.wait_ready(subscriber="job", timeout=DEADLINE)
         for number in range(JOBS):
             await self.near.publish("job", number)
             if not number % 7:
