@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import oz as library
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 FIGURES = ["p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"]
 
@@ -106,7 +106,7 @@ def test_connect_measures_a_running_publisher(oz_run, tmp_path, filtering):
                 "--json",
             )
         )
-        publisher.wait_for_subscribers("a.b", timeout=60)
+        publisher.wait_for_subscribers("a.b", timeout=DEADLINE)
         for number in range(10):
             publisher.publish("a.b", b"%d" % number)
             publisher.publish("c", b"")

@@ -9,6 +9,7 @@ import zmq
 
 import oz as library
 from oz.cli.forwarder import parse_leg, read_legs
+from support.waiting import DEADLINE
 
 
 def test_leg_is_keys_and_values():
@@ -99,9 +100,9 @@ def test_it_joins_two_buses(oz_start, directory):
         library.Node("far", bus="wan", options=options) as far,
     ):
         got = far.subscribe("md.>")
-        near.wait_ready(subscriber="md.a", timeout=40)
+        near.wait_ready(subscriber="md.a", timeout=DEADLINE)
         near.publish("md.a", "crossed")
-        assert got.receive(timeout=40).payload == "crossed"
+        assert got.receive(timeout=DEADLINE).payload == "crossed"
     running.process.send_signal(signal.SIGTERM)
     ended = running.end()
     assert ended.code == 0

@@ -79,7 +79,7 @@ def test_a_replay_that_a_signal_ends_too_early_has_the_exit_code_of_the_signal(
     assert running.ready_line().startswith("oz replay: ready, ")
     with oz.Subscriber(command("replay")[-1]) as subscriber:
         subscriber.subscribe("a")
-        subscriber.receive(timeout=40)
+        subscriber.receive(timeout=DEADLINE)
         running.process.send_signal(ending)
         ended = running.end()
     assert (ended.code, ended.stderr) == (code, "oz replay: published 1 messages\n")

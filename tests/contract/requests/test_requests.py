@@ -9,8 +9,8 @@ from contract.adapter import errors
 from contract.promises import promise
 from support.waiting import until
 
-LONG = 30.0  # seconds; below DEADLINE, so that a request that does not end fails with its own Timeout
-IMMEDIATE = 10.0  # seconds; far below LONG, and far above the time that a loaded machine takes
+LONG = 90.0  # seconds; below DEADLINE, so that a request that does not end fails with its own Timeout
+IMMEDIATE = 60.0  # seconds; below LONG, and far above the time that a loaded machine takes
 
 
 def _echo(message):
