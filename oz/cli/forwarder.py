@@ -63,10 +63,10 @@ _TABLE = "forwarder"
 
 
 def parse_leg(text: str) -> dict[str, Any]:
-    """Read what `--leg` was given.
+    """Return the keys and values of `--leg`.
 
     Raises:
-        click.BadParameter: it means nothing; says what.
+        click.BadParameter: a key or a value is wrong.
     """
     leg: dict[str, Any] = {}
     for part in text.split(","):
@@ -77,7 +77,7 @@ def parse_leg(text: str) -> dict[str, Any]:
         if key in _SEVERAL:
             leg.setdefault(key, []).append(value)
         elif key in leg:
-            raise click.BadParameter(f"{key!r} stands twice in {text!r}, and a leg has one")
+            raise click.BadParameter(f"{key!r} is given twice in {text!r}")
         else:
             try:
                 leg[key] = _ONE[key](value)
@@ -87,10 +87,10 @@ def parse_leg(text: str) -> dict[str, Any]:
 
 
 def read_legs(path: Path) -> list[dict[str, Any]]:
-    """Read the legs from a file: tables `[[forwarder.leg]]`, and `[limits]` for all of them.
+    """Read legs from a file: tables `[[forwarder.leg]]`, and `[limits]` for all of them.
 
     Raises:
-        click.BadParameter: it cannot be read, or means nothing; says what.
+        click.BadParameter: the file cannot be read, or a key or a value is wrong.
     """
     try:
         with open_file(path) as file:
@@ -172,18 +172,10 @@ def forwarder(
         raise click.UsageError("--leg and --config join buses; --frontend, --backend and --connect sockets")
     if is_plain and security is not None:
         raise click.UsageError(
-            "the plain kind takes no keys, and would let everybody in: "
-            "--security, OZ_SECURITY and [security] are for --leg"
-        )
-    if is_plain and not (backend and (frontend or connect)):
-        raise click.UsageError(
-            "a plain forwarder stands between publishers and subscribers: give --frontend or --connect for "
-            "publishers, and --backend for subscribers"
+            "--security, OZ_SECURITY and [security] are for --leg: plain sockets have no keys"
         )
     if not is_plain and len(legs) + len(read) < 2:
-        raise click.UsageError(
-            "give --leg twice or more, once for each bus to join; or --frontend or --connect, and --backend"
-        )
+        raise click.UsageError("give --leg twice or more; or --frontend or --connect, and --backend")
     if is_plain:
         # It starts threads, which the other commands have no use for.
         from oz.services.proxy import Proxy

@@ -16,7 +16,6 @@ from oz.security.identity import is_key
 from oz.transport.certificates import (
     PUBLIC,
     SECRET,
-    check_name,
     new_key_pair,
     public_text,
     read_public,
@@ -62,15 +61,6 @@ def _default() -> Path:
     return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config"), "oz", "keys")
 
 
-def _checked(_ctx: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
-    if name is not None:
-        try:
-            check_name(name)
-        except oz.ConfigurationError as error:
-            raise click.BadParameter(str(error)) from None
-    return name
-
-
 _DIRECTORY = click.option(
     "--directory",
     type=PathName(path_type=Path),
@@ -85,7 +75,7 @@ def keys() -> None:
 
 
 @keys.command(help=_NEW_HELP, short_help="Create a key pair.")
-@click.argument("name", callback=_checked)
+@click.argument("name")
 @_DIRECTORY
 @json_option()
 def new(name: str, directory: Path | None, as_json: bool) -> None:
@@ -127,7 +117,7 @@ def show(names: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
 @click.argument("key")
 @click.option("--in", "directory", required=True, type=PathName(path_type=Path), metavar="DIR",
               help="The directory of trusted keys.")  # fmt: skip
-@click.option("--name", callback=_checked, help="Name of the owner.  [default: name of the file]")
+@click.option("--name", help="Name of the owner.  [default: name of the file]")
 def trust(key: str, directory: Path, name: str | None) -> None:
     """Trust a key; the text of the help is `_TRUST_HELP`."""
     if is_key(key):

@@ -1,18 +1,16 @@
 """`oz demo` against counts taken directly from the data."""
 
 import csv
-import io
 import itertools
 import json
 import lzma
 import re
 import sys
 import time
-from importlib import import_module, resources
+from importlib import resources
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from oz.demo import run as demo
 from oz.demo.run import DemoError
@@ -102,23 +100,6 @@ def test_the_table_is_plain_when_piped(oz, monkeypatch, measured):
     assert heading.split("  ")[0] == "pattern"
     assert [row.split("  ")[0] for row in rows] == list(WANTED)
     assert "\x1b" not in ended.stdout
-
-
-def test_the_table_fits_a_narrow_terminal(oz, monkeypatch, measured):
-    screen = Console(file=io.StringIO(), width=60, force_terminal=True)
-    monkeypatch.setattr(demo, "run", lambda **_: measured[0])
-    command = import_module("oz.cli.demo")
-    monkeypatch.setattr(command, "is_terminal", lambda: True)
-    monkeypatch.setattr(command, "console", lambda stderr=False: screen)
-    assert oz("demo").exit_code == 0
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.file.getvalue())
-    table = shown[shown.index("January 2013") :]
-    assert max(map(len, table.splitlines())) <= 60
-    lines = [line.rstrip() for line in table.splitlines()]
-    for result in measured[0]:
-        assert f"{result.pattern}  {result.dialect}" in lines
-        said = f"{result.received:,} crossed the wire, {result.delivered:,} delivered, {result.lost:,} lost"
-        assert any(line.startswith(f"  {said}") for line in lines)
 
 
 def program(body):

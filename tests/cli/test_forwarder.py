@@ -29,7 +29,7 @@ def test_leg_is_keys_and_values():
         ("bus=a,colour=red", "'colour' .* is no key of a leg; write KEY=VALUE with one of bus,"),
         ("bus", "write bus=VALUE"),
         ("bus=", "write bus=VALUE"),
-        ("bus=a,bus=b", "'bus' stands twice"),
+        ("bus=a,bus=b", "'bus' is given twice"),
         ("bus=a,lost_after=soon", "'lost_after' is a number, not 'soon'"),
         ("", "is no key of a leg"),
     ],

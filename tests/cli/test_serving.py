@@ -114,12 +114,12 @@ class Service:
 def served():
     """Return a function that runs a service as a command with options does."""
 
-    def run(service, state, summary, *options):
+    def run(service, state, *options):
         @click.command()
         @service_options
         @click.pass_context
         def command(ctx):
-            serve(ctx, service, state, summary)
+            serve(ctx, service, state)
 
         command.main(options, standalone_mode=False)
 
@@ -138,7 +138,7 @@ def test_each_state_is_reported_once(served, monkeypatch, states, lines):
     printed, left = [], iter(states)
     monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
     service = Service(len(states))
-    served(service, lambda: next(left), str)
+    served(service, lambda: next(left))
     assert printed == lines
     # While it is not ready it is polled ten times a second, and then when it has news.
     assert service.wanted == [float("inf") if state else None for state in states]
@@ -155,15 +155,6 @@ def test_the_file_shows_whether_a_service_is_ready_at_present(served, tmp_path):
                 found.append(probe.exists())
 
     left = iter(states)
-    served(Probed(len(states)), lambda: next(left), str, "--ready-file", str(probe))
+    served(Probed(len(states)), lambda: next(left), "--ready-file", str(probe))
     assert found == [True, False, True, True]
     assert not probe.exists()
-
-
-def test_progress_is_reported_when_it_has_changed(served, monkeypatch):
-    printed, now = [], iter(range(100))
-    counts = iter(["1", "1", "2", "2"])
-    monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
-    monkeypatch.setattr("oz.cli.serving.time.monotonic", lambda: float(next(now)))
-    served(Service(4), lambda: None, lambda: next(counts), "--progress", "0.5")
-    assert printed == ["1", "2"]
