@@ -10,8 +10,10 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector", "Server"]
 
-_TIMEOUT = 10.0  # Seconds for a client to send its request and to read the answer.
+_TIMEOUT = 10.0  # Seconds for a client to send its request, and as long to read the answer.
 _log = peer_logger("oz.metrics")
 
 
@@ -123,12 +125,36 @@ class _HttpServer(ThreadingHTTPServer):
     """Server with the function and the content type of each path."""
 
     daemon_threads = True
+    request_queue_size = 128
     answers: dict[str, tuple[Callable[[], Any], str]]
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self.deadlines: dict[socket.socket, float] = {}
         super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Attend to a connection in a thread, until its deadline."""
+        self.deadlines[request] = monotonic() + _TIMEOUT
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """End connections whose deadline is over. `serve_forever` calls it about twice a second."""
+        now = monotonic()
+        for request, deadline in self.deadlines.copy().items():
+            if now >= deadline:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that ends."""
+        self.deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing: most errors are clients that end the connection early."""
+        _log.debug("a client of %s failed", self.server_address, exc_info=True)
 
     def server_bind(self) -> None:
         """Bind without the lookup of the own name, which may take seconds."""
@@ -138,7 +164,6 @@ class _HttpServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _HttpServer
-    timeout = _TIMEOUT
     server_version = "oz"
 
     def do_GET(self) -> None:
@@ -147,6 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         if function is None:
             self._send(404, kind, "see /metrics and /healthz\n")
             return
+        self.server.deadlines.pop(self.connection, None)
         try:
             found = function()
         except Exception as error:
@@ -160,6 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, kind: str, text: str) -> None:
         body = text.encode()
+        self.server.deadlines[self.connection] = monotonic() + _TIMEOUT
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -19,7 +19,7 @@ Try it, in two terminals:
 
 _SECTIONS = {
     "Messages": ("pub", "sub", "request", "reply"),
-    "Operation": ("peers", "top", "explorer", "ping", "metrics"),
+    "Operation": ("peers", "top", "explorer", "ping", "trace", "metrics"),
     "Patterns": ("explain", "match", "translate"),
     "Recorded messages": ("record", "replay", "journal", "spark"),
     "Services": ("nameserver", "forwarder", "gateway"),

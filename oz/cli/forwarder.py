@@ -71,7 +71,9 @@ def parse_leg(text: str) -> dict[str, Any]:
     leg: dict[str, Any] = {}
     for part in text.split(","):
         key, sign, value = part.partition("=")
-        _check_key(key, text)
+        if key not in _ONE and key not in _SEVERAL:
+            known = ", ".join([*_ONE, *_SEVERAL])
+            raise click.BadParameter(f"{key!r} is no key of a leg; write KEY=VALUE with one of {known}")
         if not sign or not value:
             raise click.BadParameter(f"{part!r} in {text!r}: write {key}=VALUE")
         if key in _SEVERAL:
@@ -104,9 +106,6 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
     legs = table.get("leg") if isinstance(table, dict) else None
     if not isinstance(legs, list) or not all(isinstance(leg, dict) for leg in legs):
         raise click.BadParameter(f"{path} has no legs: write a table [[{_TABLE}.leg]] for each bus")
-    for leg in legs:
-        for key in leg:
-            _check_key(key, str(path))
     limits, faults = limits_of(whole.get(LIMITS, {}), path, text)
     if faults:
         raise click.BadParameter(str(faults[0]))
@@ -114,14 +113,6 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
         if isinstance(leg.get("security"), str):
             leg["security"] = str(path.parent / Path(leg["security"]).expanduser())
     return [{**leg, "limits": Limits(**limits)} for leg in legs] if limits else legs
-
-
-def _check_key(key: str, where: str) -> None:
-    if key not in _ONE and key not in _SEVERAL:
-        known = ", ".join([*_ONE, *_SEVERAL])
-        raise click.BadParameter(
-            f"{key!r} in {where!r} is no key of a leg; write KEY=VALUE with one of {known}"
-        )
 
 
 def _parsed(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-import oz
 from oz.cli.options import PathName
 from oz.cli.output import json_option, plain_table, write_json, write_line
 from oz.escaping import printable
@@ -131,11 +130,7 @@ def trust(key: str, directory: Path, name: str | None) -> None:
                 f"{printable(key)} has the secret key; give {path.stem}{PUBLIC}, the public one"
             )
         public, name = read_public(path), name or path.stem
-    try:
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    except OSError as error:
-        rule = f"{error.strerror or error}; give a directory that this user can create and write"
-        raise oz.ConfigurationError(None, None, f"file {directory}", rule) from None
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     known = read_trusted(directory).get(public)
     if known is not None:
         raise click.UsageError(f"this key is trusted already, as {printable(known)}")

@@ -166,7 +166,7 @@ class ThreadRequesting:
                 held it.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
-            WouldBlock: each node that subscribes is full.
+            WouldBlock: each node that subscribes is full, or 65,536 requests of this node have not ended.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, TypeError, ValueError, ClosedError: as `publish`.
         """

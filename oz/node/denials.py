@@ -123,12 +123,12 @@ class Denials:
         if permissions is None:
             return None
         try:
-            return permissions.decide(permissions.user_of(key), action, _exactly(subject))
+            return permissions.decide(permissions.user_of(key), action, exact_pattern(subject))
         except PatternError:
             return None
 
 
-def _exactly(subject: str) -> Pattern:
+def exact_pattern(subject: str) -> Pattern:
     """Return a pattern of one subject, as plain as possible, because reasons quote it."""
     try:
         pattern = compile(subject, dialect="nats")

@@ -22,9 +22,10 @@ class Stopwatch:
         seconds: of these calls together.
         longest: seconds of the longest of these calls.
         began: time at which the current call began; None without one.
+        on_call: called with the message of a call that has ended, and its seconds; None without a trace.
     """
 
-    __slots__ = ("_clock", "_handler", "began", "call", "calls", "longest", "seconds")
+    __slots__ = ("_clock", "_handler", "began", "call", "calls", "longest", "on_call", "seconds")
 
     def __init__(self, handler: Callable[[Any], Any]) -> None:
         """Start without a clock: `call` is the handler."""
@@ -32,6 +33,7 @@ class Stopwatch:
         self._clock: Callable[[], float] | None = None
         self.calls, self.seconds, self.longest = 0, 0.0, 0.0
         self.began: float | None = None
+        self.on_call: Callable[[Any, float], object] | None = None
 
     def start(self, clock: Callable[[], float], *, is_running: bool) -> None:
         """Measure the calls that begin from now on.
@@ -47,7 +49,7 @@ class Stopwatch:
 
     def stop(self) -> None:
         """Measure no more calls."""
-        self._clock, self.began, self.call = None, None, self._handler
+        self._clock, self.began, self.call, self.on_call = None, None, self._handler, None
 
     def _measured(self, message: Any) -> Any:
         clock = self._clock
@@ -57,24 +59,28 @@ class Stopwatch:
         try:
             result = self._handler(message)
         except BaseException:
-            self._end(began, clock())
+            self._end(message, began, clock())
             raise
         if result is not None and isawaitable(result):
-            return self._awaited(result, began, clock)
-        self._end(began, clock())
+            return self._awaited(message, result, began, clock)
+        self._end(message, began, clock())
         return result
 
-    async def _awaited(self, result: Awaitable[Any], began: float, clock: Callable[[], float]) -> Any:
+    async def _awaited(
+        self, message: Any, result: Awaitable[Any], began: float, clock: Callable[[], float]
+    ) -> Any:
         try:
             return await result
         finally:
-            self._end(began, clock())
+            self._end(message, began, clock())
 
-    def _end(self, began: float, now: float) -> None:
+    def _end(self, message: Any, began: float, now: float) -> None:
         self.began = None
         self.calls += 1
         self.seconds += now - began
         self.longest = max(self.longest, now - began)
+        if self.on_call is not None:
+            self.on_call(message, now - began)
 
 
 def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> HandlerTimes:

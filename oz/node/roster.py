@@ -781,7 +781,6 @@ class Roster:
             self._hang_up(peer.dialled)
         for endpoint in list(self._endpoints.values()):
             if endpoint.node == peer.node:
-                endpoint.node = None
                 if endpoint.until == inf:
                     self._dial_source(endpoint, now)
                 else:

@@ -74,8 +74,8 @@ class Sampling:
     def snapshot(self) -> Snapshot:
         """Return the statistics of now. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
         node = self._node
+        self.measure_times()
         now = node.clock()
-        self._times_until = now + TIMES_SECONDS
         stats = node.stats()
         counters = {
             counter.name: getattr(stats, counter.name)
@@ -116,6 +116,10 @@ class Sampling:
             subscriptions=kept,
             omitted=omitted,
         )
+
+    def measure_times(self) -> None:
+        """Measure the times of handlers for `TIMES_SECONDS` from now on."""
+        self._times_until = self._node.clock() + TIMES_SECONDS
 
     def _subscription_status(self, inbox: Inbox, now: float) -> SubscriptionStatus:
         handler, queue = inbox.handler, inbox.queue
@@ -170,22 +174,9 @@ class Sampling:
             # MessagePack raises several classes.
             content = msgpack.unpackb(payload)
             if type(content) is int:
-                self._asked.append((link.origin, content, self._denial(link)))
+                self._asked.append((link.origin, content, request_denial(self._node, link, STATISTICS)))
             elif type(content) is list and len(content) >= 3:
                 self._answers.append((link.origin, content))
-
-    def _denial(self, link: Link) -> str:
-        """Return why a peer may not ask; empty if it may."""
-        subscriber, node = self._node.subscriber, self._node
-        permissions = None if subscriber.keys is None else subscriber.keys.credentials.rights().permissions
-        key = subscriber.key_of(link)
-        if permissions is None or key is None or link.origin == node.id:
-            return ""
-        user = permissions.user_of(key)
-        if permissions.allows(user, "request", STATISTICS.encode()):
-            return ""
-        name = f"key {key}" if user is None else user.name
-        return f"node {node.name!r} denies the request to {STATISTICS!r}: no rule allows {name} to request it"
 
     # the attending side
 
@@ -211,12 +202,13 @@ class Sampling:
         question = self._open.get(number) if type(number) is int else None
         if question is None or peer not in question.missing:
             return
-        question.missing.discard(peer)
         snapshot = decode(payload) if payload else None
-        if snapshot is not None:
+        if snapshot is not None and snapshot.id == peer.hex():
             question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
+        # Last, because the caller does not wait any longer once nobody is missing.
+        question.missing.discard(peer)
         self._node._tell()
 
     # the callers
@@ -247,7 +239,7 @@ class Sampling:
             while question.missing and (end is None or node.clock() < end):
                 yield end
                 node.check_usable()
-                question.missing &= self._up(()).keys()
+                question.missing.intersection_update(self._up(()))
         finally:
             del self._open[number]
         if question.denials and not question.found:
@@ -272,6 +264,26 @@ class Sampling:
         if missing:
             raise NoResponders(f"no peer {min(missing)!r} is up")
         return found
+
+
+def request_denial(node: Engine, link: Link, subject: str) -> str:
+    """Return why a peer may not ask a node about a subject of oz; empty if it may.
+
+    Args:
+        node: that is asked.
+        link: of the peer.
+        subject: of the question.
+    """
+    subscriber = node.subscriber
+    permissions = None if subscriber.keys is None else subscriber.keys.credentials.rights().permissions
+    key = subscriber.key_of(link)
+    if permissions is None or key is None or link.origin == node.id:
+        return ""
+    user = permissions.user_of(key)
+    if permissions.allows(user, "request", subject.encode()):
+        return ""
+    name = f"key {key}" if user is None else user.name
+    return f"node {node.name!r} denies the request to {subject!r}: no rule allows {name} to request it"
 
 
 def _link_status(session: Session, names: dict[bytes, str], now: float) -> LinkStatus:

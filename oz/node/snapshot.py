@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import isfinite
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -227,11 +228,13 @@ def _checked(row: Any, types: frozenset[tuple[type, ...]], count: int) -> list[A
     """Return the first elements of an array.
 
     Raises:
-        ValueError: one has a wrong type.
+        ValueError: one has a wrong type, or is not finite.
     """
     known: list[Any] = row[:count]
     if tuple(map(type, known)) not in types:
         raise ValueError("an element has a wrong type")
+    if not all(isfinite(value) for value in known if type(value) is float):
+        raise ValueError("a number of seconds is not finite")
     return known
 
 

@@ -935,7 +935,6 @@ class Session:
             stream.backlog.clear()
             stream.held.clear()
         self.batches.clear()
-        self.bytes = self.window_used = 0
 
     # frames
 

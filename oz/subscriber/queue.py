@@ -362,6 +362,7 @@ class Dispatcher:
         unknown_losses: gaps with an unknown number of messages, by reason.
         on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
             of the direct stream; None if they are unwanted. It must not raise.
+        on_marked: called under the lock of the engine with each message that has headers; None without a trace.
     """
 
     def __init__(
@@ -396,6 +397,7 @@ class Dispatcher:
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
         self.on_direct: Callable[[Link, list[Direct]], object] | None = None
+        self.on_marked: Callable[[Message], object] | None = None
 
     # inboxes
 
@@ -641,7 +643,10 @@ class Dispatcher:
             else:
                 route = routes.get(subject) or self.find(routes, stream, subject, None)
             body = None if self.decode is None else payload
-            messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
+            message = _new(kind, (route.subject, value, route, arrival, offset, fields, body))
+            messages.append(message)
+            if self.on_marked is not None and fields is not None and fields.headers is not None:
+                self.on_marked(message)
         return messages
 
     def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:

@@ -9,6 +9,7 @@ import zmq
 
 import oz as library
 from oz.cli.forwarder import parse_leg, read_legs
+from support.waiting import DEADLINE
 
 
 def test_leg_is_keys_and_values():
@@ -26,7 +27,7 @@ def test_leg_is_keys_and_values():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("bus=a,colour=red", "'colour' .* is no key of a leg; write KEY=VALUE with one of bus,"),
+        ("bus=a,colour=red", "'colour' is no key of a leg; write KEY=VALUE with one of bus,"),
         ("bus", "write bus=VALUE"),
         ("bus=", "write bus=VALUE"),
         ("bus=a,bus=b", "'bus' is given twice"),
@@ -53,7 +54,6 @@ def test_sides_from_a_file(tmp_path):
         ("", r"has no legs: write a table \[\[forwarder\.leg\]\] for each bus"),
         ("forwarder = 1", "has no legs"),
         ("[forwarder]\nleg = [1]", "has no legs"),
-        ("[[forwarder.leg]]\ncolour = 1", "is no key of a leg"),
         ("[[forwarder", "is no TOML"),
     ],
 )
@@ -99,9 +99,9 @@ def test_it_joins_two_buses(oz_start, directory):
         library.Node("far", bus="wan", options=options) as far,
     ):
         got = far.subscribe("md.>")
-        near.wait_ready(subscriber="md.a", timeout=40)
+        near.wait_ready(subscriber="md.a", timeout=DEADLINE)
         near.publish("md.a", "crossed")
-        assert got.receive(timeout=40).payload == "crossed"
+        assert got.receive(timeout=DEADLINE).payload == "crossed"
     running.process.send_signal(signal.SIGTERM)
     ended = running.end()
     assert ended.code == 0

@@ -8,6 +8,7 @@ import pytest
 import oz as library
 from oz.cli.json_lines import read_json_line
 from oz.cli.payloads import BadPayload
+from support.waiting import DEADLINE
 
 LINES = [
     {"subject": "a.b", "payload": "one"},
@@ -34,11 +35,11 @@ def test_headers_of_a_line_replace_those_of_the_command(oz_start, tmp_path):
     pub = oz_start("pub", "-", "--json", *options, stdin=subprocess.PIPE)
     with library.Subscriber(endpoint) as sub:
         sub.subscribe("a")
-        sub.wait_ready(timeout=60)
+        sub.wait_ready(timeout=DEADLINE)
         pub.process.stdin.write(b'{"subject": "a", "payload": "x", "headers": {"host": "b"}}\n')
         pub.process.stdin.write(b'\n{"subject": "a", "payload": "y"}\n')
         pub.process.stdin.close()
-        found = [dict(sub.receive(timeout=60).headers) for _ in range(2)]
+        found = [dict(sub.receive(timeout=DEADLINE).headers) for _ in range(2)]
     assert found == [{"host": "b", "pid": "1"}, {"host": "a", "pid": "1"}]
     assert pub.process.wait(60) == 0
 

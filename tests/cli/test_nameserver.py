@@ -6,6 +6,7 @@ import signal
 import pytest
 
 import oz as library
+from support.waiting import DEADLINE
 
 ANY = "tcp://127.0.0.1:*"
 
@@ -35,7 +36,7 @@ def test_nodes_meet_after_the_ready_line_and_sigterm_ends_it_cleanly(oz_start, j
     assert line.startswith("oz nameserver: ready, bound to tcp://127.0.0.1:")
     (endpoint,) = endpoints_in(line)
     pricing, desk = join("pricing", endpoint), join("desk", endpoint)
-    desk.wait_ready("pricing", timeout=40)
+    desk.wait_ready("pricing", timeout=DEADLINE)
     assert "is up" in running.line_with(running.process.stderr, b"pricing")
     pricing.close()
     assert "has left" in running.line_with(running.process.stderr, b"left")

@@ -157,7 +157,7 @@ def test_top_counts_the_messages_of_subjects(bus):
     feed, _, joining = bus
     words = [sys.executable, "-m", "oz", "top", "--json", "--pattern", "md.>", "--interval", "0.2", *joining]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        feed.wait_for_subscribers("md.a", timeout=60)
+        feed.wait_for_subscribers("md.a", timeout=DEADLINE)
         feed.publish_many(("md.a", "x") for _ in range(5))
         feed.publish("md.b", "x")
         seen = {}

@@ -20,39 +20,8 @@ def text_rows():
     return list(csv.DictReader(text.splitlines()))
 
 
-def test_there_are_27004_flights(messages):
-    assert len(messages) == 27_004
-
-
 def test_subjects_alone_are_those_of_the_messages(messages):
     assert flights.subjects() == [subject for subject, _ in messages]
-
-
-def test_the_first_flight(messages):
-    assert messages[0] == (
-        "flight.EWR.IAH.UA",
-        {
-            "year": 2013,
-            "month": 1,
-            "day": 1,
-            "dep_time": 517,
-            "sched_dep_time": 515,
-            "dep_delay": 2,
-            "arr_time": 830,
-            "sched_arr_time": 819,
-            "arr_delay": 11,
-            "carrier": "UA",
-            "flight": 1545,
-            "tailnum": "N14228",
-            "origin": "EWR",
-            "dest": "IAH",
-            "air_time": 227,
-            "distance": 1400,
-            "hour": 5,
-            "minute": 15,
-            "time_hour": "2013-01-01T10:00:00Z",
-        },
-    )
 
 
 def test_every_value_is_that_of_its_cell_in_the_order_of_the_data_set(messages, text_rows):

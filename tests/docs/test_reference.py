@@ -18,6 +18,9 @@ OTHERS = {
     "oz.configuration.resolve",
     "oz.metrics.Collector",
     "oz.metrics.Server",
+    "oz.tracing.instrument",
+    "oz.tracing.process",
+    "oz.tracing.uninstrument",
 }
 """Public names outside of `__all__`: `compile` hides a builtin, and programs need only a part of `oz.configuration`."""
 

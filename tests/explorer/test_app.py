@@ -5,10 +5,10 @@ import pytest
 pytest.importorskip("starlette", reason="without the extra explorer")
 httpx = pytest.importorskip("httpx", reason="the client of these tests")
 
-import oz
-from oz.explorer.server import HEADERS, MAX_BODY, Server
-from oz.explorer.view import BusView
-from support.waiting import until
+import oz  # noqa: E402
+from oz.explorer.server import HEADERS, MAX_BODY, Server  # noqa: E402
+from oz.explorer.view import BusView  # noqa: E402
+from support.waiting import until  # noqa: E402
 
 
 def serve(scene, **options):

@@ -147,6 +147,8 @@ def test_page_is_accessible_and_does_not_scroll_sideways(width, scheme, scene, o
     expect(page.locator("#table-subscribers tr", has_text="dashboard")).to_contain_text(
         "slow", timeout=TIMEOUT
     )
+    scene.publish()
+    expect(page.locator("#totals")).to_contain_text("88 messages", timeout=TIMEOUT)
     pictures = Path(os.environ.get("OZ_PICTURES", tmp_path))
     page.screenshot(path=pictures / f"explorer-{width}-{scheme}.png", full_page=width < 1000)
     page.get_by_label("Pattern").fill("md.*.EURUSD")

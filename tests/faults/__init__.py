@@ -1,1 +1,1 @@
-"""Faults of connections and processes, with an exact account of every message."""
+"""Changes of publishers and connections, with an exact account of every message."""

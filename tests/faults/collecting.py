@@ -1,12 +1,15 @@
 """A subscriber in a thread of the test, with the events that it received in order."""
 
+import struct
 import threading
 from contextlib import closing
 
-from faults.publishing import HEAD
 from oz.errors import ClosedError, Timeout
 from support.shells import SHELLS, Blocking
 from support.waiting import DEADLINE
+
+HEAD = struct.Struct(">IQ")
+"""Payload: the run of the publisher, and the number of the message."""
 
 CALL_SECONDS = 0.05
 
@@ -15,7 +18,7 @@ class Collector:
     """Subscriber that receives in a thread of its own.
 
     Attributes:
-        events: as `faults.oracle.read_log` returns them.
+        events: ("m", run, number) of messages, ("g", count, reason) of gaps.
         jobs: numbers of the messages that the handler of a group received.
         errors: that ended the thread.
     """
@@ -84,7 +87,7 @@ class Collector:
 
     def _on_message(self, message):
         run, number = HEAD.unpack_from(message.payload)
-        self.events.append(("m", run, number, None))
+        self.events.append(("m", run, number))
 
     def _on_job(self, message):
         self.jobs.append(HEAD.unpack_from(message.payload))
@@ -103,4 +106,4 @@ class Collector:
 
     def has(self, run, number):
         """Return whether a message has arrived."""
-        return ("m", run, number, None) in self.events
+        return ("m", run, number) in self.events

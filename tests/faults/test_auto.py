@@ -11,8 +11,7 @@ import pytest
 import zmq
 
 from faults import oracle
-from faults.collecting import Collector
-from faults.publishing import HEAD
+from faults.collecting import HEAD, Collector
 from oz.publisher.sync import Publisher
 from oz.transport.routers import link_endpoint
 from support.fault_proxy import FaultProxy
@@ -48,7 +47,7 @@ class Feed:
         """Publish until a message has arrived, then publish more and wait for the last one."""
         first = self.number
         self.until(
-            lambda: any(event[0] == "m" and event[1:3] >= (self.run, first) for event in collector.events)
+            lambda: any(event[0] == "m" and event[1:] >= (self.run, first) for event in collector.events)
         )
         for _ in range(more):
             self.next()

@@ -17,6 +17,7 @@ import oz
 from oz.escaping import json_text, printable
 from oz.logs import FIRST, SECONDS, LineRate, forget_rates, peer_logger
 from support.cases import each
+from support.waiting import DEADLINE
 
 ROOT = Path(oz.__file__).parent
 EVIL = (
@@ -70,7 +71,7 @@ def test_oz_sub_writes_nothing_unseen(options):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as subscriber:
-            publisher.wait_for_subscribers(subject="a.b", timeout=60)
+            publisher.wait_for_subscribers(subject="a.b", timeout=DEADLINE)
             headers = {"headers": {SUBJECT: SUBJECT}} if routed else {}
             publisher.publish(SUBJECT, SUBJECT.encode(), **headers)
             out, errors = subscriber.communicate(timeout=60)

@@ -97,22 +97,6 @@ def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     assert time.monotonic() - began < 30.0
 
 
-def test_unsubscribe_drops_what_waits(pair):
-    gate = Gate(pair[0])
-    subscription = subscribe(pair, "x", gate)
-    for number in range(5):
-        pair[1].publish("x", number)
-    gate.wait_until_entered()
-    until(lambda: subscription.pending == 4)
-    subscription.unsubscribe()
-    assert subscription.pending == 0
-    gate.opened.set()
-    subscribe(pair, "y", gate)
-    pair[1].publish("y", "y")
-    until(lambda: "y" in gate.seen)
-    assert gate.seen == [0, "y"]
-
-
 def test_dropped_messages_are_acknowledged(pair):
     gate = Gate(pair[0])
     delivery = Delivery(max_pending=1)

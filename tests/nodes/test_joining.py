@@ -36,7 +36,7 @@ def exchange(node, other):
         got = subscriber.subscribe("exchange.*")
         subscriber.wait_ready(timeout=DEADLINE)
         publisher.publish("exchange.a", publisher.name)
-        assert got.receive(timeout=20).payload == publisher.name
+        assert got.receive(timeout=DEADLINE).payload == publisher.name
         got.unsubscribe()
 
 
@@ -54,7 +54,7 @@ def test_a_killed_peer_whose_socket_lives_on_is_silent_and_lost(make, directory)
     node = make("survivor", on_event=events.append, lost_after=1.0)
     with started("-c", VICTIM, directory) as process:
         assert process.stdout.readline().strip(), process.stderr.read()
-        node.wait_ready("victim", timeout=40)
+        node.wait_ready("victim", timeout=DEADLINE)
         began = time.monotonic()
         process.kill()
         until(lambda: "peer_lost" in kinds(events))
@@ -68,9 +68,9 @@ def test_a_node_without_echo_receives_only_from_peers(make):
     first.wait_ready("second", timeout=DEADLINE)
     second.wait_ready("first", timeout=DEADLINE)
     first.publish("a", 1)
-    assert other.receive(timeout=20).payload == 1
+    assert other.receive(timeout=DEADLINE).payload == 1
     second.publish("a", 2)
-    assert own.receive(timeout=20).payload == 2
+    assert own.receive(timeout=DEADLINE).payload == 2
     with pytest.raises(Timeout):
         own.receive(timeout=0)
 
@@ -83,11 +83,11 @@ def test_wait_ready_means_both_directions(make):
         got = second.subscribe(f"a.{number}")
         first.wait_ready(timeout=DEADLINE)
         first.publish(f"a.{number}", number)
-        assert got.receive(timeout=20).payload == number
+        assert got.receive(timeout=DEADLINE).payload == number
         own = first.subscribe(f"b.{number}")
         first.wait_ready(timeout=DEADLINE)
         second.publish(f"b.{number}", number)
-        assert own.receive(timeout=20).payload == number
+        assert own.receive(timeout=DEADLINE).payload == number
 
 
 def test_wait_ready_names_what_is_missing(make):
@@ -98,9 +98,9 @@ def test_wait_ready_names_what_is_missing(make):
         node.wait_ready(count=2, timeout=0.1)
     with pytest.raises(Timeout, match=r"no node subscribes to 'a\.b'; peers that are up: none.*bus='test'"):
         node.wait_ready(subscriber="a.b", timeout=0.1)
-    node.wait_ready(timeout=20)
+    node.wait_ready(timeout=DEADLINE)
     node.subscribe("a.*")
-    node.wait_ready(subscriber="a.b", timeout=20)
+    node.wait_ready(subscriber="a.b", timeout=DEADLINE)
 
 
 def test_wildcards_pass_reserved_subjects_by(make):
@@ -109,8 +109,8 @@ def test_wildcards_pass_reserved_subjects_by(make):
     second.wait_ready("first", timeout=DEADLINE)
     first.publish("_x.a", 1)
     first.publish("a", 2)
-    assert reserved.receive(timeout=20).payload == 1
-    assert everything.receive(timeout=20).payload == 2
+    assert reserved.receive(timeout=DEADLINE).payload == 1
+    assert everything.receive(timeout=DEADLINE).payload == 2
 
 
 def test_subjects_of_oz_are_refused(make):
@@ -130,8 +130,8 @@ def test_local_subjects_do_not_pass_tcp(make, directory):
     near.wait_ready("near too", "far", timeout=DEADLINE)
     near.publish("_LOCAL.a", 1)
     near.publish("end", 2)
-    assert [[got.receive(timeout=20).payload for _ in range(2)] for got in inboxes[:2]] == [[1, 2]] * 2
-    assert inboxes[2].receive(timeout=20).payload == 2
+    assert [[got.receive(timeout=DEADLINE).payload for _ in range(2)] for got in inboxes[:2]] == [[1, 2]] * 2
+    assert inboxes[2].receive(timeout=DEADLINE).payload == 2
 
 
 PROGRAM = """
@@ -220,10 +220,10 @@ def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
 
     def handle(message):
         for call in (
-            lambda: other.receive(timeout=20),
-            lambda: node.wait_ready(timeout=20),
-            lambda: node.wait_for_subscribers("other", timeout=20),
-            lambda: other.drain(timeout=20),
+            lambda: other.receive(timeout=DEADLINE),
+            lambda: node.wait_ready(timeout=DEADLINE),
+            lambda: node.wait_for_subscribers("other", timeout=DEADLINE),
+            lambda: other.drain(timeout=DEADLINE),
         ):
             try:
                 call()
@@ -282,7 +282,7 @@ def test_last_values_reach_a_new_subscription(make):
     got = second.subscribe(["price.*", "_private.*"], last_value=True)
     second.wait_ready(timeout=DEADLINE)
     first.publish("price.b", "end")
-    assert [got.receive(timeout=20).payload for _ in range(2)] == [2, "end"]
+    assert [got.receive(timeout=DEADLINE).payload for _ in range(2)] == [2, "end"]
 
 
 def test_events_come_one_after_the_other_and_may_raise(make):
@@ -310,7 +310,7 @@ def test_stats_count_only_messages_of_programs(make):
         item.wait_ready(count=1, timeout=DEADLINE)
     first.publish("a", 1)
     first.publish("b", 1)
-    got.receive(timeout=20)
+    got.receive(timeout=DEADLINE)
     assert (first.stats.published, first.stats.unmatched) == (2, 1)
     assert (first.stats.received, second.stats.received) == (0, 1)
     assert second.stats.delivered == second.stats.peers == 1

@@ -12,7 +12,7 @@ from oz.security.identity import make_uuid_of
 from oz.wire import links
 from oz.wire.links import Card, Declare, Hello, Item
 from support.keyring import Keyring
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -103,7 +103,7 @@ def card(node, name="evil"):
 def test_nobody_gets_a_session_with_the_card_of_another_key(keyed, attack):
     first = keyed("first", bind="tcp://127.0.0.1:*")
     second = keyed("second", connect=first.endpoint)
-    first.wait_ready("second", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
     one = attack(first.endpoint)
     one.hello(id_of(second), card=card(id_of(second), "second"))
     assert one.control(links.BYE).reason == links.KEY_REFUSED
@@ -113,7 +113,7 @@ def test_nobody_gets_a_session_with_the_card_of_another_key(keyed, attack):
 def test_a_session_does_not_become_that_of_another_node(keyed, ring, attack):
     first = keyed("first", bind="tcp://127.0.0.1:*")
     second = keyed("second", connect=first.endpoint)
-    first.wait_ready("second", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
     one, own = attack(first.endpoint), make_uuid_of(ring.public("evil"), os.urandom)
     # A session without a card needs no proof, and the card of the second HELLO is true.
     one.hello(id_of(second))
@@ -133,7 +133,7 @@ def test_a_session_does_not_become_that_of_another_node(keyed, ring, attack):
 def test_a_socket_gets_no_subjects_of_others(keyed, attack, text, dialect):
     first = keyed("first", bind="tcp://127.0.0.1:*")
     second = keyed("second", connect=first.endpoint)
-    first.wait_ready("second", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
     one = attack(first.endpoint)
     one.hello(make_uuid_of("evil", os.urandom))
     one.control(links.WELCOME)
@@ -155,8 +155,8 @@ def test_nobody_has_a_reply_sent_to_another(keyed, has_permissions):
     first.subscribe("svc.slow", lambda message: None)
     first.subscribe("svc.x", handle)
     for item in (second, evil):
-        first.wait_ready(item.name, timeout=40)
-        item.wait_ready(subscriber="svc.x", timeout=40)
+        first.wait_ready(item.name, timeout=DEADLINE)
+        item.wait_ready(subscriber="svc.x", timeout=DEADLINE)
     requests = engine_of(evil).exchange._requests
     own, requests._inbox = requests._inbox, f"_INBOX.{id_of(second).hex()}."
     with pytest.raises(Timeout):
@@ -175,10 +175,10 @@ def test_a_reply_comes_from_the_node_that_was_asked(keyed):
     second = keyed("second", connect=first.endpoint)
     inbox = first.subscribe("svc.x")
     for item in (first, evil, second):
-        item.wait_ready(count=2, timeout=40)
-    second.wait_ready(subscriber="svc.x", timeout=40)
+        item.wait_ready(count=2, timeout=DEADLINE)
+    second.wait_ready(subscriber="svc.x", timeout=DEADLINE)
     asking = Thread(lambda: second.request("svc.x", "question", timeout=40))
-    question = inbox.receive(timeout=20)
+    question = inbox.receive(timeout=DEADLINE)
     reply(evil, question, b"\xa6forged")
     until(lambda: second.stats.late_replies)
     reply(first, question, b"\xa4true")
@@ -198,8 +198,8 @@ def test_replies_come_as_often_as_the_file_says(keyed, ring):
         return 2
 
     evil.subscribe("svc.x", twice)
-    evil.wait_ready("second", timeout=40)
-    second.wait_ready(subscriber="svc.x", timeout=40)
+    evil.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready(subscriber="svc.x", timeout=DEADLINE)
     assert [item.payload for item in second.request_many("svc.x", timeout=1)] == [1]
     assert second.stats.denied == 1
 
@@ -234,7 +234,7 @@ def test_node_with_the_id_of_another_key_is_no_peer(keyed, ring, directory, monk
     monkeypatch.undo()
     thief.subscribe("secret")
     second = keyed("second", connect=[victim.endpoint, thief.endpoint], directory=f"{directory}/2")
-    second.wait_ready("first", timeout=40)
+    second.wait_ready("first", timeout=DEADLINE)
     with pytest.raises(Timeout):
         thief.wait_ready(count=1, timeout=1)
     assert [peer.name for peer in victim.peers] == ["second"]

@@ -10,7 +10,7 @@ import zmq
 from oz.errors import PermissionDenied, Timeout
 from oz.logs import forget_rates
 from support.keyring import Keyring
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -42,8 +42,8 @@ def keyed(make, ring, directory):
 def pair(keyed):
     first = keyed("first", bind="tcp://127.0.0.1:*")
     second = keyed("second", connect=first.endpoint)
-    first.wait_ready("second", timeout=40)
-    second.wait_ready("first", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready("first", timeout=DEADLINE)
     return first, second
 
 
@@ -76,14 +76,14 @@ def test_a_key_that_is_revoked_loses_its_links_in_both_directions(pair, ring):
     until(lambda: not first.peers and not second.peers)
     assert "does not trust the key of this side" in reason(second, "first")
     ring.trust("second")
-    second.wait_ready("first", timeout=40)
-    first.wait_ready("second", timeout=40)
+    second.wait_ready("first", timeout=DEADLINE)
+    first.wait_ready("second", timeout=DEADLINE)
 
 
 def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     first, second = pair
     kept = second.subscribe("md.eu.>")
-    second.wait_ready("first", timeout=40)
+    second.wait_ready("first", timeout=DEADLINE)
     inbox = second.subscribe("notes.*")
     with pytest.raises(PermissionDenied):
         second.wait_ready("first", timeout=40)
@@ -94,7 +94,7 @@ def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
         assert time.monotonic() - began < SOON
         ring.permit(first='publish = { allow = [">"] }', second=SECOND.replace('"md.>"', '"md.>", "notes.>"'))
         until(lambda number=round_number: first.publish("notes.1", number) or inbox.pending)
-        assert inbox.receive(timeout=20).payload == round_number
+        assert inbox.receive(timeout=DEADLINE).payload == round_number
         ring.permit(first=FIRST, second=SECOND)
         until(lambda: not first.has_subscribers("notes.1"))
         while inbox.pending:
@@ -102,15 +102,15 @@ def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
                 inbox.receive(timeout=0)
     # The other subscription went on.
     first.publish("md.eu.x", 1)
-    assert kept.receive(timeout=20).payload == 1
+    assert kept.receive(timeout=DEADLINE).payload == 1
 
 
 def test_a_right_to_publish_ends_at_once(pair, ring):
     first, second = pair
     inbox = first.subscribe("notes.>")
-    first.wait_ready("second", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
     second.publish("notes.1", 1)
-    assert inbox.receive(timeout=20).payload == 1
+    assert inbox.receive(timeout=DEADLINE).payload == 1
     began = time.monotonic()
     ring.permit(first=FIRST, second=SECOND.replace("notes.>", "other.>"))
 
@@ -152,7 +152,7 @@ def test_a_seed_has_the_key_that_servers_names(make, ring, directory):
     until(lambda: "has no key that this side trusts" in reason(second, "first"))
     security = ring.security("second", servers={first.endpoint: "first"})
     right = make("right", connect=first.endpoint, security=security, directory=f"{directory}/3")
-    right.wait_ready("first", timeout=40)
+    right.wait_ready("first", timeout=DEADLINE)
 
 
 def test_a_node_reads_its_keys_from_the_environment(make, ring, monkeypatch, directory):
@@ -164,4 +164,4 @@ def test_a_node_reads_its_keys_from_the_environment(make, ring, monkeypatch, dir
     ring.configure("second")
     monkeypatch.setenv("OZ_SECURITY", ring.file("second"))
     second = make("second", connect=first.endpoint, directory=f"{directory}/second")
-    second.wait_ready("first", timeout=40)
+    second.wait_ready("first", timeout=DEADLINE)

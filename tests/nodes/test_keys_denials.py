@@ -5,7 +5,7 @@ import zmq
 
 from oz.errors import PermissionDenied, Timeout
 from support.keyring import Keyring
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -27,8 +27,8 @@ def pair(make, tmp_path, events):
     ring.permit(first=FIRST, second=SECOND)
     first = make("first", security=ring.security("first", permissions=True))
     second = make("second", security=ring.security("second", permissions=True), on_event=events.append)
-    first.wait_ready("second", timeout=40)
-    second.wait_ready("first", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready("first", timeout=DEADLINE)
     return first, second
 
 
@@ -42,7 +42,7 @@ def test_wait_ready_raises_a_denied_subscription_with_rule_and_witness(pair):
         assert "users.second.subscribe.deny[0]" in raised.value.rule
         assert raised.value.subject == "md.secret.dax"
     denied.unsubscribe()
-    second.wait_ready("first", timeout=40)
+    second.wait_ready("first", timeout=DEADLINE)
 
 
 def test_receive_names_the_refused_subscription(pair):
@@ -59,11 +59,11 @@ def test_receive_names_the_refused_subscription(pair):
 def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, events):
     first, second = pair
     got = first.subscribe("notes.>")
-    first.wait_ready("second", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
     for number in range(3):
         second.publish("notes.other", number)
     second.publish("notes.allowed", "yes")
-    assert got.receive(timeout=20).payload == "yes"
+    assert got.receive(timeout=DEADLINE).payload == "yes"
     until(lambda: [item for item in events if item.kind == "denied"])
     (event,) = [item for item in events if item.kind == "denied"]
     assert event.about == "notes.other"
@@ -73,14 +73,14 @@ def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, ev
     assert raised.value.subject == "notes.other"
     assert "users.second.publish.allow[0]" in raised.value.rule
     assert "peer 'first' denies the publication on 'notes.other'" in str(raised.value)
-    second.wait_ready("first", timeout=40)
+    second.wait_ready("first", timeout=DEADLINE)
     assert first.stats.denied == 3
 
 
 def test_a_denied_request_raises_permission_denied_with_the_rule(pair):
     first, second = pair
     first.subscribe("svc.>", handler=lambda message: message.payload)
-    second.wait_ready("first", subscriber="svc.secret", timeout=40)
+    second.wait_ready("first", subscriber="svc.secret", timeout=DEADLINE)
     for _ in range(2):
         with pytest.raises(PermissionDenied) as raised:
             second.request("svc.secret", timeout=60)
@@ -93,7 +93,7 @@ def test_a_denied_request_raises_permission_denied_with_the_rule(pair):
 def test_a_denied_request_to_many_raises_permission_denied(pair):
     first, second = pair
     first.subscribe("svc.>", handler=lambda message: message.payload)
-    second.wait_ready("first", subscriber="svc.secret", timeout=40)
+    second.wait_ready("first", subscriber="svc.secret", timeout=DEADLINE)
     with pytest.raises(PermissionDenied):
         list(second.request_many("svc.secret", timeout=60))
     assert [item.payload for item in second.request_many("svc.allowed", 3, timeout=40, limit=1)] == [3]
@@ -103,7 +103,7 @@ def test_a_request_that_one_holder_denies_is_answered_by_another(pair):
     first, second = pair
     first.subscribe("svc.>", handler=lambda message: message.payload)
     second.subscribe("svc.secret", handler=lambda message: "own")
-    second.wait_ready("first", subscriber="svc.secret", timeout=40)
+    second.wait_ready("first", subscriber="svc.secret", timeout=DEADLINE)
     assert second.request("svc.secret", timeout=60).payload == "own"
 
 
@@ -115,8 +115,8 @@ def test_a_request_whose_reply_is_denied_raises_permission_denied(make, tmp_path
     )
     first, second = (make(one, security=ring.security(one, permissions=True)) for one in ("first", "second"))
     first.subscribe("svc.x", lambda message: "reply")
-    first.wait_ready("second", timeout=40)
-    second.wait_ready("first", subscriber="svc.x", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready("first", subscriber="svc.x", timeout=DEADLINE)
     with pytest.raises(PermissionDenied, match=r"may not reply to the request for 'svc\.x'"):
         second.request("svc.x", timeout=40)
     with pytest.raises(PermissionDenied, match="may not reply"):

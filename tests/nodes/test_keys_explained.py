@@ -12,7 +12,7 @@ from oz.cli import main
 from oz.errors import OzError, PermissionDenied
 from support.keyring import Keyring
 from support.sizes import size
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -54,8 +54,8 @@ class Bus:
         self.hub = self.node("hub", bind="tcp://127.0.0.1:*")
         self.users = {one: self.node(one, connect=self.hub.endpoint) for one in USERS}
         for name, one in self.users.items():
-            one.wait_ready("hub", timeout=40)
-            self.hub.wait_ready(name, timeout=40)
+            one.wait_ready("hub", timeout=DEADLINE)
+            self.hub.wait_ready(name, timeout=DEADLINE)
 
     def node(self, name, **options):
         security = self._ring.security(name, permissions=True)
@@ -63,12 +63,12 @@ class Bus:
 
     def serve(self):
         self.hub.subscribe(">", lambda message: self.handled.append(message.subject))
-        self.hub.wait_ready(timeout=40)
+        self.hub.wait_ready(timeout=DEADLINE)
 
     def subscribe(self, user, pattern, subject, group=None):
         found = self.users[user].subscribe(pattern, group=group)
         with suppress(PermissionDenied):
-            self.users[user].wait_ready("hub", timeout=40)
+            self.users[user].wait_ready("hub", timeout=DEADLINE)
         is_granted = self.hub.has_subscribers(subject)
         found.unsubscribe()
         until(lambda: not self.hub.has_subscribers(subject))
@@ -86,7 +86,7 @@ class Bus:
     def reply(self, user, pattern, subject):
         node, hub = self.users[user], self.hub
         found = node.subscribe(subject, lambda message: 1)
-        hub.wait_ready(subscriber=subject, timeout=40)
+        hub.wait_ready(subscriber=subject, timeout=DEADLINE)
         denied, replies = hub.stats.denied, []
         Thread(lambda: replies.append(self._ask(hub, subject)))
         until(lambda: replies or hub.stats.denied > denied)

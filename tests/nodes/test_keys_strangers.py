@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 from support.keyring import Keyring
+from support.waiting import DEADLINE
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -97,7 +98,7 @@ def test_strangers_neither_stop_nor_fill_a_node(make, tmp_path, directory, act):
     first = make("first", bind="tcp://127.0.0.1:*", **options[0])
     second = make("second", connect=first.endpoint, **options[1])
     first.subscribe("svc.x", lambda message: message.payload)
-    second.wait_ready("first", subscriber="svc.x", timeout=40)
+    second.wait_ready("first", subscriber="svc.x", timeout=DEADLINE)
     before = resident()
     strangers = Strangers(first.endpoint, act)
     try:

@@ -1,7 +1,12 @@
 """Metrics of snapshots in the text format of Prometheus, and the HTTP server."""
 
+import select
+import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 
@@ -9,6 +14,7 @@ import oz
 import oz.metrics
 from oz.node.metrics import exposition, families
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
+from support.waiting import until
 
 
 def snapshot_of(**changes):
@@ -130,3 +136,31 @@ def test_address_in_use_is_refused():
         pytest.raises(oz.ConfigurationError, match="cannot be bound"),
     ):
         oz.metrics.Server(server.address, str)
+
+
+def test_client_that_breaks_off_prints_nothing(capfd):
+    with oz.metrics.Server("127.0.0.1:0", str) as server:
+        host, port = server.address.split(":")
+        for request in (
+            b"GET /metrics HTTP/1.1\r\n",
+            b"GET /" + b"a" * 70_000,
+            b"GET /metrics HTTP/1.1\r\n\r\n",
+        ):
+            with socket.create_connection((host, int(port))) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(request)
+        until(lambda: all("process_request" not in thread.name for thread in threading.enumerate()))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_client_that_never_ends_its_request_is_disconnected(monkeypatch):
+    monkeypatch.setattr(oz.metrics, "_TIMEOUT", 0.2)
+    with oz.metrics.Server("127.0.0.1:0", str) as server:
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=40) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+            with suppress(OSError):
+                while not select.select([client], [], [], 0.05)[0]:
+                    client.sendall(b"a")
+            with suppress(ConnectionResetError):
+                assert client.recv(1) == b""

@@ -75,7 +75,7 @@ def test_a_node_whose_socket_was_deleted_is_found_by_later_nodes(make, directory
     for name in ("second", "third"):
         path.unlink()
         later = make(name)
-        later.wait_ready("first", timeout=40)
+        later.wait_ready("first", timeout=DEADLINE)
         later.close()
         until(lambda: not first.peers)
     assert path.exists()
@@ -85,4 +85,4 @@ def test_a_node_whose_directory_was_deleted_makes_it_again(make, directory):
     first = make("first")
     shutil.rmtree(directory)
     until(lambda: any(map(os.path.exists, (one.removeprefix("ipc://") for one in first.endpoints))))
-    make("second").wait_ready("first", timeout=40)
+    make("second").wait_ready("first", timeout=DEADLINE)

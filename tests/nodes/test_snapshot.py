@@ -1,10 +1,14 @@
 """Encoding of snapshots, with untrusted input, and their bounds."""
 
+from dataclasses import replace
+from math import inf, nan
+
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oz.node import sampling
 from oz.node import snapshot as module
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus, bounded, decode, encode
 
@@ -47,6 +51,8 @@ def test_elements_of_a_later_version_are_ignored():
         {"subscriptions": (SubscriptionStatus((b"md.>",), None, "received", 5, None, 1, None),)},
         {"subscriptions": (SubscriptionStatus(("a",), None, "received", 5, "old", 1, None),)},
         {"omitted": None},
+        {"uptime": nan},
+        {"links": (LINK._replace(oldest=inf),)},
     ],
     ids=str,
 )
@@ -71,3 +77,27 @@ def test_links_with_the_most_pending_messages_are_kept(monkeypatch):
     assert omitted == 4
     assert [len(item.patterns) for item in subscriptions] == [2, 1]
     assert len(subscriptions[0].patterns[0]) == module.MAX_TEXT
+
+
+def test_caller_waits_until_the_answer_is_decoded(make, monkeypatch):
+    first, _ = make("first"), make("second")
+    first.wait_ready("second")
+    waiting = []
+
+    def slow_decode(payload):
+        waiting.extend(bool(question.missing) for question in first._node.sampling._open.values())
+        return decode(payload)
+
+    monkeypatch.setattr(sampling, "decode", slow_decode)
+    assert [snapshot.name for snapshot in first.request_snapshots("second", timeout=30)] == ["second"]
+    assert waiting == [True]
+
+
+def test_answer_with_the_id_of_another_node_is_ignored(make, monkeypatch):
+    first, second = make("first"), make("second")
+    first.wait_ready("second")
+    other = first.snapshot().id
+    monkeypatch.setattr(sampling, "encode", lambda snapshot: encode(replace(snapshot, id=other)))
+    assert first.request_snapshots("second", timeout=30) == []
+    monkeypatch.undo()
+    assert [snapshot.name for snapshot in first.request_snapshots(timeout=30)] == [second.name]

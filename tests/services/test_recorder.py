@@ -270,7 +270,7 @@ def test_a_killed_recorder_with_handled_messages_loses_nothing(tmp_path):
             return scripts.started("-c", KILLED, directory, pub.endpoint, maximum, "handled")
 
         with recorder(count // 4) as killed:
-            pub.wait_for_subscribers("a.1", timeout=60)
+            pub.wait_for_subscribers("a.1", timeout=waiting.DEADLINE)
             for at in range(count):
                 pub.publish("a.1", b"%d" % at)
             assert killed.wait(60) == -signal.SIGKILL

@@ -48,6 +48,8 @@ PATTERN = "news.*"
 SUBJECTS = ("news.x", "news.y", "news.z")
 LATE = 0.25
 """Virtual seconds that a request may last longer than its timeout."""
+LAST_REQUESTS, LAST_TIME = 4, 0.02
+"""Requests just before a node ends, and virtual seconds from them to the end: the node has some of them then."""
 
 
 class NodeLife(Life):
@@ -126,7 +128,7 @@ class BusWorld(World):
             self._start(name)
         await self._converge()
         traffic = (NEWS, self._publish), (JOBS, self._publish_job), (REQUESTS, self._ask)
-        await asyncio.gather(*self._schedule(*traffic))
+        await asyncio.gather(*self._schedule(*traffic), *self._last_requests())
         self.bus.heal()
         await self._converge()
         last = await self._finish()
@@ -231,6 +233,21 @@ class BusWorld(World):
                 self.jobs[number] = node._node.id
             await node.publish("job", number)
 
+    def _last_requests(self):
+        """Return the requests before the ends of nodes."""
+        ends = [fault for fault in self.faults if fault.kind in ("kill", "close")]
+        return [
+            self._later(fault.at - LAST_TIME, partial(self._request_other, fault.who[0]))
+            for fault in ends
+            if fault.who[0] in self.names and len(self.names) > 1
+            for _ in range(LAST_REQUESTS)
+        ]
+
+    async def _request_other(self, name):
+        """Send a request that may go to a node, and to another one if that node is lost."""
+        node = self.nodes[self.random.choice([item for item in self.names if item != name])]
+        await self._request(node, self.random.choice(("svc.any", f"svc.{name}")), timeout=3.0, retries=1)
+
     async def _ask(self):
         name = self.random.choice(self.names)
         subject = self.random.choice([f"svc.{item}" for item in self.names] + ["svc.any"] * 3 + ["svc.all"])
@@ -239,10 +256,11 @@ class BusWorld(World):
         else:
             await self._request(self.nodes[name], subject)
 
-    async def _request(self, node, subject, *, must_succeed=False):
+    async def _request(self, node, subject, *, timeout=None, retries=None, must_succeed=False):
         self.numbers += 1
-        token, timeout = f"request {self.numbers}", self.random.choice((0.3, 1.0, 3.0))
-        retries = self.random.choice((0, 0, 1))
+        token = f"request {self.numbers}"
+        timeout = self.random.choice((0.3, 1.0, 3.0)) if timeout is None else timeout
+        retries = self.random.choice((0, 0, 1)) if retries is None else retries
         began, reply, failure = self.network.now, None, None
         if subject != "svc.any":
             self.plain_requests[node._node.id, subject].append(token)

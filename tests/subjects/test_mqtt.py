@@ -1,48 +1,10 @@
-"""MQTT topics beyond the vectors: errors, limits, prefixes, hostile lengths."""
+"""MQTT topics beyond the vectors: refused characters, shared subscriptions, prefixes, hostile lengths."""
 
 import pytest
 
 import oz
 from support.cases import each
 from support.sizes import size
-
-
-@each(
-    ("text", "position", "rule"),
-    [
-        ("", 0, "one character"),
-        ("a/#/b", 2, "last level"),
-        ("é/#/#", 2, "last level"),
-        ("a/b+", 3, "whole level"),
-        ("é/+b", 2, "whole level"),
-        ("##", 0, "whole level"),
-        ("a#/b", 1, "whole level"),
-        ("a/\0", 2, "U+0000"),
-        ("é" * 40_000, 32_767, "at most 65535"),
-    ],
-)
-def test_a_bad_filter_names_dialect_position_and_rule(text, position, rule):
-    with pytest.raises(oz.PatternError) as caught:
-        oz.compile(text, "mqtt")
-    assert (caught.value.dialect, caught.value.position) == ("mqtt", position)
-    assert rule in caught.value.rule
-
-
-@each(
-    ("subject", "position", "rule"),
-    [
-        ("", 0, "one character"),
-        ("a/+", 2, "wildcard"),
-        ("é#", 1, "wildcard"),
-        ("a\0", 1, "U+0000"),
-        ("x" * 65_536, 65_535, "at most 65535"),
-    ],
-)
-def test_a_bad_topic_name_names_dialect_position_and_rule(subject, position, rule):
-    with pytest.raises(oz.SubjectError) as caught:
-        oz.validate_subject(subject, "mqtt")
-    assert (caught.value.dialect, caught.value.position) == ("mqtt", position)
-    assert rule in caught.value.rule
 
 
 def test_bytes_that_are_not_utf8_are_no_topic():

@@ -26,6 +26,17 @@ BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]
         ("regex", "ab(", 3, "missing )"),
         ("regex", "a**", 2, "multiple repeat"),
         ("regex", "(?<=a+)b", 0, "fixed-width"),
+        ("mqtt", "", 0, "one character"),
+        ("mqtt", "a/#/b", 2, "last level"),
+        ("mqtt", "é/#/#", 2, "last level"),
+        ("mqtt", "a/b+", 3, "whole level"),
+        ("mqtt", "é/+b", 2, "whole level"),
+        ("mqtt", "##", 0, "whole level"),
+        ("mqtt", "a#/b", 1, "whole level"),
+        ("mqtt", "a/\0", 2, "U+0000"),
+        ("mqtt", "é" * 40_000, 32_767, "at most 65535"),
+        ("amqp", "x" * 256, 255, "at most 255"),
+        ("amqp", "é" * 128, 127, "at most 255"),
     ],
 )
 def test_a_refused_pattern_names_dialect_position_and_rule(dialect, text, position, rule):
@@ -48,6 +59,13 @@ def test_a_refused_pattern_names_dialect_position_and_rule(dialect, text, positi
         ("kubemq", "a\tb", 1, "white space"),
         ("rv", "_RV.x", 0, "begin with '_'"),
         ("rv", "x" * 253, 0, "253 bytes; at most 252"),
+        ("mqtt", "", 0, "one character"),
+        ("mqtt", "a/+", 2, "wildcard"),
+        ("mqtt", "é#", 1, "wildcard"),
+        ("mqtt", "a\0", 1, "U+0000"),
+        ("mqtt", "x" * 65_536, 65_535, "at most 65535"),
+        ("amqp", "x" * 256, 255, "at most 255"),
+        ("amqp", "é" * 128, 127, "at most 255"),
     ],
 )
 def test_a_refused_subject_names_dialect_position_and_rule(dialect, text, position, rule):

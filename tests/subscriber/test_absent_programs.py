@@ -24,7 +24,7 @@ def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     feed.publish_numbers("a", range(COUNT), batch=100)
     time.sleep(ABSENCE)
     feed.publish_numbers("a", range(COUNT, 2 * COUNT), batch=100)
-    assert [int(sub.receive(timeout=40).payload) for _ in range(2 * COUNT)] == list(range(2 * COUNT))
+    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(2 * COUNT)] == list(range(2 * COUNT))
     assert gaps == []
 
 

@@ -77,13 +77,13 @@ def test_a_plain_publisher_is_filtered_by_prefix_and_pattern(make, plain):
     publisher.publish("a.b.d")
     publisher.publish("b")
     publisher.publish("a.b.c", b"one", b"two")
-    message = sub.receive(timeout=10)
+    message = sub.receive(timeout=DEADLINE)
     assert (message.subject, message.payload) == ("a.b.c", b"one")
     assert message.frames == [b"a.b.c", b"one", b"two"]
     assert (message.origin, message.sequence, message.position, message.gap) == (None, None, None, 0)
     assert sub.stats.filtered == 1
     publisher.publish("a.x.c")
-    message = sub.receive(timeout=10)
+    message = sub.receive(timeout=DEADLINE)
     assert message.frames == [b"a.x.c", b"x"]
 
 

@@ -36,9 +36,9 @@ def subscribed(make, feed, handler=None):
 def test_a_message_in_hand_is_not_handled(make, feed):
     sub, _ = subscribed(make, feed)
     publish(feed, 3)
-    assert [int(sub.receive(timeout=10).payload) for _ in range(2)] == [10, 11]
+    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(2)] == [10, 11]
     settle(sub, feed, 2)
-    assert int(sub.receive(timeout=10).payload) == 12
+    assert int(sub.receive(timeout=DEADLINE).payload) == 12
     settle(sub, feed, 1)
     with pytest.raises(Timeout):
         sub.receive(timeout=0)
@@ -48,7 +48,7 @@ def test_a_message_in_hand_is_not_handled(make, feed):
 def test_ack_handles_a_message_at_once(make, feed):
     sub, _ = subscribed(make, feed)
     publish(feed, 3)
-    message = sub.receive(timeout=10)
+    message = sub.receive(timeout=DEADLINE)
     message.ack()
     message.ack()
     settle(sub, feed, 2)
@@ -70,7 +70,7 @@ def test_a_handler_that_raises_has_handled(make, feed):
 def test_messages_of_an_ended_subscription_are_not_kept(make, feed):
     sub, one = subscribed(make, feed)
     publish(feed, 3)
-    one.receive(timeout=10)
+    one.receive(timeout=DEADLINE)
     until(lambda: sub.run(timeout=0.03) is not None and one.pending == 2)
     one.unsubscribe()
     sub.wait_ready(timeout=DEADLINE)

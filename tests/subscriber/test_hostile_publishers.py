@@ -13,7 +13,7 @@ from oz.transport.routers import listening_router
 from oz.wire import links
 from oz.wire.links import Bye, Ping, Welcome
 from support.ports import free_endpoint
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 HIGHEST = 2**64 - 1
 BODY = links.encode_body([b"a", b"x", None])
@@ -86,7 +86,7 @@ def attacked(make, attacker, feed, **options):
 def receives(sub, feed):
     """Check that a message of an honest publisher arrives."""
     feed.publish("a", payload=b"honest")
-    while sub.receive(timeout=30).payload != b"honest":
+    while sub.receive(timeout=DEADLINE).payload != b"honest":
         pass
 
 

@@ -52,7 +52,7 @@ def test_an_interruption_loses_one_message_at_most(publisher, size):
         def receive():
             for _ in range(10 // size):
                 for message in (
-                    subscriber.receive_many(size, timeout=10) if size > 1 else [subscriber.receive()]
+                    subscriber.receive_many(size, timeout=DEADLINE) if size > 1 else [subscriber.receive()]
                 ):
                     got.append(int(message.payload))
 
@@ -60,7 +60,7 @@ def test_an_interruption_loses_one_message_at_most(publisher, size):
             got.clear()
             publisher.publish_many(("a", b"%d" % number) for number in range(11))
             # The call reads the next messages too.
-            assert subscriber.receive(timeout=10).payload == b"0"
+            assert subscriber.receive(timeout=DEADLINE).payload == b"0"
             return receive
 
         places = 0

@@ -48,7 +48,7 @@ def test_close_ends_a_wait_of_another_thread(sub, wait):
 
 def test_a_thread_subscribes_while_another_waits(sub, feed):
     ready(sub, "a")
-    thread = Thread(lambda: sub.receive(timeout=40))
+    thread = Thread(lambda: sub.receive(timeout=DEADLINE))
     thread.wait_until_stuck()
     sub.subscribe("b")
     feed.wait_for_patterns(2)
@@ -63,7 +63,7 @@ def test_threads_share_the_messages(sub, feed):
     def work():
         while True:
             try:
-                message = sub.receive(timeout=40)
+                message = sub.receive(timeout=DEADLINE)
             except ClosedError:
                 return
             with lock:
@@ -84,16 +84,16 @@ def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
     other = sub.subscribe("b")
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a", "b")
-    assert full.receive(timeout=10).subject == "a"
-    assert other.receive(timeout=10).subject == "b"
+    assert full.receive(timeout=DEADLINE).subject == "a"
+    assert other.receive(timeout=DEADLINE).subject == "b"
     for _ in range(200):
         feed.publish("a")
     feed.publish("b")
-    thread = Thread(lambda: other.receive(timeout=40))
+    thread = Thread(lambda: other.receive(timeout=DEADLINE))
     until(lambda: full.pending >= 10)
     thread.wait_until_stuck()
     # Reading continues as the program takes messages of the full queue.
-    assert [full.receive(timeout=10).subject for _ in range(200)] == ["a"] * 200
+    assert [full.receive(timeout=DEADLINE).subject for _ in range(200)] == ["a"] * 200
     assert thread.outcome().subject == "b"
 
 

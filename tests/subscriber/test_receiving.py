@@ -19,7 +19,7 @@ from support.waiting import DEADLINE, until
 
 
 def subjects(sub, count):
-    return [sub.receive(timeout=10).subject for _ in range(count)]
+    return [sub.receive(timeout=DEADLINE).subject for _ in range(count)]
 
 
 def test_a_subscription_with_its_own_receive_owns_its_messages(make, feed):
@@ -27,9 +27,9 @@ def test_a_subscription_with_its_own_receive_owns_its_messages(make, feed):
     first, second = sub.subscribe("a.*"), sub.subscribe("b.*")
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a.1", "b.1", "a.2", "b.2")
-    assert second.receive(timeout=10).subject == "b.1"
+    assert second.receive(timeout=DEADLINE).subject == "b.1"
     assert subjects(sub, 2) == ["a.1", "a.2"]
-    assert second.receive(timeout=10).subject == "b.2"
+    assert second.receive(timeout=DEADLINE).subject == "b.2"
     assert (first.pending, second.pending) == (0, 0)
 
 
@@ -39,11 +39,11 @@ def test_the_first_own_receive_moves_messages_that_wait(make, feed):
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a.1", "a.x", "b.x", "a.2")
     until(lambda: sub.run(timeout=0.01) is not None and other.pending + own.pending == 5)
-    assert own.receive(timeout=10).subject == "a.1"
-    assert own.receive(timeout=10).subject == "a.x"
+    assert own.receive(timeout=DEADLINE).subject == "a.1"
+    assert own.receive(timeout=DEADLINE).subject == "a.x"
     # "a.x" belongs to both.
     assert subjects(sub, 2) == ["a.x", "b.x"]
-    assert own.receive(timeout=10).subject == "a.2"
+    assert own.receive(timeout=DEADLINE).subject == "a.2"
 
 
 def test_handlers_run_in_the_thread_that_waits(make, feed):
@@ -52,7 +52,7 @@ def test_handlers_run_in_the_thread_that_waits(make, feed):
     sub.subscribe("b.*")
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a.1", "a.2", "b.1")
-    assert sub.receive(timeout=10).subject == "b.1"
+    assert sub.receive(timeout=DEADLINE).subject == "b.1"
     until(lambda: sub.run(timeout=0.01) == 0 and len(seen) == 2)
     assert seen == [("a.1", threading.current_thread()), ("a.2", threading.current_thread())]
 
@@ -65,7 +65,7 @@ def test_handlers_of_earlier_messages_run_before_receive_returns():
         sub.wait_ready(timeout=DEADLINE)
         for count in range(1, 21):
             publisher.publish_many([("a.1", b""), ("b", b"")])
-            assert sub.receive(timeout=10).subject == "b"
+            assert sub.receive(timeout=DEADLINE).subject == "b"
             assert len(seen) == count
 
 
@@ -86,7 +86,7 @@ def test_an_inline_handler_runs_where_frames_are_read(make, feed):
     sub.subscribe("b")
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a.1", "a.2", "b")
-    assert sub.receive(timeout=10).subject == "b"
+    assert sub.receive(timeout=DEADLINE).subject == "b"
     assert [message.subject for message in seen] == ["a.1", "a.2"]
 
 
@@ -95,7 +95,7 @@ def test_dedupe_counts_ids_for_each_stream(make, feed):
     plain, grouped = sub.subscribe("a"), sub.subscribe("a", group="g")
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a", payload=b"x", id=b"one")
-    assert plain.receive(timeout=10).payload == grouped.receive(timeout=10).payload == b"x"
+    assert plain.receive(timeout=DEADLINE).payload == grouped.receive(timeout=DEADLINE).payload == b"x"
     assert sub.stats.repeated == 0
 
 
@@ -213,7 +213,7 @@ def test_an_error_of_on_gap_ends_nothing(make, feed, caplog):
     sub.wait_ready(timeout=DEADLINE)
     feed.publish("a", payload=b"{")
     feed.publish("a", payload=b"2")
-    assert sub.receive(timeout=10).payload == 2
+    assert sub.receive(timeout=DEADLINE).payload == 2
     assert "not interested" in caplog.text
 
 
@@ -223,9 +223,9 @@ def test_a_publisher_over_inproc_that_comes_back(make, open_feed):
         sub.subscribe("a")
         for _ in range(2):
             feed = open_feed("inproc://back", context=context)
-            sub.wait_ready(timeout=30)
+            sub.wait_ready(timeout=DEADLINE)
             feed.publish("a")
-            assert sub.receive(timeout=10).subject == "a"
+            assert sub.receive(timeout=DEADLINE).subject == "a"
             feed.close()
             until(lambda: sub.run(timeout=0.02) is not None and sub.publishers[0].mode == "connecting")
         sub.close()

@@ -23,8 +23,8 @@ _DIRECTIONS = ("up", "down")
 class _Link:
     """One connection. The near end connected to the proxy."""
 
-    def __init__(self, near, far):
-        self.near, self.far = near, far
+    def __init__(self, near, far, count):
+        self.near, self.far, self.count = near, far, count
         self.may_pass = {"up": asyncio.Event(), "down": asyncio.Event()}
         for item in self.may_pass.values():
             item.set()
@@ -41,6 +41,7 @@ class _Link:
                 await may_pass.wait()
                 if not data:
                     break
+                self.count(len(data))
                 writer.write(data)
                 await writer.drain()
                 if self.rate is not None:
@@ -63,7 +64,11 @@ class _Link:
 
 
 class FaultProxy:
-    """Proxy between a publisher and the peers that connect to `endpoint`."""
+    """Proxy between a publisher and the peers that connect to `endpoint`.
+
+    Attributes:
+        passed: bytes that were passed on, in both directions.
+    """
 
     def __init__(self, upstream):
         """Listen.
@@ -72,6 +77,7 @@ class FaultProxy:
             upstream: endpoint of the publisher, `tcp://host:port`.
         """
         self.pass_on_to(upstream)
+        self.passed = 0
         self._accepting = set()
         self._links = []
         self._stale = []
@@ -90,6 +96,9 @@ class FaultProxy:
         """Pass new connections on to another endpoint."""
         host, _, port = upstream.removeprefix("tcp://").rpartition(":")
         self._upstream = host, int(port)
+
+    def _count(self, size):
+        self.passed += size
 
     def _call(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
@@ -113,7 +122,7 @@ class FaultProxy:
         reader, writer = await asyncio.open_connection(sock=caller, limit=_CHUNK)
         for item in (writer, far[1]):
             item.transport.set_write_buffer_limits(high=_CHUNK)
-        link = _Link((reader, writer), far)
+        link = _Link((reader, writer), far, self._count)
         link.rate = self._rate
         for direction in self._stalled:
             link.may_pass[direction].clear()

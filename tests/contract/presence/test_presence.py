@@ -88,6 +88,22 @@ def test_nodes_outlive_their_name_server(api, directory):
     assert [first.request("svc", number).payload for number in range(50)] == list(range(50))
 
 
+@promise("An endpoint of connect= is dialled again after 100 × lost_after if it led to another bus.")
+def test_endpoint_of_another_bus_is_dialled_again(api, directory):
+    def node(name, bus, **options):
+        options = {"options": {"directory": f"{directory}/{name}", "lost_after": 0.02}, **options}
+        return api.node(name, bus=bus, **options)
+
+    denied = []
+    stranger = node("stranger", "other", bind="tcp://127.0.0.1:*")
+    client = node("client", "contract", connect=stranger.endpoint, on_event=denied.append)
+    until(lambda: denied)
+    assert [(event.kind, event.about) for event in denied] == [("denied", stranger.endpoint)]
+    stranger.close()
+    node("server", "contract", bind=stranger.endpoint)
+    client.wait_ready("server")
+
+
 @promise("Nodes of different buses do not see each other.")
 def test_buses_are_separate(nodes, api, directory):
     stranger = api.node("stranger", bus="other", options={"directory": directory})

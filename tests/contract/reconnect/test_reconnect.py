@@ -12,7 +12,6 @@ from support.sizes import size
 from support.waiting import DEADLINE, until
 
 COUNT = 300
-SILENCE = 8.0  # seconds; a link is silent after 3.5 s
 PREFIX_LOSS = {"prefix": "A plain publisher does not count the messages that a subscriber loses."}
 
 
@@ -143,10 +142,10 @@ def test_losses_of_a_cut_connection_are_counted(proxied, how):
 
 
 @promise(
-    "A connection that has ended at the subscriber only is replaced, and its losses are counted exactly.",
+    "A connection that has ended at the subscriber only is replaced, and loses nothing.",
     not_for=PREFIX_LOSS,
 )
-def test_losses_of_a_half_open_connection_are_counted(proxied):
+def test_half_open_connection_loses_nothing(proxied):
     proxied.subscribe("tick.>")
     tally = Tally(proxied.subscriber)
     tally.publish_until_received(proxied.publisher)
@@ -154,10 +153,11 @@ def test_losses_of_a_half_open_connection_are_counted(proxied):
     tally.publish(proxied.publisher, COUNT)
     tally.publish_until_received(proxied.publisher)
     tally.assert_exact()
+    assert tally.lost == 0
 
 
 @promise(
-    "A connection that has ended at the publisher only is replaced, and its losses are counted exactly.",
+    "A connection that has ended at the publisher only is replaced, and loses nothing.",
     not_for=PREFIX_LOSS,
     small=1,
 )
@@ -167,16 +167,18 @@ def test_connection_that_ended_at_the_publisher_is_replaced(proxied):
     tally.publish_until_received(proxied.publisher)
     proxied.proxy.half_open(end="far")
     tally.publish(proxied.publisher, COUNT)
-    tally.publish_until_received(proxied.publisher, wait=0.2, timeout=SILENCE)
+    tally.publish_until_received(proxied.publisher, wait=0.2)
     tally.assert_exact()
+    assert tally.lost == 0
 
 
 @promise("A connection that stalls and goes on loses nothing that the queues can hold.")
-def test_stalled_connection_loses_nothing(proxied):
+@cases("directions", [("up", "down"), ("up",), ("down",)])
+def test_stalled_connection_loses_nothing(proxied, directions):
     proxied.subscribe("tick.>")
     tally = Tally(proxied.subscriber)
     tally.publish_until_received(proxied.publisher)
-    proxied.proxy.stall()
+    proxied.proxy.stall(*directions)
     tally.publish(proxied.publisher, COUNT)
     proxied.proxy.resume()
     until(lambda: tally.poll() or tally.numbers[-1] == tally.published - 1)
@@ -266,7 +268,7 @@ def test_new_process_at_the_same_address_is_reported_as_a_gap(api, lasting, filt
     )
     second.publish("tick.a", b"second")
     assert got.receive().payload == b"second"
-    until(lambda: receives_nothing(got.subscriber) and gaps, timeout=1)
+    until(lambda: receives_nothing(got.subscriber) and gaps, timeout=10)
     assert [gap.count for gap in gaps] == [None]
 
 

@@ -1,7 +1,7 @@
 """Requests and replies between nodes."""
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -9,8 +9,8 @@ from contract.adapter import errors
 from contract.promises import promise
 from support.waiting import until
 
-ENDLESS = 600.0  # seconds; longer than any test
-IMMEDIATE = 10.0  # seconds; far below ENDLESS, and far above the time that a loaded machine takes
+LONG = 90.0  # seconds; below DEADLINE, so that a request that does not end fails with its own Timeout
+IMMEDIATE = 60.0  # seconds; below LONG, and far above the time that a loaded machine takes
 
 
 def _echo(message):
@@ -32,7 +32,7 @@ def test_request_without_responder_fails_at_once(nodes):
     client.wait_ready(subscriber="svc.price")
     began = time.monotonic()
     with pytest.raises(errors.NoResponders, match=r"svc\.other"):
-        client.request("svc.other", b"", timeout=ENDLESS)
+        client.request("svc.other", b"", timeout=LONG)
     assert time.monotonic() - began < IMMEDIATE
 
 
@@ -58,7 +58,7 @@ def test_exception_of_a_handler_becomes_a_reply_error(nodes, logged_errors):
     server.subscribe("svc", fail)
     client.wait_ready(subscriber="svc")
     with pytest.raises(errors.ReplyError, match=r"LookupError.*no such isin"):
-        client.request("svc", b"", timeout=ENDLESS)
+        client.request("svc", b"", timeout=LONG)
 
 
 @promise("With error_replies=False the requester does not learn the text of an exception.", small=2)
@@ -159,20 +159,68 @@ def worker(nodes, program, directory):
 
 @promise("A request that is cut off by the death of its responder fails at once with PeerLost.", small=1)
 def test_death_of_the_responder_is_peer_lost(nodes, worker, directory):
-    client = nodes.node("client", options={"lost_after": ENDLESS, "directory": directory})
+    client = nodes.node("client", options={"lost_after": 600.0, "directory": directory})
     with worker(client, "mute") as process:
-        request = nodes.api.start(lambda: client.request("job", b"", timeout=ENDLESS))
+        request = nodes.api.start(lambda: client.request("job", b"", timeout=LONG))
         assert process.stdout.readline() == "asked\n"
         process.kill()
         with pytest.raises(errors.PeerLost, match="'mute'"):
             request.outcome()
 
 
+@promise("The loss of a group's member ends a request that a plain subscription holds too.", small=2)
+def test_loss_of_the_member_ends_a_request_that_an_observer_holds(nodes):
+    worker, observer, client = nodes.join("worker", "observer", "client")
+    begun = []
+    observer.subscribe("job", lambda message: None)
+    worker.subscribe("job", begun.append, group="workers")
+    client.wait_for_subscribers("job", count=2)
+    request = nodes.api.start(lambda: client.request("job", b"", timeout=IMMEDIATE))
+    until(lambda: begun)
+    worker.close(timeout=0)
+    with pytest.raises(errors.PeerLost, match="'worker'"):
+        request.outcome()
+
+
+@promise("A request that fills pending_bytes is sent; a larger one fails at once with WouldBlock.", small=2)
+def test_request_that_exceeds_pending_bytes_fails_at_once(nodes):
+    size = 2_000
+    server = nodes.node("server", codec=None)
+    client = nodes.node("client", codec=None, options={"pending_bytes": len("svc") + size})
+    server.subscribe("svc", _echo)
+    client.wait_ready("server", subscriber="svc")
+    assert client.request("svc", bytes(size), timeout=IMMEDIATE).payload == bytes(size)
+    with pytest.raises(errors.WouldBlock, match="'server' is full"):
+        client.request("svc", bytes(size + 1), timeout=IMMEDIATE)
+
+
+@promise("A node with 65,536 requests that have no reply refuses one more with WouldBlock.", small=1)
+def test_number_of_requests_is_bounded(nodes):
+    server, client = nodes.join("server", "client", options={"high_water_mark": 0, "lost_after": 600.0})
+    server.subscribe("svc", lambda message: None)
+    client.wait_ready(subscriber="svc")
+
+    def request():
+        return client.raw.request_many("svc", timeout=None)
+
+    kept = nodes.api.shell.call(lambda: [request() for _ in range(65_536)])
+    with pytest.raises(errors.WouldBlock, match="65536 requests have no reply"):
+        nodes.api.shell.call(request)
+    del kept[0]
+    kept.append(until(lambda: _accepted(nodes, request)))
+
+
+def _accepted(nodes, request):
+    """Return a new request, or None if there are too many."""
+    with suppress(errors.WouldBlock):
+        return nodes.api.shell.call(request)
+
+
 @promise("retries= sends a request to another member of the group if its responder is lost.", small=1)
 def test_retries_reach_another_member(nodes, worker, directory):
     client = nodes.node("client", options={"directory": directory})
     with worker(client, "mute") as process:
-        request = nodes.api.start(lambda: client.request("job", b"", timeout=ENDLESS, retries=1))
+        request = nodes.api.start(lambda: client.request("job", b"", timeout=LONG, retries=1))
         assert process.stdout.readline() == "asked\n"
         with worker(client, "second"):
             process.kill()

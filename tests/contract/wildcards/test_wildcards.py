@@ -206,6 +206,17 @@ def test_unsubscribe_ends_delivery(sockets):
     until(lambda: not publisher.has_subscribers("a.own"))
 
 
+@promise("Unsubscribing costs few bytes, and leaves the connection of the other subscriptions as it is.")
+def test_unsubscribe_leaves_the_connection(proxied):
+    kept, ended = proxied.subscribe("a.x"), proxied.subscribe("b.x")
+    before = proxied.proxy.passed
+    ended.unsubscribe()
+    until(lambda: not proxied.publisher.has_subscribers("b.x"))
+    proxied.publisher.publish("a.x", b"1")
+    assert kept.receive().payload == b"1"
+    assert proxied.proxy.passed - before < 2_000
+
+
 @promise("A pattern that takes too long for a subject costs no other message.")
 def test_slow_pattern_costs_no_other_message(sockets):
     publisher = sockets.publisher(dialect="regex")

@@ -8,7 +8,7 @@ from oz.errors import ConfigurationError, Timeout
 from oz.services.name_server import NameServer
 from support.ports import lasting_port
 from support.scripts import started
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 SERVER = """
 import sys
@@ -36,9 +36,9 @@ def exchange(node, other):
     """Check that messages pass in both directions."""
     for publisher, subscriber in ((node, other), (other, node)):
         got = subscriber.subscribe("exchange.*")
-        subscriber.wait_ready(timeout=40)
+        subscriber.wait_ready(timeout=DEADLINE)
         publisher.publish("exchange.a", publisher.name)
-        assert got.receive(timeout=40).payload == publisher.name
+        assert got.receive(timeout=DEADLINE).payload == publisher.name
         got.unsubscribe()
 
 
@@ -48,9 +48,9 @@ def test_nodes_of_a_bus_meet(make, serve):
     others = [make(f"o{number}", bus="other", connect=server.endpoint) for number in range(2)]
     for node in nodes:
         # A node that joined later is known when it is ready itself.
-        node.wait_ready(count=3, timeout=40)
+        node.wait_ready(count=3, timeout=DEADLINE)
         assert len(names(node)) == 3
-    others[0].wait_ready("o1", timeout=40)
+    others[0].wait_ready("o1", timeout=DEADLINE)
     exchange(nodes[0], nodes[3])
     assert names(others[1]) == ["o0"]
     assert [(node.bus, node.name) for node in server.nodes] == [
@@ -66,9 +66,9 @@ def test_ready_means_that_all_earlier_nodes_are_known(make, serve):
     """`wait_ready` without arguments waits for the list of the name server, and for the nodes of the list."""
     server = serve(NameServer("tcp://127.0.0.1:*"))
     for number in range(8):
-        make(f"n{number}", connect=server.endpoint).wait_ready(timeout=40)
+        make(f"n{number}", connect=server.endpoint).wait_ready(timeout=DEADLINE)
         late = make(f"late{number}", connect=server.endpoint)
-        late.wait_ready(timeout=40)
+        late.wait_ready(timeout=DEADLINE)
         assert len(late.peers) == 2 * number + 1
 
 
@@ -76,7 +76,7 @@ def test_a_name_server_is_no_peer(make, serve):
     server = serve(NameServer("tcp://127.0.0.1:*"))
     events = []
     node = make("alone", connect=server.endpoint, on_event=events.append)
-    node.wait_ready(timeout=40)
+    node.wait_ready(timeout=DEADLINE)
     assert (node.peers, node.stats.peers, events) == ([], 0, [])
     with pytest.raises(Timeout, match="0 of 1 peers"):
         node.wait_ready(count=1, timeout=0.1)
@@ -98,8 +98,8 @@ def test_one_of_several_name_servers_is_enough(make, serve):
     dead = f"tcp://127.0.0.1:{lasting_port()}"
     server = serve(NameServer("tcp://127.0.0.1:*"))
     first, second = (make(name, connect=[dead, server.endpoint]) for name in ("first", "second"))
-    first.wait_ready("second", timeout=40)
-    second.wait_ready("first", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
+    second.wait_ready("first", timeout=DEADLINE)
 
 
 def test_nodes_go_on_while_their_name_server_is_down(make, directory):
@@ -107,7 +107,7 @@ def test_nodes_go_on_while_their_name_server_is_down(make, directory):
     first, second = (make(name, connect=endpoint, lost_after=1.0) for name in ("first", "second"))
     with started("-c", SERVER, endpoint) as process:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
-        first.wait_ready("second", timeout=40)
+        first.wait_ready("second", timeout=DEADLINE)
         process.kill()
         process.wait()
     exchange(first, second)
@@ -116,7 +116,7 @@ def test_nodes_go_on_while_their_name_server_is_down(make, directory):
         late.wait_ready(timeout=0.1)
     with started("-c", SERVER, endpoint) as process:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
-        late.wait_ready("first", "second", timeout=40)
+        late.wait_ready("first", "second", timeout=DEADLINE)
         exchange(first, late)
     assert names(first) == ["late", "second"]
 
@@ -136,7 +136,7 @@ def test_two_name_servers_share_what_they_know(make, serve):
     one = serve(NameServer("tcp://127.0.0.1:*", name="one"))
     two = serve(NameServer("tcp://127.0.0.1:*", name="two", connect=one.endpoint))
     first, second = make("first", connect=one.endpoint), make("second", connect=two.endpoint)
-    first.wait_ready("second", timeout=40)
+    first.wait_ready("second", timeout=DEADLINE)
     exchange(first, second)
     assert one.stats.conflicts == two.stats.conflicts == 0
 
@@ -145,7 +145,7 @@ def test_a_name_server_of_one_bus_refuses_others(make, serve):
     server = serve(NameServer("tcp://127.0.0.1:*", bus="test"))
     events = []
     make("stranger", bus="other", connect=server.endpoint, on_event=events.append)
-    make("member", connect=server.endpoint).wait_ready(timeout=40)
+    make("member", connect=server.endpoint).wait_ready(timeout=DEADLINE)
     until(lambda: any(event.kind == "denied" for event in events))
     until(lambda: [node.name for node in server.nodes] == ["member"])
 

@@ -1,0 +1,221 @@
+"""`oz trace`: the path of a message through the bus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import click
+
+import oz
+from oz.cli.exits import NOBODY
+from oz.cli.joining import is_ready, joined, joining_options
+from oz.cli.options import Number
+from oz.cli.output import json_option, print_stderr, write_line
+from oz.cli.payloads import PayloadForm, payload_option
+from oz.escaping import json_text, printable
+from oz.node.trace import HEADER, Hop, Trace
+from oz.transport.waiting import wait_in_thread
+
+_HELP = """Show which nodes receive a message on SUBJECT, and why.
+
+Joins the bus as a publisher. Each node answers with its subscriptions that match the subject, and with the permission
+that denies the message. No message is sent. Forwarders pass the question on to the other buses.
+
+--send publishes a marked message. Each node reports when the message arrived, and when its handler began and ended.
+Times are in milliseconds since the publication, by the clock of each host.
+
+With permissions, the key of this command needs `request` for the subject _OZ.TRACE at the nodes. It exits 3 if no
+subscription receives the subject.
+
+\b
+Examples:
+  oz trace order.new
+  oz trace order.new --send '{"size": 5}' --payload json
+"""
+
+
+@click.command(help=_HELP, short_help="Show which nodes receive a message, and why.")
+@click.argument("subject")
+@click.option("--send", "sent", metavar="PAYLOAD", help="Publish a marked message with this payload.")
+@click.option("-t", "--timeout", type=Number(0.01, 3_600), default=2.0, metavar="SECONDS",
+              help="Time for answers, and for reports.  [default: 2]")  # fmt: skip
+@json_option("Write one JSON object.")
+@payload_option()
+@joining_options
+@click.pass_context
+def trace(
+    ctx: click.Context,
+    /,
+    subject: str,
+    sent: str | None,
+    timeout: float,
+    as_json: bool,
+    form: str,
+    **joining: Any,
+) -> None:
+    """Trace; the text of the help is `_HELP`."""
+    oz.validate_subject(subject)
+    payloads = PayloadForm(form)
+    payload = None if sent is None else payloads.read(sent.encode(errors="surrogateescape"))
+    with joined(ctx, joining, node_options={"echo": False}, codec=payloads.codec) as node:
+        is_ready(node, timeout)
+        engine = node._node
+        found: Trace = wait_in_thread(engine.news, engine.tracing.ask(subject, timeout))
+        published = None
+        if sent is not None:
+            published = time.time_ns()
+            node.publish(subject, payload, headers={HEADER: found.id})
+            wait_in_thread(engine.news, engine.tracing.wait(found, timeout))
+        engine.tracing.close(found)
+        names = {peer.id: peer.name for peer in node.peers}
+    view = _View(found, names, published)
+    if as_json:
+        write_line(json_text(view.summary(subject), indent=2))
+    else:
+        for line in _lines(view.tree(subject)):
+            write_line(printable(line))
+    if not any(hop["recipients"] for hop in found.hops):
+        print_stderr(
+            ctx, f"no subscription on bus {printable(found.hops[0]['bus'])} receives {printable(subject)}"
+        )
+        ctx.exit(NOBODY)
+
+
+class _Branch(NamedTuple):
+    """Line of the tree, and the lines below it."""
+
+    text: str
+    below: list[_Branch]
+
+
+class _View:
+    """Answers and reports of a trace, for the output."""
+
+    def __init__(self, found: Trace, names: dict[str, str], published: int | None) -> None:
+        self._found, self._published = found, published
+        self._names = names | {hop["node"]: hop["name"] for hop in found.hops}
+        self._parents: dict[str, list[Hop]] = {}
+        for hop in found.hops[1:]:
+            self._parents.setdefault(hop["asker"], []).append(hop)
+
+    def summary(self, subject: str) -> dict[str, Any]:
+        """Return the JSON object: hops with their deliveries, and the nodes that have not answered."""
+        own = self._found.hops[0]
+        return {
+            "subject": subject,
+            "bus": own["bus"],
+            "id": self._found.id.hex(),
+            "recipients": self._recipients(own),
+            "hops": [self._hop(hop) for hop in self._parents.get(own["node"], [])],
+            "unanswered": [self._name(node) for node in sorted(self._found.missing)],
+        }
+
+    def _name(self, node: str) -> str:
+        return self._names.get(node) or node
+
+    def _recipients(self, hop: Hop) -> list[dict[str, Any]]:
+        return [{**each, "name": self._name(each["node"])} for each in hop["recipients"]]
+
+    def _hop(self, hop: Hop) -> dict[str, Any]:
+        return {
+            **{name: hop[name] for name in ("node", "name", "kind", "bus", "untraced", "denied", "rule")},
+            "subscriptions": hop["subscriptions"],
+            "reports": [self._timed(report) for report in self._reports(hop)],
+            "buses": [
+                {
+                    "bus": leg["bus"],
+                    "recipients": self._recipients(leg),
+                    "hops": [self._hop(below) for below in self._parents.get(leg["node"], [])],
+                }
+                for leg in hop["legs"]
+            ],
+        }
+
+    def _reports(self, hop: Hop) -> list[dict[str, Any]]:
+        found = [report for report in self._found.reports if report["node"] == hop["node"]]
+        return sorted(
+            found, key=lambda report: report["handled"] if "handled" in report else report["received"]
+        )
+
+    def _timed(self, report: dict[str, Any]) -> dict[str, Any]:
+        times: dict[str, Any] = {
+            name: self._milliseconds(report[name])
+            for name in ("received", "began", "handled")
+            if name in report
+        }
+        return {"patterns": report["patterns"], "group": report["group"], **times}
+
+    def _milliseconds(self, time_ns: int) -> float:
+        return round((time_ns - (self._published or time_ns)) / 1e6, 3)
+
+    def tree(self, subject: str) -> _Branch:
+        """Return the tree of the terminal."""
+        own = self._found.hops[0]
+        below = self._peers(own)
+        below += [_Branch(f"{self._name(node)}: no answer", []) for node in sorted(self._found.missing)]
+        return _Branch(f"{subject} from {own['name']} on bus {own['bus']}", below)
+
+    def _peers(self, publisher: Hop) -> list[_Branch]:
+        """Return the branches of the peers of a publisher that receive, miss or pass on the message."""
+        given = {(each["node"], each["group"]): each for each in publisher["recipients"]}
+        branches, shown = [], set()
+        for hop in sorted(self._parents.get(publisher["node"], []), key=lambda hop: str(hop["name"])):
+            shown.add(hop["node"])
+            lines = list(self._lines_of(hop, given))
+            crossings = [(leg["bus"], self._peers(leg)) for leg in hop["legs"]]
+            legs = [_Branch(f"to bus {bus}", below) for bus, below in crossings if below]
+            if lines or legs:
+                kind = "" if hop["kind"] == "node" else f" ({hop['kind']})"
+                branches.append(_Branch(hop["name"] + kind, [_Branch(line, []) for line in lines] + legs))
+        for node, group in given:
+            if node not in shown and node not in self._found.missing:
+                where = "" if group is None else f", group {group}"
+                branches.append(_Branch(f"{self._name(node)}: receives{where}, does not answer", []))
+        return branches
+
+    def _lines_of(self, hop: Hop, given: dict[tuple[str, str | None], dict[str, Any]]) -> Iterator[str]:
+        if hop["untraced"]:
+            is_given = any(node == hop["node"] for node, _ in given)
+            yield f"{'receives; ' if is_given else ''}no details: {hop['untraced']}"
+        if hop["denied"]:
+            yield f"denied: {hop['denied']}"
+        for each in hop["subscriptions"]:
+            yield f"{_why(each)}: {self._fate(hop, each, given.get((hop['node'], each['group'])))}"
+        for report in self._reports(hop):
+            timed = self._timed(report)
+            if "received" in timed:
+                yield f"received at {timed['received']:.3f} ms"
+            else:
+                times = f"from {timed['began']:.3f} to {timed['handled']:.3f} ms"
+                yield f"handler of {', '.join(timed['patterns'])} {times}"
+
+    def _fate(self, hop: Hop, subscription: dict[str, Any], given: dict[str, Any] | None) -> str:
+        """Return whether a subscription receives the message, and why not."""
+        if subscription["refused"]:
+            return f"the publisher refuses it: {subscription['refused']}"
+        if given is None:
+            return "the publisher has not applied it"
+        if hop["denied"]:
+            return "denied"
+        handler = f", handler {subscription['handler']}" if subscription["handler"] else ""
+        if subscription["group"] is not None:
+            received = [report["group"] for report in self._reports(hop)]
+            is_picked = given["picked"] if self._published is None else subscription["group"] in received
+            return f"group {subscription['group']}, {'picked' if is_picked else 'not picked'}{handler}"
+        down = "" if given["state"] == "up" else f", link {given['state']}"
+        pending = f", {given['pending']} pending" if given["pending"] else ""
+        return f"receives{handler}{down}{pending}"
+
+
+def _why(subscription: dict[str, Any]) -> str:
+    prefix = f", prefix {subscription['prefix']}" if subscription["prefix"] else ""
+    return f"{subscription['pattern']} ({subscription['dialect']}{prefix})"
+
+
+def _lines(branch: _Branch, first: str = "", rest: str = "") -> Iterator[str]:
+    yield first + branch.text
+    for at, below in enumerate(branch.below, 1):
+        is_last = at == len(branch.below)
+        yield from _lines(below, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))

@@ -1,0 +1,497 @@
+"""Path of one message through a bus, for `oz trace`.
+
+Theory of operation
+-------------------
+The tracing node sends a question to each peer: a direct message with the subject `TRACE`, an id and a subject. The peer
+answers with a hop: the subscriptions that match, and whether its permissions deny the publication. Its own
+routing tells the tracing node which peers receive the message, and the member that each group would pick.
+
+A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
+answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows which answers are to come.
+
+A message with the id in the header `oz-trace` is marked. A peer that has answered the question within `SECONDS`
+reports to the peer that asked when a marked message arrives, and when its handler has ended. A message without a
+question before it causes no report, so that a publisher cannot make peers send more than `MAX_REPORTS` for a question.
+
+With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgpack
+
+from oz.errors import ClosedError, PatternError
+from oz.node import roster
+from oz.node.denials import exact_pattern
+from oz.node.handlers import InlineRunner, Runner
+from oz.node.sampling import request_denial
+from oz.publisher.session import Stream
+from oz.subscriber.link import Link
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Inbox
+from oz.subscriber.subscriptions import Subscription, Subscriptions
+from oz.transport.steps import Steps
+from oz.wire.extras import FORWARDER_ID
+
+if TYPE_CHECKING:
+    from oz.node.engine import Engine
+
+TRACE = "_OZ.TRACE"
+"""Subject of the direct messages, and subject of their permission."""
+HEADER = "oz-trace"
+"""Header of a marked message, with the id of its question."""
+SECONDS = 60.0
+"""Seconds after a question for which a peer reports marked messages."""
+MAX_REPORTS = 100
+"""Reports of a peer for one question at most."""
+MAX_SUBSCRIPTIONS = 100
+"""Subscriptions, and recipients, in a hop at most."""
+_MAX_OPEN = 1_000
+_MAX_SIZE = 1 << 20  # Bytes of a direct message.
+_MAX_TEXT = 1_000  # Characters.
+_ID = 16  # Bytes.
+_QUESTION, _ANSWER, _REPORT = range(3)
+
+Hop = dict[str, Any]
+
+
+class Trace:
+    """Question of this node about one subject.
+
+    Attributes:
+        id: header of the marked message.
+        hops: this node, and then the peers that have answered.
+        missing: ids of peers that have not answered.
+        reports: of marked messages.
+    """
+
+    def __init__(self, own: Hop) -> None:
+        self.id = os.urandom(_ID)
+        self.hops = [own]
+        self.missing = set(own["asked"])
+        self.reports: list[dict[str, Any]] = []
+
+    @property
+    def forwarders(self) -> set[str]:
+        """Ids of peers that pass on answers of other peers."""
+        return {hop["node"] for hop in self.hops if hop["legs"]}
+
+    def add(self, hop: Hop) -> None:
+        """Add the answer of a peer. A second answer of the peer is ignored."""
+        if hop["node"] in self.missing:
+            self.missing.discard(hop["node"])
+            self.hops.append(hop)
+            answered = {known["node"] for known in self.hops}
+            for leg in hop["legs"]:
+                self.missing.update(peer for peer in leg["asked"] if peer not in answered)
+
+    def has_arrived(self) -> bool:
+        """Return whether each expected recipient has received the marked message, and its handlers have ended."""
+        answered = {hop["node"]: hop for hop in self.hops}
+        received = {(report["node"], report["group"]) for report in self.reports if "handled" not in report}
+        for hop in [part for known in self.hops for part in (known, *known["legs"])]:
+            groups: dict[str, bool] = {}
+            for recipient in hop["recipients"]:
+                node, group = recipient["node"], recipient["group"]
+                answer = answered.get(node)
+                if answer is None or answer["denied"] or answer["untraced"]:
+                    continue
+                if group is not None:
+                    groups[group] = groups.get(group, False) or (node, group) in received
+                elif (node, None) not in received:
+                    return False
+            if not all(groups.values()):
+                return False
+        awaited: int = sum(report["handlers"] for report in self.reports if "handled" not in report)
+        return awaited <= sum("handled" in report for report in self.reports)
+
+
+class _Asked(NamedTuple):
+    """Question that this node has answered or passed on."""
+
+    peer: bytes
+    until: float
+    back: Tracing
+
+
+class Tracing:
+    """Questions of one node to its peers, and its answers to theirs.
+
+    Attributes:
+        pass_on: of a forwarder: called with the tracing of the leg, the id, the subject, the ids of forwarders that
+            have passed the question on, and the asking peer. It returns a hop for each other bus.
+    """
+
+    def __init__(self, node: Engine) -> None:
+        """Start without questions."""
+        self._node = node
+        self._arrived: deque[tuple[bytes, str | None, str, list[Any]]] = deque(maxlen=_MAX_OPEN)
+        self._outgoing: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_OPEN)
+        self._answered: dict[bytes, _Asked] = {}
+        self._left: dict[bytes, int] = {}
+        self._passed: dict[bytes, _Asked] = {}
+        self._open: dict[bytes, Trace] = {}
+        self.pass_on: Callable[[Tracing, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
+
+    # the asking node
+
+    def ask(self, subject: str | bytes, timeout: float) -> Steps[Trace]:
+        """Ask all peers about a subject, and wait for their answers.
+
+        Args:
+            subject: of a message.
+            timeout: in seconds.
+
+        Raises:
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        node = self._node
+        raw = node.publisher.prepare(subject, b"").raw
+        trace = Trace(self._own_hop(raw, b""))
+        self._open[trace.id] = trace
+        trace.missing -= self._send_questions(trace.id, raw, b"", trace.hops[0])
+        end = node.clock() + timeout
+        while trace.missing and node.clock() < end:
+            yield end
+            node.check_usable()
+        return trace
+
+    def wait(self, trace: Trace, timeout: float) -> Steps[None]:
+        """Wait for the reports of a marked message that was published.
+
+        Args:
+            trace: result of `ask`.
+            timeout: in seconds.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        end = self._node.clock() + timeout
+        while not trace.has_arrived() and self._node.clock() < end:
+            yield end
+            self._node.check_usable()
+
+    def close(self, trace: Trace) -> None:
+        """Ignore later answers and reports."""
+        self._open.pop(trace.id, None)
+
+    # any node
+
+    def _own_hop(self, raw: bytes, via: bytes) -> Hop:
+        """Return a hop of this node as a publisher.
+
+        Args:
+            raw: subject.
+            via: ids of forwarders that have passed the question on. They are not asked again.
+        """
+        node = self._node
+        passed = {via[at : at + FORWARDER_ID] for at in range(0, len(via), FORWARDER_ID)}
+        with node.lock:
+            asked = [
+                peer.hex()
+                for peer, known in node.roster.by_id.items()
+                if known.state == roster.UP and peer != node.id and peer[-FORWARDER_ID:] not in passed
+            ]
+        return {**self._empty_hop(), "asked": asked, "recipients": self._recipients(raw)}
+
+    def _empty_hop(self) -> Hop:
+        node = self._node
+        return {
+            "node": node.id.hex(), "name": node.name, "kind": node.kind, "bus": node.bus, "asker": "",
+            "untraced": "", "denied": "", "rule": None, "subscriptions": [], "legs": [], "asked": [], "recipients": [],
+        }  # fmt: skip
+
+    def _recipients(self, raw: bytes) -> list[dict[str, Any]]:
+        """Return the links that receive a subject from this node, and the member that each group would pick."""
+        node = self._node
+        route = node.publisher.find_route(raw.decode("utf-8", "surrogateescape"), raw)
+        if route is None:
+            return []
+        with node.publisher.lock:
+            streams: list[tuple[Stream, str | None, bool]] = [(stream, None, False) for stream in route.plain]
+            for group, members in route.groups:
+                picked = group.choose(members, raw, node.clock())
+                streams += [(member, group.name, member is picked) for member in members]
+            return [
+                {
+                    "node": stream.session.member.hex(), "group": group, "picked": is_picked,
+                    "state": stream.session.state, "pending": stream.pending,
+                }
+                for stream, group, is_picked in streams[:MAX_SUBSCRIPTIONS]
+            ]  # fmt: skip
+
+    def _send_questions(self, trace_id: bytes, raw: bytes, via: bytes, hop: Hop) -> set[str]:
+        """Ask the peers of a hop; return the ids of peers that have no link to this node."""
+        question = msgpack.packb([trace_id, _QUESTION, raw, via])
+        return {
+            peer
+            for peer in hop["asked"]
+            if self._node.publisher.direct(bytes.fromhex(peer), TRACE, question) is not True
+        }
+
+    def pass_question(self, trace_id: bytes, raw: bytes, via: bytes, back: Tracing, peer: bytes) -> Hop:
+        """Pass a question of another bus on to the peers of this leg; return the hop of the leg.
+
+        Args:
+            trace_id: of the question.
+            raw: subject.
+            via: ids of forwarders, with that of this one.
+            back: tracing of the leg where the question arrived.
+            peer: that asked there.
+        """
+        hop = self._own_hop(raw, via)
+        _bound(self._passed)
+        self._passed[trace_id] = _Asked(peer, self._node.clock() + SECONDS, back)
+        unasked = self._send_questions(trace_id, raw, via, hop)
+        hop["asked"] = [peer for peer in hop["asked"] if peer not in unasked]
+        return hop
+
+    def has_passed(self, trace_id: bytes) -> bool:
+        """Return whether a question was passed on to this leg."""
+        return trace_id in self._passed
+
+    # under the lock of the subscriber
+
+    def on_direct(self, link: Link, payload: bytes) -> None:
+        """Keep a direct message of a peer for `turn`."""
+        if link.origin is None or len(payload) > _MAX_SIZE:
+            return
+        with suppress(Exception):
+            # MessagePack raises several classes.
+            content = msgpack.unpackb(payload)
+            if type(content) is list and len(content) >= 3 and type(content[0]) is bytes:
+                key = self._node.subscriber.key_of(link)
+                self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), content))
+
+    def _on_marked(self, message: Message) -> None:
+        """Report a marked message that has arrived, and measure its handlers."""
+        asked = self._may_report(message)
+        if asked is None or message.route is None:
+            return
+        inboxes = [inbox for inbox in message.route.inboxes if inbox.is_active and inbox.entries]
+        runners = [inbox for inbox in inboxes if isinstance(inbox.handler, (Runner, InlineRunner))]
+        groups = {inbox.entries[0].options.group for inbox in inboxes}
+        self._report(asked, message, {
+            "group": next(iter(groups), None), "handlers": len(runners), "received": message.time_ns,
+            "patterns": [pattern for inbox in inboxes for pattern in _patterns(inbox)][:MAX_SUBSCRIPTIONS],
+        })  # fmt: skip
+        self._node.sampling.measure_times()
+        for inbox in runners:
+            for watch, is_running in _watches(inbox):
+                watch.start(self._node.clock, is_running=is_running)
+                watch.on_call = partial(self._on_call, inbox)
+
+    def _on_call(self, inbox: Inbox, message: Message, seconds: float) -> None:
+        """Report a call of a handler that has ended, in its thread or in its task."""
+        asked = self._may_report(message)
+        if asked is not None:
+            now = self._node.runtime.time_ns()
+            self._report(asked, message, {
+                "group": inbox.entries[0].options.group if inbox.entries else None, "patterns": _patterns(inbox),
+                "handled": now, "began": now - round(seconds * 1e9),
+            })  # fmt: skip
+
+    def _may_report(self, message: Any) -> _Asked | None:
+        """Return the question of a marked message; None without one, or after too many reports. Count the report."""
+        trace_id = message.headers.get(HEADER)
+        if type(trace_id) is not bytes:
+            return None
+        left = self._left.get(trace_id, 0)
+        if left <= 0:
+            return None
+        self._left[trace_id] = left - 1
+        return self._answered.get(trace_id)
+
+    def _report(self, asked: _Asked, message: Message, report: dict[str, Any]) -> None:
+        content = [message.headers[HEADER], _REPORT, {"node": self._node.id.hex(), **report}]
+        self._outgoing.append((asked.peer, msgpack.packb(content, unicode_errors="surrogateescape")))
+        self._node.wake()
+
+    # the attending side
+
+    def turn(self, now: float) -> None:
+        """Answer questions of peers, and send reports."""
+        while self._arrived:
+            peer, key, denial, content = self._arrived.popleft()
+            with suppress(ClosedError, ValueError, TypeError, KeyError):
+                # A peer may send anything.
+                self._on_content(peer, key, denial, content, now)
+        while self._outgoing:
+            peer, payload = self._outgoing.popleft()
+            with suppress(ClosedError, ValueError):
+                self._node.publisher.direct(peer, TRACE, payload)
+        if self._answered or self._passed:
+            for known in (self._answered, self._passed):
+                for trace_id in [each for each, asked in known.items() if asked.until <= now]:
+                    del known[trace_id]
+            if not self._answered:
+                self._left.clear()
+                self._node.subscriber.dispatcher.on_marked = None
+
+    def _on_content(self, peer: bytes, key: str | None, denial: str, content: list[Any], now: float) -> None:
+        trace_id, kind, body = content[:3]
+        if kind == _QUESTION:
+            if type(body) is bytes and len(trace_id) == _ID and trace_id not in self._open:
+                self._answer(peer, key, denial, trace_id, body, content[3], now)
+            return
+        checked = _check_hop(body) if kind == _ANSWER else _check_report(body)
+        if peer.hex() == checked["node"] and kind == _ANSWER:
+            checked["asker"] = self._node.id.hex()
+            self._add_refusals(peer, checked)
+        passed, trace = self._passed.get(trace_id), self._open.get(trace_id)
+        if passed is not None:
+            back = msgpack.packb([trace_id, kind, checked], unicode_errors="surrogateescape")
+            passed.back._node.publisher.direct(passed.peer, TRACE, back)
+        elif trace is not None and len(trace.hops) + len(trace.reports) < 10 * _MAX_OPEN:
+            if kind == _ANSWER and peer.hex() not in (checked["node"], *trace.forwarders):
+                return
+            if kind == _ANSWER:
+                trace.add(checked)
+            else:
+                trace.reports.append(checked)
+            self._node._tell()
+
+    def _answer(
+        self, peer: bytes, key: str | None, untraced: str, trace_id: bytes, raw: bytes, via: bytes, now: float
+    ) -> None:
+        node = self._node
+        hop = {**self._empty_hop(), "untraced": untraced}
+        if not untraced:
+            if trace_id not in self._answered:
+                _bound(self._answered)
+                self._answered[trace_id] = _Asked(peer, now + SECONDS, self)
+                self._left[trace_id] = MAX_REPORTS
+                node.subscriber.dispatcher.on_marked = self._on_marked
+            hop["denied"], hop["rule"] = self._denial(key, raw)
+            with node.subscriber.lock:
+                found = [*_matching(node.subscriber.subscriptions, raw)]
+            hop["subscriptions"] = [_describe(each, raw) for each in found[:MAX_SUBSCRIPTIONS]]
+            if not hop["denied"]:
+                hop["legs"] = self.pass_on(self, trace_id, raw, via, peer)
+        self._outgoing.append(
+            (peer, msgpack.packb([trace_id, _ANSWER, hop], unicode_errors="surrogateescape"))
+        )
+
+    def _denial(self, key: str | None, raw: bytes) -> tuple[str, str | None]:
+        """Return why the permissions of this node deny a publication, and the rule; empty if they allow it."""
+        keys = self._node.subscriber.keys
+        permissions = None if keys is None or key is None else keys.credentials.rights().permissions
+        if permissions is None or key is None:
+            return "", None
+        try:
+            pattern = exact_pattern(raw.decode(errors="backslashreplace"))
+        except PatternError:
+            return "", None
+        verdict = permissions.decide(permissions.user_of(key), "publish", pattern)
+        rule = None if verdict.rule is None else str(verdict.rule)
+        return ("", None) if verdict.granted else (verdict.reason[:_MAX_TEXT], rule)
+
+    def _add_refusals(self, peer: bytes, hop: Hop) -> None:
+        """Write to the subscriptions of a peer why the publisher of this node refuses them."""
+        with self._node.publisher.lock:
+            session = self._node.publisher.session_of(peer)
+            refused = {} if session is None else dict(session.refused)
+        for subscription in hop["subscriptions"]:
+            refusal = refused.get(subscription["sid"])
+            subscription["refused"] = "" if refusal is None else refusal.reason
+
+
+def _bound(known: dict[bytes, _Asked]) -> None:
+    while len(known) >= _MAX_OPEN:
+        del known[next(iter(known))]
+
+
+def _matching(subscriptions: Subscriptions, raw: bytes) -> Iterator[Subscription]:
+    for stream in [*subscriptions._active]:
+        # The subscriptions of a forwarder override `match`.
+        yield from Subscriptions.match(subscriptions, stream, raw, None)
+
+
+def _describe(subscription: Subscription, raw: bytes) -> dict[str, Any]:
+    pattern, options, runner = subscription.pattern, subscription.options, subscription.owner.handler
+    prefix = next((each for each in pattern.prefixes if raw.startswith(each)), b"")
+    handler = runner.handler if isinstance(runner, (Runner, InlineRunner)) else None
+    name = "" if handler is None else getattr(handler, "__qualname__", type(handler).__qualname__)
+    return {
+        "sid": subscription.sid, "pattern": _text(pattern.text), "dialect": pattern.dialect, "prefix": _text(prefix),
+        "group": options.group, "refused": "", "handler": _text(name),
+    }  # fmt: skip
+
+
+def _patterns(inbox: Inbox) -> list[str]:
+    return [_text(entry.pattern.text) for entry in inbox.entries[:MAX_SUBSCRIPTIONS]]
+
+
+def _text(text: str | bytes) -> str:
+    decoded = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
+    return decoded[:_MAX_TEXT]
+
+
+def _watches(inbox: Inbox) -> Iterator[tuple[Any, bool]]:
+    if isinstance(inbox.handler, InlineRunner):
+        yield inbox.handler.watch, False
+    elif isinstance(inbox.handler, Runner):
+        for lane in inbox.handler.lanes.all:
+            yield lane.watch, lane.is_scheduled
+
+
+_Kinds = dict[str, type | tuple[type, ...]]
+_HOP: _Kinds = {
+    "node": str, "name": str, "kind": str, "bus": str, "asker": str, "untraced": str, "denied": str,
+    "rule": (str, type(None)), "subscriptions": list, "legs": list, "asked": list, "recipients": list,
+}  # fmt: skip
+_RECIPIENT: _Kinds = {
+    "node": str, "group": (str, type(None)), "picked": bool, "state": str, "pending": int,
+}  # fmt: skip
+_SUBSCRIPTION: _Kinds = {
+    "sid": int, "pattern": str, "dialect": str, "prefix": str, "group": (str, type(None)),
+    "handler": str, "refused": str,
+}  # fmt: skip
+_RECEIVED: _Kinds = {
+    "node": str, "group": (str, type(None)), "patterns": list, "received": int, "handlers": int,
+}  # fmt: skip
+_HANDLED: _Kinds = {
+    "node": str, "group": (str, type(None)), "patterns": list, "began": int, "handled": int,
+}  # fmt: skip
+
+
+def _check(found: Any, fields: _Kinds) -> dict[str, Any]:
+    """Return the known fields of a map of a peer.
+
+    Raises:
+        TypeError, KeyError: a field is missing or has a wrong type.
+    """
+    if not all(isinstance(found[name], kind) for name, kind in fields.items()):
+        raise TypeError("a field has a wrong type")
+    return {name: found[name] for name in fields}
+
+
+def _check_all(found: Iterable[Any], fields: _Kinds) -> list[dict[str, Any]]:
+    return [_check(each, fields) for each in found]
+
+
+def _check_texts(found: Collection[Any]) -> None:
+    if not all(type(each) is str for each in found):
+        raise TypeError("an element is no text")
+
+
+def _check_hop(found: Any, *, is_leg: bool = False) -> Hop:
+    hop = _check(found, _HOP)
+    _check_texts(hop["asked"])
+    hop["subscriptions"] = _check_all(hop["subscriptions"][:MAX_SUBSCRIPTIONS], _SUBSCRIPTION)
+    hop["recipients"] = _check_all(hop["recipients"][:MAX_SUBSCRIPTIONS], _RECIPIENT)
+    hop["legs"] = [] if is_leg else [_check_hop(leg, is_leg=True) for leg in hop["legs"][:MAX_SUBSCRIPTIONS]]
+    return hop
+
+
+def _check_report(found: Any) -> dict[str, Any]:
+    report = _check(found, _HANDLED if "handled" in found else _RECEIVED)
+    _check_texts(report["patterns"])
+    return report

@@ -1,0 +1,43 @@
+"""`oz explorer`: start, end, and errors."""
+
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+WITHOUT = "import sys; sys.modules['starlette'] = sys.modules['uvicorn'] = None; import oz.command; oz.command.main()"
+
+
+def test_command_without_the_extra_names_the_remedy(directory):
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT, "explorer"], capture_output=True, text=True, timeout=100
+    )
+    assert ended.returncode == 1
+    assert "pip install '.[explorer]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_command_serves_the_page_until_a_signal(directory, oz_start):
+    pytest.importorskip("starlette", reason="without the extra explorer")
+    running = oz_start("explorer", "--listen", "127.0.0.1:0")
+    line = running.line_with(running.process.stderr, b"explorer at")
+    with urllib.request.urlopen(line.split()[-1], timeout=60) as page:
+        assert b"<h1>oz explorer</h1>" in page.read()
+    running.interrupt()
+    assert running.end().code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--listen", "nowhere"], "give HOST:PORT"),
+        (["--listen", "127.0.0.1:70000"], "give HOST:PORT"),
+        (["--pattern", "a..b"], "--pattern"),
+        (["--separator", ""], "--separator is empty"),
+    ],
+)
+def test_wrong_options_are_usage_errors(directory, oz, options, reason):
+    pytest.importorskip("starlette", reason="without the extra explorer")
+    result = oz("explorer", "--listen", "127.0.0.1:0", *options)
+    assert (result.exit_code, reason in result.stderr) == (2, True), result.stderr
