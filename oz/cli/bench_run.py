@@ -9,17 +9,14 @@ a timed message is its latency, because all processes of a machine have one mono
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import Any
 
 import oz
+from oz.demo.child import Child, ChildError, child_process, end_with_parent
 
 PATTERN, CONTROLS = "bench.*.hit", "control.*"
 BEGIN, PROBE, END = "control.begin", "control.probe", "control.end"
@@ -29,10 +26,6 @@ QUEUE_BYTES = 16 * 1024 * 1024  # bound of each queue: it limits memory and the 
 PROBE_INTERVAL = 0.001  # seconds
 CHUNK = 64  # messages between two readings of the clock
 START_TIMEOUT, FULL_TIMEOUT = 20.0, 5.0  # seconds
-
-
-class BenchError(oz.OzError):
-    """A measurement failed."""
 
 
 def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str, Any]:
@@ -45,22 +38,23 @@ def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str
         seconds: of both phases together.
 
     Raises:
-        BenchError: the subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
+        ChildError: the subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
     """
     limit = max(4, QUEUE_BYTES // (size + 64))  # messages
+    command = [sys.executable, "-m", __name__]
     options = oz.Options(send_timeout=FULL_TIMEOUT, high_water_mark=limit)
     with (
         oz.Publisher("tcp://127.0.0.1:*", on_full="block", options=options) as publisher,
-        _subscriber_process(str(publisher.endpoint), filtering, str(limit)) as process,
+        child_process("subscriber", [*command, str(publisher.endpoint), filtering, str(limit)]) as process,
     ):
         try:
             _await_subscriber(publisher, process)
             _publish_lone(publisher, size, seconds / 2)
             published, took = _publish_loaded(publisher, size, _make_subjects(match), seconds / 2)
         except oz.WouldBlock:
-            raise BenchError(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
+            raise ChildError(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
         publisher.flush()
-        lone, loaded = _read_report(process)
+        lone, loaded = json.loads(process.read_line())
     return {
         "filtering": filtering,
         "published": published,
@@ -95,46 +89,16 @@ def _make_subjects(match: float) -> list[str]:
     ]
 
 
-@contextmanager
-def _subscriber_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Ctrl-C is for the parent, which ends the subscriber.
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _await_subscriber(publisher: oz.Publisher, process: subprocess.Popen[str]) -> None:
+def _await_subscriber(publisher: oz.Publisher, process: Child) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
             # The subscriber subscribes to the controls last.
             return publisher.wait_for_subscribers(END, timeout=0.1)
         except oz.Timeout:
-            if process.poll() is not None:
-                _read_report(process)
+            process.is_done()
             if time.monotonic() >= deadline:
-                raise BenchError(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
-
-
-def _read_report(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    line = process.stdout.readline()
-    if not line:
-        error = (process.stderr.read().strip().splitlines() or ["no error message"])[-1]
-        raise BenchError(f"a subscriber process ended with status {process.wait()}: {error}")
-    report: list[dict[str, Any]] = json.loads(line)
-    return report
+                raise ChildError(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
 
 
 def _now(size: int) -> bytes:
@@ -205,12 +169,7 @@ def _receive_phase(subscriber: oz.Subscriber, earlier: int) -> dict[str, Any]:
 
 def _subscribe(endpoint: str, filtering: Any, limit: str) -> None:
     """Run the subscriber process: receive both phases and write the report to stdout."""
-
-    def end_with_parent() -> None:
-        os.read(0, 1)
-        os._exit(0)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     options = oz.Options(high_water_mark=int(limit))
     with oz.Subscriber(endpoint, filtering=filtering, options=options) as subscriber:
         subscriber.subscribe(PATTERN)

@@ -55,7 +55,7 @@ def test_ctrl_c_and_a_killed_subscriber_leave_no_process(oz_start):
     os.kill(subscriber_of(running), signal.SIGKILL)
     ended = running.end()
     assert ended.code == 1
-    assert ended.stderr.splitlines()[-1].startswith("oz bench: a subscriber process ended with status -9")
+    assert ended.stderr.splitlines()[-1].startswith("oz bench: the subscriber process ended with status -9")
 
     running = oz_start("bench", "--seconds", "60")
     subscriber = subscriber_of(running)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from oz.demo import run as demo
-from oz.demo.run import DemoError
+from oz.demo.child import ChildError
 from support.sizes import in_suite
 
 WANTED = {
@@ -114,14 +114,14 @@ HALF = f"publisher.wait_for_subscribers('demo.end', count={len(WANTED)}, timeout
 
 
 def test_a_publisher_that_is_killed_is_noticed():
-    with pytest.raises(DemoError, match="ended with status -9"):
+    with pytest.raises(ChildError, match="ended with status -9"):
         demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
 
 
 @pytest.mark.parametrize("end", in_suite(["import time; time.sleep(60)"], ["sys.exit(0)"]))
 def test_a_publisher_that_falls_silent_is_given_up(monkeypatch, end):
     monkeypatch.setattr(demo, "SILENCE_TIMEOUT", 0.5)
-    with pytest.raises(DemoError, match=re.escape("no message from the publisher for 0.5 s")):
+    with pytest.raises(ChildError, match=re.escape("no message from the publisher for 0.5 s")):
         demo.run(command=program(ANNOUNCE + HALF + end))
 
 
