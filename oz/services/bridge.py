@@ -322,7 +322,7 @@ class BridgeEngine:
         return not all(leg.engine.subscriber.is_drained([], revision) for leg, revision in pairs)
 
     def finish(self, end: float) -> int:
-        """Say BYE and close the sockets; return the number of messages that were not acknowledged."""
+        """Send BYE and close the sockets; return the number of messages that were not acknowledged."""
         return sum(leg.engine.finish(end) for leg in self.legs)
 
     def end_context(self) -> None:
