@@ -67,7 +67,7 @@ class ConfigurationSurvey:
         limits: the limits of the file.
         security: source of the keys: the file that `OZ_SECURITY` names, or the values of `[security]`.
         candidates: the candidates for the configuration file.
-        faults: all faults; those of the file come first.
+        faults: all faults; first the faults of the file.
         unused: misspelled environment variables, each with the nearest known variable.
     """
 

@@ -156,7 +156,7 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
 
     Raises:
         EndpointError: another program has the port and does not share it, or the interface does not support
-            multicast or packets of this size, the privilege is missing, or too many files are open.
+            multicast or packets of this size. The privilege may be missing, or too many files are open.
     """
     _check_mtu(endpoint, mtu)
     _check_descriptors(endpoint)

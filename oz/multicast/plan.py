@@ -172,7 +172,7 @@ def plan(load: Load) -> MulticastPlan:
         load: of one publisher.
 
     Raises:
-        ValueError: a number that makes no sense, or a load that one publisher cannot carry; says what to do.
+        ValueError: an impossible number, or a load above the limit of one publisher; the text has the remedy.
     """
     _check(load)
     packets, size = packets_of(load)
@@ -202,7 +202,7 @@ def plan(load: Load) -> MulticastPlan:
 
 
 def _rate_for(kbps: float, mtu: int) -> int:
-    """Return the lowest RATE with so much in use: in whole bytes a millisecond, and a packet a second."""
+    """Return the lowest RATE for a load: whole bytes a millisecond, and at least one packet a second."""
     rate = 8 * ceil(max(kbps / 8, mtu / 1000))
     return rate if usable_kbps(rate, mtu) >= kbps else 8 * ceil(kbps / SLOW_SHARE / 8)
 

@@ -43,7 +43,7 @@ class Transmitter:
             socket: an XPUB without endpoint.
             options: of the endpoint.
             refuses: whether a full socket refuses a frame. Else libzmq drops the frame.
-            high_water_mark: frames that may wait in the socket; None for those of one second.
+            high_water_mark: frames that may wait in the socket; None for the frames of one second.
         """
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None

@@ -88,7 +88,7 @@ def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> Ha
 
     Args:
         watches: of its lanes.
-        running: those whose lane has a call that has not ended.
+        running: watches of the lanes with a call that has not ended.
         now: in seconds.
     """
     began = min((watch.began for watch in running if watch.began is not None), default=None)

@@ -212,7 +212,7 @@ class NodeSubscriber(SubscriberEngine):
         self._reported = frozenset(self.denials)
 
     def close(self) -> None:
-        """Say BYE on all links and close the sockets."""
+        """Send BYE on all links and close the sockets."""
         super().close()
         while self._checks:
             self._checks.popitem()[1].close()

@@ -207,7 +207,7 @@ class Sampling:
             question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
-        # Last, because the caller does not wait any longer once nobody is missing.
+        # Last, because the call ends as soon as no answer is missing.
         question.missing.discard(peer)
         self._node._tell()
 

@@ -12,7 +12,7 @@ from oz.subscriber.queue import SubscriberStats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStats:
-    """Counters of a node since it was created: those of its publisher and of its subscriber.
+    """Counters of the publisher and the subscriber of a node since it was created.
 
     Attributes:
         peers: that are up now.
@@ -57,7 +57,7 @@ class NodeStats:
         direct: int,
         requests: dict[str, Any],
     ) -> Self:
-        """Return the statistics of a node from those of its two parts.
+        """Return the statistics of a node from the statistics of its two parts.
 
         Args:
             publisher: of the node.

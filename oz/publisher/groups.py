@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
-member has *room* if its session is UP, if it does not owe an acknowledgement for 3 seconds in which nothing
-was heard, and if it has fewer messages than its prefetch limit that are not acknowledged (or not handled,
-with `ack="handled"`).
+member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit (with
+`ack="handled"`: fewer messages that are not handled). A member that owes an acknowledgement, and was silent for
+3 seconds, has no room.
 
 =========== ==========================================================================================
 policy      choice

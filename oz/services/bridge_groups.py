@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 For a publisher the forwarder is the member of a group. Behind the forwarder the members of all other buses are one
-group. The forwarder owns each message of a group, a *job*, until a member has handled it. The publisher of a leg
-does not move a message from one member to another, as the publisher of a node does: the job comes back to the
-forwarder, which picks the next member.
+group. The forwarder owns each message of a group, a *job*, until a member has handled it. The publisher of a node moves
+the messages of a lost member to another member. The publisher of a leg returns the job to the forwarder instead,
+which picks the next member.
 
 ========= ================================================= ============================================
 state     event                                             next state
@@ -63,7 +63,7 @@ class Job:
 
 
 class Jobs:
-    """Jobs of a forwarder. `Leg.held` has those that are placed."""
+    """Jobs of a forwarder. Jobs that a member has are in `Leg.held`."""
 
     def __init__(
         self, legs: Sequence[Leg], own: bytes, stats: ForwarderStats, clock: Callable[[], float]

@@ -1,4 +1,4 @@
-"""Node of a forwarder on one bus: the interest of its bus, and what it subscribes to for the other buses."""
+"""Node of a forwarder on one bus: the interest of this bus, and its subscriptions for the other buses."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Leg:
         publisher: of the node.
         side: state for the rules.
         asked: subscriptions on behalf of the other buses, by their delivery options.
-        losses: losses that no queue has, and those that other forwarders report with the ids of the forwarders.
+        losses: losses that no queue has, and losses that other forwarders report, with the ids of the forwarders.
         held: messages of groups that were passed on to this bus and are not acknowledged, by stream and position.
         is_standby: whether publishers on this bus prefer another forwarder for groups.
     """

@@ -111,7 +111,7 @@ class Replay:
         """Publish until the end of the range, or until `stop` is called.
 
         Args:
-            on_poll: called in this thread now and then, at least ten times a second while it waits.
+            on_poll: called in this thread, at least ten times a second while it waits.
 
         Raises:
             JournalError, PatternError, ValueError: as `Journal.read`.

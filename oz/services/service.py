@@ -139,7 +139,7 @@ class ServiceEngine(Attended, Protocol):
         """Wait for peers that acknowledge; return the end of the timeout."""
 
     def finish(self, end: float) -> int:
-        """Say BYE and close the sockets."""
+        """Send BYE and close the sockets."""
 
     def end_context(self) -> None:
         """Terminate the contexts."""

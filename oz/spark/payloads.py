@@ -29,7 +29,7 @@ from oz.errors import OzError
 from oz.wire.codec import MsgpackCodec
 
 MODES = ("PERMISSIVE", "FAILFAST", "DROPMALFORMED")
-"""What happens to a row whose payload is malformed: null, an error, or the row is left out."""
+"""Treatment of a row with a malformed payload: null, an error, or no row."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 60

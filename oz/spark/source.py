@@ -363,7 +363,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         waiting = sum(end > first for first, end in backlogs.values())
         size = None if options.max_bytes is None else max(1, options.max_bytes // max(1, waiting))
         ends = {}
-        # Equal shares; what a journal with a short backlog leaves goes to the others.
+        # Equal shares. The unused share of a journal with a short backlog goes to the other journals.
         order = sorted(backlogs, key=lambda name: backlogs[name].end - backlogs[name].first)
         for left, name in zip(range(len(order), 0, -1), order, strict=True):
             first, end = backlogs[name]

@@ -189,7 +189,7 @@ class ListeningClock:
 
     @property
     def is_running(self) -> bool:
-        """Whether time passes: what arrived before was read, or enough of it."""
+        """Whether time passes: the messages that arrived before were read, or enough of them."""
         return self._since is not None
 
     def time(self, now: float) -> float:
