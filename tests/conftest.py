@@ -72,7 +72,7 @@ def pytest_configure(config):
         "-p",
         "no:cacheprovider",
     ]
-    # What does not compile is told by those that run it.
+    # A module that does not compile fails later, when its tests run.
     halves = [
         subprocess.Popen([*command, *modules[at::2]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for at in range(2)

@@ -70,7 +70,14 @@ class Bus:
 
         Raises:
             Deadlock: the coroutine waits although no event is left, or takes longer than `longest`.
+            OwnershipError: a loop runs in this thread already.
         """
+        if asyncio._get_running_loop() is not None:
+            coroutine.close()
+            raise OwnershipError(
+                "a call that blocks cannot wait in a running loop, as in an `async def` test or a handler: "
+                "use oz.asyncio there, or run blocking code in a plain `def` test"
+            )
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
         if new := [

@@ -77,7 +77,8 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
-    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block.
+    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block: there,
+    a call raises `OwnershipError`. Coroutines are created in the loop, so that none is left unawaited then.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:
@@ -101,12 +102,12 @@ class Blocking:
 
     def __enter__(self) -> Self:
         """Return the object. A node joins its bus."""
-        self._run(_awaiting(self._awaited.__aenter__()))
+        self._run(_called(self._awaited.__aenter__, (), {}))
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close."""
-        self._run(_awaiting(self._awaited.close()))
+        self._run(_called(self._awaited.close, (), {}))
 
     def __iter__(self) -> Iterator[Any]:
         """Receive until the subscription or subscriber ends."""
@@ -124,14 +125,10 @@ class Blocking:
     def _each(self, found: AsyncIterator[Any]) -> Iterator[Any]:
         while True:
             try:
-                item = self._run(_awaiting(anext(found)))
+                item = self._run(_called(anext, (found,), {}))
             except StopAsyncIteration:
                 return
             yield item
-
-
-async def _awaiting(found: Any) -> Any:
-    return await found
 
 
 async def _called(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

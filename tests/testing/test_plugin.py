@@ -136,6 +136,31 @@ async def test_coroutine_that_fails(oz_bus):
     assert "on its own" in found.stdout
 
 
+def test_blocking_call_in_a_running_loop_raises_ownership_error(tmp_path):
+    text = """
+import pytest
+
+import oz
+import oz.asyncio
+
+
+async def test_coroutine(oz_bus):
+    with pytest.raises(oz.OwnershipError, match="use oz.asyncio"):
+        with oz.Node("prices"):
+            pass
+
+
+def test_handler(oz_bus):
+    with oz.Node("shop") as shop:
+        shop.subscribe("ask", handler=lambda message: shop.request("other", timeout=1))
+        with pytest.raises(oz.ReplyError) as raised:
+            shop.request("ask", timeout=5)
+    assert raised.value.kind == "OwnershipError"
+"""
+    found = run_tests(tmp_path, text)
+    assert "2 passed" in found.stdout, found.stdout + found.stderr
+
+
 def test_installation_tells_pytest_of_the_plugin():
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
