@@ -37,6 +37,7 @@ EAGAIN                       keep                             –               
 EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
 every 1.5 s                  PING                             PING; accepted: clock stops –
 `resume_seconds` over        –                                ENDED                       –
+`close`, unhandled messages  wait until they are handled      wait until they have moved  –
 ============================ ================================ =========================== =========
 
 **matched = numbered + pending + dropped** holds for each stream at any time.
