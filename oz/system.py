@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from oz.errors import JournalError
@@ -139,16 +138,3 @@ def flock(descriptor: int, operation: int) -> None:
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
     """Call `fcntl.ioctl`. It needs `HAS_FCNTL`."""
     return fcntl.ioctl(descriptor, request, argument)
-
-
-@contextmanager
-def sigint_blocked() -> Iterator[None]:
-    """Block SIGINT for a `with` block, also for programs that it starts, on systems with signal masks."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,4 +1,4 @@
-"""Measurement of `oz bench`: this process publishes, and each subscriber is a process of its own.
+"""Measurement of `oz bench`: this process publishes, and the subscriber is a process of its own.
 
 Half of the time goes to lone messages, which carry the time of their publication. In the other half, the
 publisher publishes as fast as possible, and adds a timed message every `PROBE_INTERVAL` seconds. The age of
@@ -9,63 +9,63 @@ a timed message is its latency, because all processes of a machine have one mono
 from __future__ import annotations
 
 import json
-import math
-import os
-import select
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from itertools import cycle, islice
-from typing import Any, Literal
+from typing import Any
 
 import oz
+from oz.demo.child import Child, ChildError, child_process, end_with_parent
 
 PATTERN, CONTROLS = "bench.*.hit", "control.*"
 BEGIN, PROBE, END = "control.begin", "control.probe", "control.end"
-PHASES = ("lone", "loaded")
 
+SUBJECTS = 1000
 QUEUE_BYTES = 16 * 1024 * 1024  # bound of each queue: it limits memory and the latency under load
 PROBE_INTERVAL = 0.001  # seconds
 CHUNK = 64  # messages between two readings of the clock
-START_TIMEOUT, FULL_TIMEOUT, END_TIMEOUT = 20.0, 5.0, 30.0  # seconds
+START_TIMEOUT, FULL_TIMEOUT = 20.0, 5.0  # seconds
 
 
-class BenchError(oz.OzError):
-    """A measurement failed."""
+def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str, Any]:
+    """Measure one kind of filtering on the loopback, and return the result that `--json` writes.
 
+    Args:
+        filtering: "prefix" or "publisher".
+        size: bytes of a payload.
+        match: share of the subjects that match, from 1 / SUBJECTS to 1.
+        seconds: of both phases together.
 
-@dataclass(frozen=True)
-class BenchPlan:
-    """Load and subscribers of one measurement; `match` is the fraction of subjects that match the pattern."""
-
-    filtering: Literal["prefix", "publisher"]
-    size: int = 100
-    subjects: int = 1000
-    match: float = 1.0
-    subscribers: int = 1
-    seconds: float = 2.0
-
-    @property
-    def matching_subjects(self) -> int:
-        """The number of subjects that match the pattern."""
-        return round(self.subjects * self.match)
-
-    @property
-    def high_water_mark(self) -> int:
-        """Messages in each queue at most."""
-        return max(4, QUEUE_BYTES // (self.size + 64))
-
-    def make_subjects(self) -> list[str]:
-        """Return the subjects, with the matching ones spread evenly."""
-        hits, total = self.matching_subjects, self.subjects
-        return [
-            f"bench.{place}.{'hit' if (place + 1) * hits // total > place * hits // total else 'miss'}"
-            for place in range(total)
-        ]
+    Raises:
+        ChildError: the subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
+    """
+    limit = max(4, QUEUE_BYTES // (size + 64))  # messages
+    command = [sys.executable, "-m", __name__]
+    options = oz.Options(send_timeout=FULL_TIMEOUT, high_water_mark=limit)
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", on_full="block", options=options) as publisher,
+        child_process("subscriber", [*command, str(publisher.endpoint), filtering, str(limit)]) as process,
+    ):
+        try:
+            _await_subscriber(publisher, process)
+            _publish_lone(publisher, size, seconds / 2)
+            published, took = _publish_loaded(publisher, size, _make_subjects(match), seconds / 2)
+        except oz.WouldBlock:
+            raise ChildError(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
+        publisher.flush()
+        lone, loaded = json.loads(process.read_line())
+    return {
+        "filtering": filtering,
+        "published": published,
+        "delivered": loaded["delivered"],
+        "received": loaded["received"],
+        "lost": loaded["matching"] - loaded["delivered"],
+        "published_per_second": round(published / took, 1),
+        "delivered_per_second": round(loaded["delivered"] / loaded["seconds"], 1),
+        "latency_lone": percentiles(lone["latencies"]),
+        "latency_loaded": percentiles(loaded["latencies"]),
+    }
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
@@ -73,140 +73,64 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     if not seconds:
         return {}
     ranked = sorted(seconds)
-    found = {
-        f"p{percent:g}_us": ranked[max(0, math.ceil(len(ranked) * percent / 100) - 1)]
-        for percent in (50, 90, 99, 99.9)
-    }
-    return {name: round(value * 1e6, 1) for name, value in {**found, "max_us": ranked[-1]}.items()}
-
-
-def measure(plan: BenchPlan) -> dict[str, Any]:
-    """Measure one kind of filtering on the loopback, and return the result that `--json` writes.
-
-    Raises:
-        BenchError: a subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
-    """
-    limit = plan.high_water_mark
-    with oz.Publisher(
-        "tcp://127.0.0.1:*",
-        on_full="block",
-        options=oz.Options(send_timeout=FULL_TIMEOUT, high_water_mark=limit),
-    ) as publisher:
-        assert publisher.endpoint is not None
-        with _subscribers(plan, publisher.endpoint) as processes:
-            try:
-                _await_subscribers(publisher, plan.subscribers, processes)
-                _publish_lone(publisher, plan)
-                published, seconds = _publish_loaded(publisher, plan)
-            except oz.WouldBlock:
-                raise BenchError(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
-            publisher.flush()
-            reports = [_report(process) for process in processes]
-    loaded = [report["loaded"] for report in reports]
-    delivered = sum(report["delivered"] for report in loaded)
-    rates = {
-        "published": published / seconds,
-        "delivered": sum(report["delivered"] / report["seconds"] for report in loaded if report["seconds"]),
-    }
+    places = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "max_us": 1.0}
     return {
-        "filtering": plan.filtering,
-        "published": published,
-        "delivered": delivered,
-        "received": sum(report["received"] for report in loaded),
-        "lost": sum(report["matching"] - report["delivered"] for report in loaded),
-        **{f"{name}_per_second": round(rate, 1) for name, rate in rates.items()},
-        **{f"{name}_mb_per_second": round(rate * plan.size / 1e6, 3) for name, rate in rates.items()},
-        **{
-            f"latency_{phase}": percentiles(
-                [item for report in reports for item in report[phase]["latencies"]]
-            )
-            for phase in PHASES
-        },
+        name: round(1e6 * ranked[min(int(len(ranked) * share), len(ranked) - 1)], 1)
+        for name, share in places.items()
     }
 
 
-@contextmanager
-def _subscribers(plan: BenchPlan, endpoint: str) -> Iterator[list[subprocess.Popen[str]]]:
-    argument = json.dumps({"plan": asdict(plan), "endpoint": endpoint})
-    processes: list[subprocess.Popen[str]] = []
-    try:
-        for _ in range(plan.subscribers):
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", __name__, argument],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    # Ctrl-C is for the parent, which ends its subscribers.
-                    start_new_session=True,
-                )
-            )
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+def _make_subjects(match: float) -> list[str]:
+    """Return the subjects, with the matching ones spread evenly."""
+    hits = round(SUBJECTS * match)
+    return [
+        f"bench.{place}.{'hit' if (place + 1) * hits // SUBJECTS > place * hits // SUBJECTS else 'miss'}"
+        for place in range(SUBJECTS)
+    ]
 
 
-def _await_subscribers(
-    publisher: oz.Publisher, count: int, processes: Sequence[subprocess.Popen[str]]
-) -> None:
+def _await_subscriber(publisher: oz.Publisher, process: Child) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
-            # Each subscribes to the controls last.
-            return publisher.wait_for_subscribers(END, count=count, timeout=0.1)
+            # The subscriber subscribes to the controls last.
+            return publisher.wait_for_subscribers(END, timeout=0.1)
         except oz.Timeout:
-            for process in processes:
-                if process.poll() is not None:
-                    _report(process)
+            process.is_done()
             if time.monotonic() >= deadline:
-                raise BenchError(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
-
-
-def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    if not select.select([process.stdout], [], [], END_TIMEOUT)[0]:
-        raise BenchError(f"a subscriber did not end within {END_TIMEOUT:g} s")
-    line = process.stdout.readline()
-    if not line:
-        error = (process.stderr.read().strip().splitlines() or ["no error message"])[-1]
-        raise BenchError(f"a subscriber process ended with status {process.wait()}: {error}")
-    report: dict[str, Any] = json.loads(line)
-    return report
+                raise ChildError(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
 
 
 def _now(size: int) -> bytes:
     return repr(time.monotonic()).encode().ljust(size)
 
 
-def _publish_lone(publisher: oz.Publisher, plan: BenchPlan) -> None:
+def _publish_lone(publisher: oz.Publisher, size: int, seconds: float) -> None:
     publisher.publish(BEGIN, b"")
-    deadline = time.monotonic() + plan.seconds / 2
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        publisher.publish(PROBE, _now(plan.size))
+        publisher.publish(PROBE, _now(size))
         publisher.flush()
         time.sleep(PROBE_INTERVAL)
     publisher.publish(END, b"0")
 
 
-def _publish_loaded(publisher: oz.Publisher, plan: BenchPlan) -> tuple[int, float]:
+def _publish_loaded(
+    publisher: oz.Publisher, size: int, names: Sequence[str], seconds: float
+) -> tuple[int, float]:
     """Publish as fast as possible; return the number of messages and the seconds."""
-    names, payload, publish = plan.make_subjects(), bytes(plan.size), publisher.publish
-    subjects = cycle(names)
+    payload, publish, subjects = bytes(size), publisher.publish, cycle(names)
     publisher.publish(BEGIN, b"")
     count, began = 0, time.monotonic()
     probe_at = now = began
-    while now - began < plan.seconds / 2:
+    while now - began < seconds:
         for subject in islice(subjects, CHUNK):
             publish(subject, payload)
         count += CHUNK
         now = time.monotonic()
         if now >= probe_at:
             probe_at = now + PROBE_INTERVAL
-            publish(PROBE, _now(plan.size))
+            publish(PROBE, _now(size))
     rounds, rest = divmod(count, len(names))
     hits = [name.endswith(".hit") for name in names]
     publisher.publish(END, b"%d" % (rounds * sum(hits) + sum(hits[:rest])))
@@ -243,27 +167,17 @@ def _receive_phase(subscriber: oz.Subscriber, earlier: int) -> dict[str, Any]:
     }
 
 
-def _subscribe(argument: str) -> None:
-    """Run one subscriber process: receive all phases and write the report to stdout."""
-
-    def end_with_parent() -> None:
-        os.read(0, 1)
-        os._exit(0)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    given = json.loads(argument)
-    plan = BenchPlan(**given["plan"])
-    with oz.Subscriber(
-        given["endpoint"],
-        filtering=plan.filtering,
-        options=oz.Options(high_water_mark=plan.high_water_mark),
-    ) as subscriber:
+def _subscribe(endpoint: str, filtering: Any, limit: str) -> None:
+    """Run the subscriber process: receive both phases and write the report to stdout."""
+    end_with_parent()
+    options = oz.Options(high_water_mark=int(limit))
+    with oz.Subscriber(endpoint, filtering=filtering, options=options) as subscriber:
         subscriber.subscribe(PATTERN)
         subscriber.subscribe(CONTROLS)
         lone = _receive_phase(subscriber, 0)
         loaded = _receive_phase(subscriber, lone["controls"])
-    print(json.dumps({"lone": lone, "loaded": loaded}), flush=True)
+    print(json.dumps([lone, loaded]), flush=True)
 
 
 if __name__ == "__main__":
-    _subscribe(sys.argv[1])
+    _subscribe(*sys.argv[1:])

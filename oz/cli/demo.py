@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ import click
 from oz.cli.exits import FAILED
 from oz.cli.output import (
     console,
-    is_quiet,
     is_terminal,
     json_option,
     plain_table,
@@ -21,11 +18,10 @@ from oz.cli.output import (
     write_json,
     write_line,
 )
+from oz.cli.progress import progress_bar
 
-if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
-    from rich.console import Console
-
-    from oz.demo.run import PatternResult, Progress
+if TYPE_CHECKING:  # imported when the command runs
+    from oz.demo.run import PatternResult
     from oz.options import Filtering
 
 _HELP = """Replay a month of real flights to five subscribers with patterns.
@@ -87,8 +83,9 @@ def _run(in_spark: bool, filtering: Filtering) -> list[PatternResult]:
 
     if in_spark:
         require_spark()
-    with _progress_bar() as progress:
-        results = run(progress=progress, filtering=filtering)
+    with progress_bar("starting", None) as update:
+        show = None if update is None else lambda done, total: update(done, f"{done:,} of {total:,} messages")
+        results = run(progress=show, filtering=filtering)
     if not in_spark:
         return results
     counts = count_in_spark(SPECS)
@@ -120,38 +117,12 @@ def _numbers(result: PatternResult) -> tuple[str, ...]:
     return tuple(f"{number:,}" for number in numbers)
 
 
-_TABLE_WIDTH = 80
-"""Columns of a terminal that the table takes; in less its words would be cut."""
-
-
 def _show(results: list[PatternResult]) -> None:
-    screen = console()
-    if screen.width < _TABLE_WIDTH:
-        _show_list(screen, results)
-    else:
-        _show_table(screen, results)
-
-
-def _show_list(screen: Console, results: list[PatternResult]) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    screen.print(Text(f"{_TITLE}\n"))
-    for result in results:
-        screen.print(Text.assemble((result.pattern, "bold"), f"  {result.dialect}"), overflow="fold")
-        received, delivered, lost, rate, *spark = _numbers(result)
-        said = f"{received} crossed the wire, {delivered} delivered, {lost} lost\n{rate} messages a second"
-        said += "".join(f", {count} in Spark" for count in spark)
-        prefixes = " ".join(result.prefixes)
-        screen.print(Padding(Text.assemble((prefixes, "dim"), f"\n{said}\n"), (0, 0, 0, 2)))
-
-
-def _show_table(screen: Console, results: list[PatternResult]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    # The prefixes stand below their pattern: in a column of their own, 80 columns would not do.
+    # The prefixes are below their pattern, so that the table fits into 80 columns.
     table = Table(title=_TITLE, box=box.SIMPLE_HEAD)
     table.add_column("pattern\n  and its prefixes", overflow="fold")
     table.add_column("dialect")
@@ -162,19 +133,4 @@ def _show_table(screen: Console, results: list[PatternResult]) -> None:
         prefixes = "".join(f"\n  {prefix}" for prefix in result.prefixes)
         pattern = Text.assemble((result.pattern, "bold"), (prefixes, "dim"))
         table.add_row(pattern, *map(Text, (result.dialect, *_numbers(result))))
-    screen.print(table)
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress | None]:
-    """Show a bar on stderr while it lasts, if stderr is a terminal and the command is not quiet."""
-    screen = console(stderr=True)
-    if not screen.is_terminal or is_quiet(click.get_current_context()):
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("messages delivered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    console().print(table)

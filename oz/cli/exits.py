@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import click
 import zmq
@@ -52,35 +53,46 @@ Exit codes:
   143  ended by SIGTERM
 """
 
+STOP_SECONDS = 1.0
+"""Time for unsent messages after a signal."""
+
 _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 
 
-def close_when_sent(ctx: click.Context, publisher: oz.Publisher | oz.Node) -> None:
-    """Close a publisher or a node, and wait until all messages are sent, as long as it takes.
+@contextmanager
+def closed_when_sent(
+    ctx: click.Context, publisher: oz.Publisher | oz.Node, is_stopped: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Close a publisher or a node after a `with` block, when all messages are sent, as long as it takes.
 
-    Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1.
+    Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1. If a signal has
+    ended the block, or the work in it `is_stopped`, the wait takes at most `STOP_SECONDS`.
     """
-    published = publisher.stats.published
     try:
-        # Messages without acknowledgement may have arrived, so that the returned number is no failure.
-        publisher.close(timeout=None)
+        yield
     except (KeyboardInterrupt, SystemExit):
-        publisher.close(timeout=0)
-        print_stderr(ctx, unsent(published))
-        ctx.exit(FAILED)
-
-
-def unsent(published: int) -> str:
-    """Return the warning about unsent messages. ZeroMQ does not report their number."""
-    return (
-        "ended by a signal while messages were unsent: a subscriber has not received "
-        f"the last of the {published} published messages, and will not receive them"
-    )
+        publisher.close(timeout=STOP_SECONDS)
+        raise
+    finally:
+        published = publisher.stats.published
+        try:
+            # Messages without acknowledgement may have arrived, so that the returned number is no failure.
+            publisher.close(timeout=STOP_SECONDS if is_stopped() else None)
+        except (KeyboardInterrupt, SystemExit):
+            publisher.close(timeout=0)
+            print_stderr(
+                ctx,
+                "ended by a signal while messages were unsent: a subscriber has not received "
+                f"the last of the {published} published messages, and will not receive them",
+            )
+            ctx.exit(FAILED)
 
 
 def exit_code(error: Exception) -> int:
     """Return the exit code of an error: wrong usage or failure."""
     if isinstance(error, (oz.PatternError, oz.SubjectError)):
+        return USAGE
+    if isinstance(error, oz.ConfigurationError) and error.source == "argument":
         return USAGE
     return USAGE if getattr(error, "errno", None) in _NOT_AN_ENDPOINT else FAILED
 
@@ -88,6 +100,8 @@ def exit_code(error: Exception) -> int:
 def describe(error: Exception) -> str:
     """Return the text of an error as one line, with a remedy for a wrong endpoint."""
     text = str(error) or type(error).__name__
+    if isinstance(error, oz.ConfigurationError) and error.source == "argument" and error.setting:
+        text = f"--{error.setting.replace('_', '-')}: {error.value!r}: {error.rule}"
     code = error.errno if isinstance(error, zmq.ZMQError) else None
     if code in _NOT_AN_ENDPOINT:
         return f"{text}: write an endpoint as {DEFAULT_ENDPOINT} or ipc:///tmp/feed"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from oz.cli.output import (
 )
 from oz.escaping import printable
 from oz.subjects.advice import advice
-from oz.transport import endpoints
 
 _HELP = """Show the prefixes and the regex of each PATTERN.
 
@@ -56,11 +55,6 @@ def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | N
     # Not only files: <(…) of a shell is the path of a pipe.
     if "://" not in source and (Path(source).is_dir() or not Path(source).exists()):
         raise click.BadParameter(f"{source!r} is neither a file nor an endpoint such as tcp://127.0.0.1:5750")
-    if "://" in source:
-        try:
-            endpoints.check(source, own_context=True)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
     return source
 
 
@@ -142,68 +136,43 @@ def _regex_text(pattern: oz.Pattern) -> str:
     return text if isinstance(text, str) else text.decode("latin-1")
 
 
-_BAR = 32
-
-
-@dataclass(slots=True)
-class Selectivity:
-    """Counts of one pattern for the messages of a stream.
-
-    Attributes:
-        pattern: the pattern.
-        seen: all messages.
-        crossed: messages that pass the prefixes, and cross the wire.
-        matched: messages that also match, and are delivered.
-    """
-
-    pattern: oz.Pattern
-    seen: int = 0
-    crossed: int = 0
-    matched: int = 0
-
-    @property
-    def in_vain(self) -> int:
-        """Messages that cross the wire and do not match."""
-        return self.crossed - self.matched
-
-    @property
-    def precision(self) -> float:
-        """Share of the messages on the wire that match; 1.0 without messages on the wire."""
-        return self.matched / self.crossed if self.crossed else 1.0
+_COUNTS = ("seen", "crossed", "matched", "in_vain")
 
 
 def _show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *, as_json: bool) -> None:
-    """Count matches and write the result: a table with bars, plain columns, or JSON."""
-    subjects = list(_sample(source, seconds) if "://" in source else _subjects_of(source))
+    """Count matches and write the result: columns or JSON."""
+    subjects = Counter(_sample(source, seconds) if "://" in source else _subjects_of(source))
     if not subjects:
         raise click.ClickException(
             f"no subjects from {source}, so that there is nothing to count; give --seconds or another source"
         )
-    results = _measure(patterns, subjects)
+    counts = [_count(pattern, subjects) for pattern in patterns]
     if as_json:
-        write_json([_counts_as_data(result) for result in results])
-    elif is_terminal():
-        _show_counts(results)
-    else:
-        write_line(plain_table([_HEADER, *(_counts_as_row(result) for result in results)]))
+        write_json(
+            [
+                {
+                    **json_field("pattern", pattern.text),
+                    "dialect": pattern.dialect,
+                    "prefixes": [printable(prefix) for prefix in pattern.prefixes],
+                    **found,
+                    "precision": round(found["matched"] / found["crossed"], 6) if found["crossed"] else 1.0,
+                }
+                for pattern, found in zip(patterns, counts, strict=True)
+            ]
+        )
+        return
+    rows = [("pattern", "dialect", *(name.replace("_", " ") for name in _COUNTS))]
+    for pattern, found in zip(patterns, counts, strict=True):
+        rows.append((printable(pattern.text), pattern.dialect, *(str(found[name]) for name in _COUNTS)))
+    write_line(plain_table(rows))
 
 
-def _measure(patterns: Iterable[oz.Pattern], subjects: Iterable[bytes]) -> list[Selectivity]:
-    """Return the counts of each pattern. `subjects` has one subject for each message."""
-    counts: dict[bytes, int] = {}
-    for subject in subjects:
-        counts[subject] = counts.get(subject, 0) + 1
-    return [_measure_one(pattern, counts) for pattern in patterns]
-
-
-def _measure_one(pattern: oz.Pattern, counts: dict[bytes, int]) -> Selectivity:
-    found = Selectivity(pattern)
-    for subject, count in counts.items():
-        found.seen += count
-        if subject.startswith(pattern.prefixes):
-            found.crossed += count
-            found.matched += count * _matches(pattern, subject)
-    return found
+def _count(pattern: oz.Pattern, subjects: Counter[bytes]) -> dict[str, int]:
+    """Return the counts of a pattern: all messages, messages on the wire, delivered and filtered messages."""
+    crossed = {subject: count for subject, count in subjects.items() if subject.startswith(pattern.prefixes)}
+    matched = sum(count for subject, count in crossed.items() if _matches(pattern, subject))
+    on_wire = sum(crossed.values())
+    return dict(zip(_COUNTS, (subjects.total(), on_wire, matched, on_wire - matched), strict=True))
 
 
 def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
@@ -232,59 +201,3 @@ def _sample(endpoint: str, seconds: float) -> Iterator[bytes]:
                 yield sub.receive(timeout=left).frames[0]
             except oz.Timeout:
                 return
-
-
-_HEADER = ("pattern", "dialect", "seen", "crossed", "matched", "in vain")
-
-
-def _counts_as_row(result: Selectivity) -> tuple[str, ...]:
-    numbers = (result.seen, result.crossed, result.matched, result.in_vain)
-    pattern = result.pattern
-    return (printable(pattern.text), pattern.dialect, *(str(number) for number in numbers))
-
-
-def _counts_as_data(result: Selectivity) -> dict[str, Any]:
-    return {
-        **json_field("pattern", result.pattern.text),
-        "dialect": result.pattern.dialect,
-        "prefixes": [printable(prefix) for prefix in result.pattern.prefixes],
-        "seen": result.seen,
-        "crossed": result.crossed,
-        "matched": result.matched,
-        "in_vain": result.in_vain,
-        "precision": round(result.precision, 6),
-    }
-
-
-def _show_counts(results: Sequence[Selectivity]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"{results[0].seen:,} messages", box=None, title_justify="left")
-    for name in _HEADER[:2]:
-        table.add_column(name)
-    for name in _HEADER[3:]:
-        table.add_column(name, justify="right")
-    table.add_column("delivered, in vain, kept away", no_wrap=True)
-    for result in results:
-        numbers = (result.crossed, result.matched, result.in_vain)
-        table.add_row(
-            Text(printable(result.pattern.text), overflow="fold"),
-            result.pattern.dialect,
-            *(f"{number:,}" for number in numbers),
-            _bar(result),
-        )
-    console().print(table)
-
-
-def _bar(result: Selectivity) -> Any:
-    """Return the bar with the shares of delivered messages, filtered messages, and messages that did not cross."""
-    from rich.text import Text
-
-    delivered = round(_BAR * result.matched / result.seen)
-    crossed = max(delivered, round(_BAR * result.crossed / result.seen))
-    return Text.assemble(
-        ("█" * delivered, "green"),
-        ("▒" * (crossed - delivered), "red"),
-        ("·" * (_BAR - crossed), "dim"),
-    )

@@ -8,7 +8,9 @@ import click
 
 import oz
 from oz.cli.joining import joined, joining_options, print_ready
+from oz.cli.options import parse_all
 from oz.cli.output import print_status, print_stderr
+from oz.cli.rights import OwnRights, check_subscribed, of_applications
 from oz.cli.waiting import await_signal
 
 DEFAULT_ADDRESS = "127.0.0.1:8460"
@@ -64,12 +66,19 @@ def explorer(
 
     if not separator:
         raise click.UsageError("--separator is empty; give a text such as . or /")
+    # Refuse a denied pattern before the command binds or waits.
+    compiled = parse_all(patterns, "nats")
+    check_subscribed(joining["security"], of_applications(compiled), is_routed=True)
     with await_signal() as wait, joined(ctx, joining, codec=None, node_options={"echo": False}) as node:
+        rights = OwnRights(joining["security"], "publish")
+
+        def publish(subject: str, payload: bytes) -> None:
+            rights.check(subject.encode(errors="surrogateescape"))
+            node.publish(subject, payload)
+
         try:
-            view = BusView(node, patterns, separator)
-            server = Server(view, listen, allow_publish=allow_publish, names=names)
-        except oz.PatternError as error:
-            raise click.UsageError(f"--pattern: {error}") from None
+            view = BusView(node, compiled, separator)
+            server = Server(view, listen, publish=publish if allow_publish else None, names=names)
         except oz.ConfigurationError as error:
             raise click.UsageError(f"--listen {listen}: {error.rule}") from None
         with server:

@@ -63,21 +63,23 @@ _TABLE = "forwarder"
 
 
 def parse_leg(text: str) -> dict[str, Any]:
-    """Read what `--leg` was given.
+    """Return the keys and values of `--leg`.
 
     Raises:
-        click.BadParameter: it means nothing; says what.
+        click.BadParameter: a key or a value is wrong.
     """
     leg: dict[str, Any] = {}
     for part in text.split(","):
         key, sign, value = part.partition("=")
-        _check_key(key, text)
+        if key not in _ONE and key not in _SEVERAL:
+            known = ", ".join([*_ONE, *_SEVERAL])
+            raise click.BadParameter(f"{key!r} is no key of a leg; write KEY=VALUE with one of {known}")
         if not sign or not value:
             raise click.BadParameter(f"{part!r} in {text!r}: write {key}=VALUE")
         if key in _SEVERAL:
             leg.setdefault(key, []).append(value)
         elif key in leg:
-            raise click.BadParameter(f"{key!r} stands twice in {text!r}, and a leg has one")
+            raise click.BadParameter(f"{key!r} is given twice in {text!r}")
         else:
             try:
                 leg[key] = _ONE[key](value)
@@ -87,10 +89,10 @@ def parse_leg(text: str) -> dict[str, Any]:
 
 
 def read_legs(path: Path) -> list[dict[str, Any]]:
-    """Read the legs from a file: tables `[[forwarder.leg]]`, and `[limits]` for all of them.
+    """Read legs from a file: tables `[[forwarder.leg]]`, and `[limits]` for all of them.
 
     Raises:
-        click.BadParameter: it cannot be read, or means nothing; says what.
+        click.BadParameter: the file cannot be read, or a key or a value is wrong.
     """
     try:
         with open_file(path) as file:
@@ -104,9 +106,6 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
     legs = table.get("leg") if isinstance(table, dict) else None
     if not isinstance(legs, list) or not all(isinstance(leg, dict) for leg in legs):
         raise click.BadParameter(f"{path} has no legs: write a table [[{_TABLE}.leg]] for each bus")
-    for leg in legs:
-        for key in leg:
-            _check_key(key, str(path))
     limits, faults = limits_of(whole.get(LIMITS, {}), path, text)
     if faults:
         raise click.BadParameter(str(faults[0]))
@@ -114,14 +113,6 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
         if isinstance(leg.get("security"), str):
             leg["security"] = str(path.parent / Path(leg["security"]).expanduser())
     return [{**leg, "limits": Limits(**limits)} for leg in legs] if limits else legs
-
-
-def _check_key(key: str, where: str) -> None:
-    if key not in _ONE and key not in _SEVERAL:
-        known = ", ".join([*_ONE, *_SEVERAL])
-        raise click.BadParameter(
-            f"{key!r} in {where!r} is no key of a leg; write KEY=VALUE with one of {known}"
-        )
 
 
 def _parsed(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -172,18 +163,10 @@ def forwarder(
         raise click.UsageError("--leg and --config join buses; --frontend, --backend and --connect sockets")
     if is_plain and security is not None:
         raise click.UsageError(
-            "the plain kind takes no keys, and would let everybody in: "
-            "--security, OZ_SECURITY and [security] are for --leg"
-        )
-    if is_plain and not (backend and (frontend or connect)):
-        raise click.UsageError(
-            "a plain forwarder stands between publishers and subscribers: give --frontend or --connect for "
-            "publishers, and --backend for subscribers"
+            "--security, OZ_SECURITY and [security] are for --leg: plain sockets have no keys"
         )
     if not is_plain and len(legs) + len(read) < 2:
-        raise click.UsageError(
-            "give --leg twice or more, once for each bus to join; or --frontend or --connect, and --backend"
-        )
+        raise click.UsageError("give --leg twice or more; or --frontend or --connect, and --backend")
     if is_plain:
         # It starts threads, which the other commands have no use for.
         from oz.services.proxy import Proxy

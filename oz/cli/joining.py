@@ -12,7 +12,7 @@ import click
 import oz
 from oz.cli.options import security_option
 from oz.cli.output import log_in_lines, print_status
-from oz.configuration import Configuration, resolve
+from oz.configuration import resolve
 from oz.escaping import printable
 
 READY_SECONDS = 5.0
@@ -67,19 +67,6 @@ def is_on_bus(given: Mapping[str, Any]) -> bool:
     return any(given[name] is not None for name in ("bus", "directory", "name"))
 
 
-def configured(given: Mapping[str, Any]) -> Configuration:
-    """Return the configuration of a node with these options.
-
-    Raises:
-        click.UsageError: an option has a wrong value.
-        ConfigurationError: the environment or the file has a wrong value.
-    """
-    try:
-        return resolve(**_settings(given))
-    except oz.ConfigurationError as error:
-        raise _explained(error) from None
-
-
 @contextmanager
 def joined(
     ctx: click.Context,
@@ -97,21 +84,18 @@ def joined(
         arguments: more arguments of `oz.Node`.
 
     Raises:
-        click.UsageError: an option has a wrong value.
         OzError: as `oz.Node`.
     """
     settings = _settings(given)
-    settings["name"] = configured(given).name or f"oz-{ctx.info_name}-{os.getpid()}"
+    settings["name"] = resolve(**settings).name or f"oz-{ctx.info_name}-{os.getpid()}"
     options = oz.NodeOptions(directory=settings.pop("directory"), **(node_options or {}))
     if settings["connect"] is None:
         del settings["connect"]
-    with log_in_lines(ctx, "warning: "):
-        try:
-            node = oz.Node(**settings, **arguments, security=given.get("security"), options=options)
-        except oz.ConfigurationError as error:
-            raise _explained(error) from None
-        with node:
-            yield node
+    with (
+        log_in_lines(ctx, "warning: "),
+        oz.Node(**settings, **arguments, security=given.get("security"), options=options) as node,
+    ):
+        yield node
 
 
 def print_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
@@ -142,10 +126,3 @@ def ready_line(node: oz.Node, *, is_whole: bool) -> str:
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: given.get(name) for name in SETTINGS}
     return {name: None if value in ((), []) else value for name, value in values.items()}
-
-
-def _explained(error: oz.ConfigurationError) -> Exception:
-    """Return a usage error for a wrong option."""
-    if error.source != "argument":
-        return error
-    return click.UsageError(f"--{error.setting}: {error.value!r}: {error.rule}")

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-import oz
 from oz.cli.options import PathName
 from oz.cli.output import json_option, plain_table, write_json, write_line
 from oz.escaping import printable
@@ -16,7 +15,6 @@ from oz.security.identity import is_key
 from oz.transport.certificates import (
     PUBLIC,
     SECRET,
-    check_name,
     new_key_pair,
     public_text,
     read_public,
@@ -62,15 +60,6 @@ def _default() -> Path:
     return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config"), "oz", "keys")
 
 
-def _checked(_ctx: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
-    if name is not None:
-        try:
-            check_name(name)
-        except oz.ConfigurationError as error:
-            raise click.BadParameter(str(error)) from None
-    return name
-
-
 _DIRECTORY = click.option(
     "--directory",
     type=PathName(path_type=Path),
@@ -85,7 +74,7 @@ def keys() -> None:
 
 
 @keys.command(help=_NEW_HELP, short_help="Create a key pair.")
-@click.argument("name", callback=_checked)
+@click.argument("name")
 @_DIRECTORY
 @json_option()
 def new(name: str, directory: Path | None, as_json: bool) -> None:
@@ -127,7 +116,7 @@ def show(names: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
 @click.argument("key")
 @click.option("--in", "directory", required=True, type=PathName(path_type=Path), metavar="DIR",
               help="The directory of trusted keys.")  # fmt: skip
-@click.option("--name", callback=_checked, help="Name of the owner.  [default: name of the file]")
+@click.option("--name", help="Name of the owner.  [default: name of the file]")
 def trust(key: str, directory: Path, name: str | None) -> None:
     """Trust a key; the text of the help is `_TRUST_HELP`."""
     if is_key(key):
@@ -141,11 +130,7 @@ def trust(key: str, directory: Path, name: str | None) -> None:
                 f"{printable(key)} has the secret key; give {path.stem}{PUBLIC}, the public one"
             )
         public, name = read_public(path), name or path.stem
-    try:
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    except OSError as error:
-        rule = f"{error.strerror or error}; give a directory that this user can create and write"
-        raise oz.ConfigurationError(None, None, f"file {directory}", rule) from None
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     known = read_trusted(directory).get(public)
     if known is not None:
         raise click.UsageError(f"this key is trusted already, as {printable(known)}")

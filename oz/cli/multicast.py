@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from dataclasses import asdict
 from typing import Any
 
@@ -14,8 +12,6 @@ from oz.cli.output import json_option, write_json, write_line
 from oz.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, MulticastPlan
 from oz.multicast.plan import plan as plan_for
 from oz.options import REPAIR_SECONDS
-
-_WIDEST = 100
 
 _HELP = """Plan multicast over PGM.
 
@@ -100,20 +96,12 @@ def _as_data(found: MulticastPlan) -> dict[str, Any]:
 
 
 def _show(found: MulticastPlan) -> None:
-    write_line(found.line)
-    write_line("")
-    columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    write_line(f"{found.line}\n")
     for name, text in _rows(found):
-        _write_row(name, text, columns)
+        write_line(f"{name:<12}{text}")
     write_line("")
     for number, text in enumerate(_network(found), 1):
-        _write_row(f"{number}.", text, columns, indent=3)
-
-
-def _write_row(name: str, text: str, columns: int, indent: int = 12) -> None:
-    wrapped = textwrap.wrap(text, max(20, columns - indent), break_on_hyphens=False, break_long_words=False)
-    for number, line in enumerate(wrapped):
-        write_line(f"{name if not number else '':<{indent}}{line}")
+        write_line(f"{number}. {text}")
 
 
 def _rows(found: MulticastPlan) -> list[tuple[str, str]]:

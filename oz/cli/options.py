@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
@@ -16,19 +15,13 @@ from oz.escaping import printable
 from oz.options import OVERFLOWS, POLICIES
 from oz.subjects.advice import foreign_wildcard, foreign_wildcard_text, misspelled_dialect
 from oz.subjects.pattern import compile_with_default
-from oz.subscriber.checks import MAX_GROUP
+from oz.subscriber.checks import FILTERINGS
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Endpoint of `oz pub` and `oz sub` without endpoint options; only this machine can connect."""
 
-FILTERINGS = ("auto", "publisher", "prefix")
-FILTERING_HELP = (
-    "Side that filters: the oz publisher, ZeroMQ by prefix, or auto: the publisher if it is one of oz.  "
-    "[default: auto]"
-)
-
-DELIVERY = ("group", "policy", "overflow", "last_value")
-"""Names of the options of `delivery_options`."""
+DELIVERY = ("group", "overflow", "last_value")
+"""Options of `delivery_options` that are arguments of `subscribe`."""
 
 MAX_SECONDS = 1e9
 """Longest time of an option, 31 years: longer times overflow clocks."""
@@ -138,21 +131,24 @@ def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
 
 def filtering_option(command: _F) -> _F:
     """Add `--filtering`."""
-    return click.option("--filtering", type=click.Choice(FILTERINGS), default="auto", help=FILTERING_HELP)(
-        command
-    )
+    return click.option(
+        "--filtering",
+        type=click.Choice(FILTERINGS),
+        default="auto",
+        help="Side that filters: the oz publisher, ZeroMQ by prefix, or auto: the publisher if it is one of oz.  "
+        "[default: auto]",
+    )(command)
+
+
+def group_option(text: str) -> Callable[[_F], _F]:
+    """Add `--group`."""
+    return click.option("-g", "--group", metavar="NAME", help=text)
 
 
 def delivery_options(command: _F) -> _F:
-    """Add the options of a subscription; `check_delivery` reads them."""
+    """Add the options of a subscription; `delivery_arguments` reads them."""
     options = (
-        click.option(
-            "-g",
-            "--group",
-            metavar="NAME",
-            callback=checked_group,
-            help="Each message goes to one of the subscribers of this group.",
-        ),
+        group_option("Each message goes to one of the subscribers of this group."),
         click.option(
             "--policy",
             type=click.Choice(POLICIES),
@@ -176,92 +172,36 @@ def delivery_options(command: _F) -> _F:
     return command
 
 
-def checked_group(_ctx: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    """Check the name of a group."""
-    if name is not None and not (
-        isinstance(text_or_bytes(name), str) and 0 < len(name.encode()) <= MAX_GROUP
-    ):
-        raise click.BadParameter(f"{printable(name)!r}: give a name of 1 to {MAX_GROUP} bytes of UTF-8")
-    return name
-
-
-def check_delivery(given: dict[str, Any], filtering: str, *, with_headers: bool = False) -> dict[str, Any]:
-    """Return those options of `delivery_options` that were given.
-
-    Args:
-        given: the options by name.
-        filtering: of the subscriber.
-        with_headers: whether headers are shown.
-
-    Raises:
-        click.UsageError: an option needs another one, or excludes it.
-    """
-    options = {name: value for name, value in given.items() if value}
-    if "policy" in options and "group" not in options:
-        raise click.UsageError("--policy needs --group NAME")
-    if filtering == "prefix" and (options or with_headers):
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in options) or "--headers"
-        raise click.UsageError(f"{named} needs a link: leave out --filtering prefix")
-    return options
-
-
-def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Add an option with one endpoint that other processes can reach."""
-    return click.option(*_SHORT.get(name, ()), name, metavar="ENDPOINT", callback=_checked_one, help=text)
-
-
-def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    if given is None:
-        return None
-    if given.partition("://")[0] not in ("tcp", "ipc"):
-        raise click.BadParameter(f"{given!r}: give a tcp:// or an ipc:// endpoint")
-    return _checked(ctx, option, (given,))[0]
+def delivery_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options of `delivery_options` from `given`; return the arguments of `subscribe` for them."""
+    arguments = {name: value for name in DELIVERY if (value := given.pop(name))}
+    if policy := given.pop("policy"):
+        arguments["delivery"] = oz.Delivery(policy=policy)
+    return arguments
 
 
 def _checked(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[str]:
     from oz.transport import endpoints
 
     for endpoint in given:
-        try:
-            endpoints.check(endpoint, own_context=True)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+        endpoints.check(endpoint, own_context=True)
     return list(given)
 
 
-@contextmanager
-def socket_refused() -> Iterator[None]:
-    """Report a ValueError of a constructor as wrong usage, in a `with` block."""
-    try:
-        yield
-    except ValueError as error:
-        if isinstance(error, oz.OzError):
-            raise
-        raise click.UsageError(str(error)) from None
-
-
-class HasEndpoint(Protocol):
-    """Socket or service with an endpoint."""
-
-    @property
-    def endpoint(self) -> str | None:
-        """The address last bound, or else connected to."""
-
-
 def ready_line(
-    socket: HasEndpoint, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
+    endpoint: str | None, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
 ) -> str:
     """Return the line that reports a ready socket and its endpoints.
 
     Args:
-        socket: that is ready; its endpoint has the real port in place of `*`.
+        endpoint: of the socket. It has the real port in place of `*`.
         bind: bound endpoints.
         connect: connected endpoints.
         have_answered: whether the peers at these endpoints have answered.
     """
-    bound = [f"bound to {endpoint}" for endpoint in (*bind[:-1], socket.endpoint)] if bind else []
+    bound = [f"bound to {item}" for item in (*bind[:-1], endpoint)] if bind else []
     connects = "connected" if have_answered else "connecting"
-    return f"ready, {', '.join(bound + [f'{connects} to {endpoint}' for endpoint in connect])}"
+    return f"ready, {', '.join(bound + [f'{connects} to {item}' for item in connect])}"
 
 
 def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[oz.Pattern]:
@@ -290,12 +230,3 @@ def _warn_of_misspelled(spec: str) -> None:
     """Warn of a misspelled dialect before the first colon."""
     if (advice := misspelled_dialect(spec)) is not None:
         warnings.warn(printable(advice), oz.SubjectWarning, stacklevel=3)
-
-
-def text_or_bytes(argument: str) -> str | bytes:
-    """Return an argument as text, or as bytes if it is not UTF-8."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return argument.encode(errors="surrogateescape")
-    return argument

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
 from math import inf
 from typing import Any, NamedTuple
@@ -15,10 +14,9 @@ from typing import Any, NamedTuple
 import click
 
 import oz
-from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code
-from oz.cli.joining import bus_options, is_on_bus
+from oz.cli.exits import NOBODY, USAGE, closed_when_sent, describe, exit_code
+from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
 from oz.cli.json_lines import read_json_line
-from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -27,18 +25,16 @@ from oz.cli.options import (
     endpoint_options,
     ready_line,
     security_option,
-    socket_refused,
 )
 from oz.cli.output import print_status, print_stderr, quiet_option
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.cli.rights import OwnRights
 from oz.configuration import resolve_limits
-from oz.escaping import printable
+from oz.escaping import printable, raw_text
 from oz.multicast.endpoints import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000
-_CLOSE_TIMEOUT = 1.0  # seconds for unsent messages after Ctrl-C
 
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
@@ -114,8 +110,6 @@ def pub(
     subject: str,
     payload: str | None,
     dialect: str,
-    bind: list[str],
-    connect: list[str],
     count: int | None,
     interval: float,
     wait: float,
@@ -124,13 +118,12 @@ def pub(
     last_value: bool,
     as_json: bool,
     form: str,
-    security: oz.Security | None,
-    **joining: Any,
+    **given: Any,
 ) -> None:
     """Publish; the text of the help is `_HELP`."""
-    is_bus = is_on_bus(joining)
+    is_bus = is_on_bus(given)
     if is_bus:
-        PayloadForm(form).read(_as_bytes(payload or "null"))
+        PayloadForm(form).read(raw_text(payload or "null"))
     elif form != "text":
         raise click.UsageError("--payload needs --bus; without it payloads are bytes")
     if as_json and (is_bus or subject != _FROM_STDIN):
@@ -138,45 +131,32 @@ def pub(
     messages = _json_lines(payload) if as_json else _messages(subject, payload, count)
     if interval:
         messages = _paced(messages, interval)
-    rights = OwnRights(security, "publish")
+    rights = OwnRights(given["security"], "publish")
     if subject != _FROM_STDIN:
         # Refuse a bad or denied subject before the command binds or waits.
-        oz.validate_subject(_as_bytes(subject), dialect)
-        rights.check(_as_bytes(subject))
-    with (
-        bus_publisher(
-            ctx,
-            joining | {"bind": bind, "connect": connect, "security": security},
-            PayloadForm(form),
-            dialect=dialect,
-            last_value=last_value,
-            close_timeout=_CLOSE_TIMEOUT,
-        )
-        if is_bus
-        else _publisher(ctx, bind, connect, dialect, last_value=last_value, security=security)
-    ) as publisher:
-        recipients = _Recipients(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
-        if subject != _FROM_STDIN and not recipients.wait_for(_as_bytes(subject)):
+        oz.validate_subject(raw_text(subject), dialect)
+        rights.check(raw_text(subject))
+    payloads = PayloadForm(form)
+    extras: dict[str, Any] = {"headers": headers} if headers else {}
+    if key is not None:
+        extras["key"] = raw_text(key)
+    is_known = not any(map(is_multicast, (*given["bind"], *given["connect"])))
+    tally = _Tally()
+    with _opened(ctx, given, payloads, dialect, last_value=last_value) as publisher:
+        recipients = _Recipients(publisher, wait, is_known=is_known)
+        if subject != _FROM_STDIN and not recipients.wait_for(raw_text(subject)):
             print_stderr(
                 ctx, f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published"
             )
             ctx.exit(NOBODY)
-        extras: dict[str, Any] = {
-            "headers": headers or None,
-            "key": None if key is None else _as_bytes(key),
-        }
-        publish: Callable[..., None] = publisher.publish
-        if headers or key is not None:
-            publish = partial(publish, **extras)
-        tally = _Tally()
         for topic, body, line in messages:
             with _named_line(ctx, line):
                 if as_json:
                     topic, body, own = read_json_line(body)
-                    publish = partial(publisher.publish, **extras | {"headers": {**headers, **own} or None})
+                    extras["headers"] = {**headers, **own} or None
                 rights.check(topic)
                 tally.unwanted += not recipients.wait_for(topic)
-                publish(topic, body)
+                publisher.publish(topic, payloads.read(body) if is_bus else body, **extras)
             tally.published += 1
     # Later subscribers get the newest messages.
     if not last_value:
@@ -196,36 +176,30 @@ def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
 
 
 @contextmanager
-def _publisher(
-    ctx: click.Context,
-    bind: list[str],
-    connect: list[str],
-    dialect: str,
-    *,
-    last_value: bool,
-    security: oz.Security | None,
-) -> Iterator[oz.Publisher]:
+def _opened(
+    ctx: click.Context, given: dict[str, Any], payloads: PayloadForm, dialect: str, *, last_value: bool
+) -> Iterator[oz.Publisher | oz.Node]:
+    arguments: dict[str, Any] = {"dialect": dialect, "on_full": "block", "last_value": last_value}
+    if is_on_bus(given):
+        options = {"echo": False, "send_timeout": inf}
+        with joined(ctx, given, node_options=options, codec=payloads.codec, **arguments) as node:
+            print_ready(ctx, node)
+            with closed_when_sent(ctx, node):
+                yield node
+        return
+    bind, connect = given["bind"], given["connect"]
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
-    with socket_refused():
-        publisher = oz.Publisher(
-            bind,
-            connect,
-            dialect=dialect,
-            on_full="block",
-            last_value=last_value,
-            security=security,
-            options=oz.Options(send_timeout=inf, limits=resolve_limits()),
-        )
-    try:
-        print_status(ctx, ready_line(publisher, bind, connect))
+    publisher = oz.Publisher(
+        bind,
+        connect,
+        security=given["security"],
+        options=oz.Options(send_timeout=inf, limits=resolve_limits()),
+        **arguments,
+    )
+    with closed_when_sent(ctx, publisher):
+        print_status(ctx, ready_line(publisher.endpoint, bind, connect))
         yield publisher
-    except (KeyboardInterrupt, SystemExit):
-        publisher.close(timeout=_CLOSE_TIMEOUT)
-        raise
-    finally:
-        # Messages for a slow subscriber still wait here.
-        close_when_sent(ctx, publisher)
 
 
 def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[OutgoingMessage]:
@@ -235,12 +209,12 @@ def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[
         lines = _stdin_lines()
         if subject == _FROM_STDIN:
             return _split(lines)
-        return (OutgoingMessage(_as_bytes(subject), line) for line in lines)
+        return (OutgoingMessage(raw_text(subject), line) for line in lines)
     if subject == _FROM_STDIN:
         raise click.UsageError(
             "with - as the SUBJECT, subjects and payloads come from stdin: leave out PAYLOAD"
         )
-    return repeat(OutgoingMessage(_as_bytes(subject), _as_bytes(payload)), count or 1)
+    return repeat(OutgoingMessage(raw_text(subject), raw_text(payload)), count or 1)
 
 
 def _json_lines(payload: str | None) -> Iterator[OutgoingMessage]:
@@ -279,7 +253,7 @@ class _Recipients:
     publisher does not know its subscribers, so it does not wait.
     """
 
-    def __init__(self, publisher: oz.Publisher | BusPublisher, limit: float, *, is_known: bool) -> None:
+    def __init__(self, publisher: oz.Publisher | oz.Node, limit: float, *, is_known: bool) -> None:
         self._publisher = publisher
         self._is_known = is_known
         self._left = limit
@@ -316,7 +290,3 @@ def _report(ctx: click.Context, tally: _Tally) -> None:
     print_stderr(ctx, f"{tally.unwanted} of {tally.published} messages had no subscriber")
     if tally.unwanted == tally.published:
         ctx.exit(NOBODY)
-
-
-def _as_bytes(argument: str) -> bytes:
-    return argument.encode(errors="surrogateescape")

@@ -18,10 +18,10 @@ from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
     PathName,
-    checked_group,
     dialect_option,
     endpoint_options,
     filtering_option,
+    group_option,
     parse_all,
     ready_line,
     security_option,
@@ -96,13 +96,7 @@ def _read_sync(_ctx: click.Context, _option: click.Parameter, text: str) -> str 
 @endpoint_options(default="--connect")
 @bus_options
 @filtering_option
-@click.option(
-    "-g",
-    "--group",
-    metavar="NAME",
-    callback=checked_group,
-    help="Of the recorders that name this group, one records each message.",
-)
+@group_option("Of the recorders that name this group, one records each message.")
 @click.option(
     "--dedupe",
     is_flag=True,
@@ -177,7 +171,7 @@ def record(
         Recorder(journal, compiled, source=connect, group=group, subscriber=options, **writer) as recorder,
     ):
         assert recorder.subscriber is not None
-        ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
+        ready = ready_line(recorder.subscriber.endpoint, bind, connect, have_answered=True)
         line = f"{ready}, recording in {journal} from offset {recorder.writer.end_offset}"
         _run(ctx, recorder, lambda: line)
 
@@ -213,7 +207,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
             except oz.Timeout as error:
                 print_stderr(ctx, f"{error}; recording the messages that arrive")
             with _shown(recorder) as show:
-                serve(ctx, recorder, state, summary, on_poll=show)
+                serve(ctx, recorder, state, on_poll=show)
     finally:
         left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
         report = print_stderr if recorder.stats.lost or left else print_status

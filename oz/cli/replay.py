@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.exits import NOBODY, close_when_sent
+from oz.cli.exits import NOBODY, closed_when_sent
 from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_line
 from oz.cli.options import (
@@ -23,7 +23,6 @@ from oz.cli.options import (
     parse_all,
     ready_line,
     security_option,
-    socket_refused,
 )
 from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
@@ -126,14 +125,14 @@ def replay(
                 bind = [DEFAULT_ENDPOINT]
             opened.enter_context(log_in_lines(ctx, "warning: "))
             publisher = _bound(bind, connect, security)
-            line = f"{ready_line(publisher, bind, connect)}, replaying {recorded}"
+            line = f"{ready_line(publisher.endpoint, bind, connect)}, replaying {recorded}"
         made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
-        with _closed_when_sent(ctx, publisher, made):
+        with closed_when_sent(ctx, publisher, lambda: made.is_stopped):
             report_ready(ctx, line)
             if not any(map(is_multicast, (*bind, *connect))):
                 _wait_for_subscriber(ctx, publisher, wait)
             with _pausable(made), _progress(made, journal, start, end) as show:
-                signals = serve(ctx, made, lambda: None, lambda: _published(made), on_poll=show)
+                signals = serve(ctx, made, lambda: None, on_poll=show)
     _report(ctx, made, signals)
 
 
@@ -141,7 +140,7 @@ def _bound(bind: list[str], connect: list[str], security: oz.Security | None) ->
     """Create the publisher of a replay without a bus."""
     # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
     # a signal can end it.
-    with hold_signals(), socket_refused():
+    with hold_signals():
         return oz.Publisher(
             bind,
             connect,
@@ -152,12 +151,8 @@ def _bound(bind: list[str], connect: list[str], security: oz.Security | None) ->
         )
 
 
-def _published(made: Replay) -> str:
-    return f"published {made.published} messages"
-
-
 def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
-    notes = [_published(made)]
+    notes = [f"published {made.published} messages"]
     if made.gaps:
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
     if made.refused:
@@ -165,20 +160,6 @@ def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
     (print_stderr if len(notes) > 1 else print_status)(ctx, "; ".join(notes))
     if made.is_stopped:
         ctx.exit(signals.exit_code)
-
-
-@contextmanager
-def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher | oz.Node, made: Replay) -> Iterator[None]:
-    """Close the publisher; wait for slow subscribers unless the replay was ended early."""
-    try:
-        yield
-    except BaseException:
-        publisher.close(timeout=1.0)
-        raise
-    if made.is_stopped:
-        publisher.close(timeout=1.0)
-    else:
-        close_when_sent(ctx, publisher)
 
 
 def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, seconds: float) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import ceil
@@ -19,12 +20,12 @@ import click
 
 import oz
 from oz.cli.joining import joined, joining_options, print_ready
-from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
+from oz.cli.options import Number, Whole, dialect_option, group_option, parse_all
 from oz.cli.output import print_status, print_stderr, quiet_option
 from oz.cli.payloads import BadPayload, EncodedPayload, PayloadForm, payload_option
 from oz.cli.rights import OwnRights
 from oz.cli.waiting import await_signal
-from oz.escaping import printable
+from oz.escaping import printable, raw_text
 from oz.system import POLLIN, make_poll
 
 MAX_OUTPUT = 64 << 20
@@ -42,8 +43,6 @@ class ShellCommand:
 
     def __init__(self, text: str, timeout: float) -> None:
         """Create a command with a timeout in seconds for each run."""
-        if os.name != "posix":
-            raise CommandFailed(f"a command needs sh and its processes, and {os.name} is no POSIX system")
         self._text = text
         self._timeout = timeout
         self._guard = threading.Lock()
@@ -78,7 +77,7 @@ class ShellCommand:
                 self._running.discard(process.pid)
             process.stdout.close()  # type: ignore[union-attr]
         if code:
-            how = f"exited with {code}" if code > 0 else f"was killed by {_signal_name(-code)}"
+            how = f"exited with {code}" if code > 0 else f"was killed by signal {-code}"
             raise CommandFailed(f"the command {how}")
         return written
 
@@ -176,13 +175,6 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 _HELP = """Reply to the requests whose subject matches PATTERN.
 
 Joins a bus as a node. sh runs --command for each request. Its standard input is the payload, OZ_SUBJECT the
@@ -212,8 +204,7 @@ Answer = Callable[[oz.Message], Any]
 )
 @click.option("--echo", is_flag=True, help="Reply with the payload of the request.")
 @click.option("--text", metavar="TEXT", help="Reply with this text.")
-@click.option("-g", "--group", metavar="NAME", callback=checked_group,
-              help="Of the nodes that name this group, one gets each request.")  # fmt: skip
+@group_option("Of the nodes that name this group, one gets each request.")
 @click.option("--concurrency", type=Whole(1, 1_000), default=1, metavar="N",
               help="Subjects whose requests are handled at once.  [default: 1]")  # fmt: skip
 @click.option("-t", "--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
@@ -247,9 +238,10 @@ def reply(
             rights.check(str(item.text).encode())
     payloads = PayloadForm(form)
     command = ShellCommand(shell_command or "", timeout)
-    answer: Answer = _CommandAnswer(command, payloads) if shell_command is not None else _echo
+    answer = _command_answer(command, payloads) if shell_command is not None else _echo
     if text is not None:
-        answer = _constant(payloads.read(text.encode(errors="surrogateescape")))
+        constant = payloads.read(raw_text(text))
+        answer = lambda _message: constant  # noqa: E731
     service = _Service(ctx, answer)
     # One more thread than runs of commands, so that other handlers of the node still run.
     arguments: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec}
@@ -290,54 +282,42 @@ class _Service:
     def __init__(self, ctx: click.Context, answer: Answer) -> None:
         self._ctx, self._answer = ctx, answer
         self._guard = threading.Lock()
-        self._answered = self._failed = self._passed = 0
+        self._counts: Counter[str] = Counter()
 
     def handle(self, message: oz.Message) -> None:
         """Reply to a request; count a message that is not a request."""
         if message.reply_to is None:
-            self._count(passed=1)
-            return
+            return self._count("passed")
         try:
             message.reply(self._answer(message))
         except (CommandFailed, BadPayload) as error:
-            self._count(failed=1)
+            self._count("failed")
             print_stderr(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
             # The node sends the reason to the requester.
             raise
-        self._count(answered=1)
+        self._count("answered")
 
     def print_counts(self) -> None:
         """Print the counts."""
+        counts = self._counts
+        passed = f"; {counts['passed']} messages were not requests" if counts["passed"] else ""
+        print_status(self._ctx, f"{counts['answered']} requests answered, {counts['failed']} failed{passed}")
+
+    def _count(self, name: str) -> None:
         with self._guard:
-            line = f"{self._answered} requests answered, {self._failed} failed"
-            if self._passed:
-                line += f"; {self._passed} messages were not requests"
-        print_status(self._ctx, line)
-
-    def _count(self, *, answered: int = 0, failed: int = 0, passed: int = 0) -> None:
-        with self._guard:
-            self._answered += answered
-            self._failed += failed
-            self._passed += passed
+            self._counts[name] += 1
 
 
-class _CommandAnswer:
-    """Answer that is the output of a command."""
+def _command_answer(command: ShellCommand, payloads: PayloadForm) -> Answer:
+    """Return the answer that is the output of a command."""
 
-    def __init__(self, command: ShellCommand, payloads: PayloadForm) -> None:
-        self._command, self._payloads = command, payloads
+    def answer(message: oz.Message) -> Any:
+        payload = payloads.write(message.payload)
+        written = command.run(payload, environment_of(message.subject, message.headers))
+        return payloads.read(written if payloads.name == "bytes" else written.removesuffix(b"\n"))
 
-    def __call__(self, message: oz.Message) -> Any:
-        payload = self._payloads.write(message.payload)
-        written = self._command.run(payload, environment_of(message.subject, message.headers))
-        if self._payloads.name != "bytes":
-            written = written.removesuffix(b"\n")
-        return self._payloads.read(written)
+    return answer
 
 
 def _echo(message: oz.Message) -> Any:
     return EncodedPayload(message.frames[1])
-
-
-def _constant(value: Any) -> Answer:
-    return lambda _message: value

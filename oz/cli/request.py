@@ -14,11 +14,11 @@ import click
 import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
 from oz.cli.joining import joined, joining_options, print_ready
-from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
+from oz.cli.options import Number, Whole, dialect_option
 from oz.cli.output import json_option, print_stderr, quiet_option, write_line
-from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
+from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option, text_or_bytes
 from oz.cli.rights import OwnRights
-from oz.escaping import json_text, printable
+from oz.escaping import json_text, printable, raw_text
 
 _FROM_STDIN = "-"
 
@@ -77,11 +77,11 @@ def request(
     """Send the request; `_HELP` has the help."""
     if as_json and raw:
         raise click.UsageError("give --json or --raw, not both")
-    named = text_or_bytes(subject)
+    named = text_or_bytes(raw_text(subject))
     # Check subject and payload before joining the bus.
     oz.validate_subject(named, dialect)
     rights = OwnRights(joining["security"], "request")
-    rights.check(subject.encode(errors="surrogateescape"))
+    rights.check(raw_text(subject))
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
     with joined(ctx, joining, node_options={"echo": False}, dialect=dialect, codec=payloads.codec) as node:
@@ -108,12 +108,12 @@ def request(
 def _written(payload: str) -> bytes:
     if payload == _FROM_STDIN:
         return sys.stdin.buffer.read()
-    return payload.encode(errors="surrogateescape")
+    return raw_text(payload)
 
 
 def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
     with suppress(oz.Timeout):
-        node.wait_for_subscribers(subject.encode(errors="surrogateescape"), timeout=seconds)
+        node.wait_for_subscribers(raw_text(subject), timeout=seconds)
 
 
 def _print(replies: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> int:

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from oz.errors import ConfigurationError
 from oz.node.metrics import COUNTER, GAUGE, Family, exposition, families
 
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[]
         is_ready: whether `/healthz` returns 200.
 
     Raises:
-        click.UsageError: the address cannot be used.
+        ConfigurationError: the address cannot be used.
     """
     if address is None:
         yield ""
@@ -37,11 +34,7 @@ def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[]
     # Most services run without it, and an HTTP server takes 30 ms to import.
     from oz.metrics import Server
 
-    try:
-        server = Server(address, lambda: service_metrics(service), is_ready)
-    except ConfigurationError as error:
-        raise click.UsageError(f"--metrics {address}: {error.rule}") from None
-    with server:
+    with Server(address, lambda: service_metrics(service), is_ready) as server:
         yield server.address
 
 

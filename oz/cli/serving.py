@@ -7,36 +7,30 @@ event               command
 =================== ======================================================================================
 a wrong argument    exit code 2
 cannot begin        exit code 1
-ready               one line on stderr, "ready, …"; the file of `--ready-file`; READY=1 to systemd
-not ready any more  the file is removed, until the service is ready again
+ready               one line on stderr, "ready, …"; READY=1 to systemd; `/healthz` of `--metrics` returns 200
+not ready any more  `/healthz` returns 503, until the service is ready again
 another state       one line, "now …"
-`--progress`        the summary, at most once in each interval, if it has changed
-SIGINT, SIGTERM     the file is removed; STOPPING=1 to systemd; the service stops in order; the summary is
-                    the last line; exit code 0
+SIGINT, SIGTERM     the service stops in order; STOPPING=1 to systemd; the summary is the last line; exit code 0
 =================== ======================================================================================
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import inf
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
-import zmq
 
-from oz.cli.options import Number, PathName
 from oz.cli.output import log_in_lines, print_status, quiet_option
-from oz.cli.readiness import Readiness
 from oz.cli.service_metrics import metrics_server
 from oz.cli.stop_signals import StopSignals, hold_signals, stop_on_signals
+from oz.cli.systemd import notify_systemd
 from oz.system import raise_descriptors
 
-_READINESS, _PROGRESS, _METRICS = "oz.cli.readiness", "oz.cli.progress", "oz.cli.metrics"
+_IS_READY, _METRICS = "oz.cli.is_ready", "oz.cli.metrics"
 
 
 class Runnable(Protocol):
@@ -66,42 +60,18 @@ def service_options(command: _F) -> _F:
         callback=_keep_metrics,
         help="Serve metrics to Prometheus at this address, and /healthz for probes.  [default: none]",
     )
-    progress = click.option(
-        "--progress",
-        type=Number(0.1, 86_400),
-        metavar="SECONDS",
-        expose_value=False,
-        callback=_keep_progress,
-        help="Interval of lines about the work done.  [default: none]",
-    )
-    ready_file = click.option(
-        "--ready-file",
-        type=PathName(dir_okay=False, path_type=Path),
-        metavar="PATH",
-        expose_value=False,
-        callback=_keep_readiness,
-        help="A file that exists while the service is ready, for probes.  [default: none]",
-    )
-    return progress(ready_file(metrics(quiet_option(command))))
+    return metrics(quiet_option(command))
 
 
 def _keep_metrics(ctx: click.Context, _option: click.Parameter, address: str | None) -> None:
     ctx.meta[_METRICS] = address
 
 
-def _keep_progress(ctx: click.Context, _option: click.Parameter, seconds: float | None) -> None:
-    ctx.meta[_PROGRESS] = seconds
-
-
-def _keep_readiness(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    readiness = ctx.meta[_READINESS] = Readiness(path)
-    ctx.call_on_close(readiness.end)
-
-
 def report_ready(ctx: click.Context, line: str) -> None:
-    """Print the ready line of a service, and report that it is ready."""
+    """Print the ready line of a service, and report to systemd that it is ready."""
     print_status(ctx, line)
-    ctx.meta[_READINESS].report(is_ready=True)
+    ctx.meta[_IS_READY] = True
+    notify_systemd("READY=1")
 
 
 def open_and_serve(
@@ -120,29 +90,17 @@ def open_and_serve(
         state: returns what the service does; None while it is not ready.
         summary: returns what the service has done.
         level: of the log.
-
-    Raises:
-        click.UsageError: an argument has a wrong value.
     """
     raise_descriptors()
-    with log_in_lines(ctx, level=level), hold_signals():
-        try:
-            made = make()
-        except zmq.ZMQError:
-            # An endpoint in use is not wrong usage.
-            raise
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        with made:
-            serve(ctx, made, lambda: state(made), lambda: summary(made))
-            print_status(ctx, summary(made))
+    with log_in_lines(ctx, level=level), hold_signals(), make() as made:
+        serve(ctx, made, lambda: state(made))
+        print_status(ctx, summary(made))
 
 
 def serve(
     ctx: click.Context,
     service: Runnable,
     state: Callable[[], str | None],
-    summary: Callable[[], str],
     *,
     on_poll: Callable[[], object] | None = None,
 ) -> StopSignals:
@@ -152,46 +110,35 @@ def serve(
         ctx: of the command, with `service_options`.
         service: that exists.
         state: returns what the service does; None while it is not ready.
-        summary: returns what the service has done.
         on_poll: shows progress on a terminal.
     """
-    readiness, progress = ctx.meta[_READINESS], ctx.meta[_PROGRESS]
     printed: str | None = None
-    reported = ""
-    due = inf if progress is None else time.monotonic() + progress
 
     def poll() -> float | None:
-        nonlocal printed, reported, due
+        nonlocal printed
         line = state()
         if printed is None:
             if line is not None:
                 report_ready(ctx, f"ready, {line}")
-        elif line is None:
-            readiness.report(is_ready=False)
         else:
-            readiness.report(is_ready=True)
-            if line != printed:
+            ctx.meta[_IS_READY] = line is not None
+            if line not in (None, printed):
                 print_status(ctx, f"now {line}")
         printed = line or printed
-        if progress is not None and time.monotonic() >= due:
-            due = time.monotonic() + progress
-            if (done := summary()) != reported:
-                reported = done
-                print_status(ctx, done)
         if on_poll is not None:
             on_poll()
             return None
         # Nothing wakes a service that is not ready, so that it is polled ten times a second.
-        return None if line is None else due
+        return None if line is None else inf
 
     with (
         stop_on_signals(service.stop) as signals,
-        metrics_server(ctx.meta[_METRICS], service, lambda: readiness.is_ready) as address,
+        metrics_server(ctx.meta[_METRICS], service, lambda: ctx.meta.get(_IS_READY, False)) as address,
     ):
         if address:
             print_status(ctx, f"metrics at http://{address}/metrics")
         try:
             service.run(poll)
         finally:
-            readiness.end()
+            notify_systemd("STOPPING=1")
     return signals

@@ -5,28 +5,26 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count as counting
 from math import inf
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 import oz
 from oz.cli.exits import TIMED_OUT
-from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
-from oz.cli.joining import ready_line as node_ready_line
+from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
 from oz.cli.on_bus import BusSubscriber, Shown, print_loss
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
-    DELIVERY,
     MAX_SECONDS,
     Number,
     Whole,
-    check_delivery,
+    delivery_arguments,
     delivery_options,
     dialect_option,
     endpoint_options,
@@ -34,7 +32,6 @@ from oz.cli.options import (
     parse_all,
     ready_line,
     security_option,
-    socket_refused,
 )
 from oz.cli.output import (
     json_field,
@@ -141,8 +138,6 @@ def sub(
     /,
     patterns: tuple[str, ...],
     dialect: str,
-    bind: list[str],
-    connect: list[str],
     count: int | None,
     timeout: float,
     as_json: bool,
@@ -150,7 +145,6 @@ def sub(
     filtering: str,
     with_headers: bool,
     form: str,
-    security: oz.Security | None,
     **given: Any,
 ) -> None:
     """Print messages; the text of the help is `_HELP`."""
@@ -160,96 +154,115 @@ def sub(
     if not is_bus and form != "text":
         raise click.UsageError("--payload needs --bus; without it payloads are bytes")
     if is_bus and filtering == "prefix":
-        raise click.UsageError(
-            "--filtering prefix and --bus: leave out one, because nodes filter at the publisher"
-        )
+        raise click.UsageError("--filtering prefix does not go with --bus: nodes filter at the publisher")
     compiled = parse_all(patterns, dialect)
-    delivery = check_delivery(
-        {name: given.pop(name) for name in DELIVERY}, filtering, with_headers=with_headers
-    )
+    delivery = delivery_arguments(given)
     # Refuse a denied pattern before the command binds or waits.
     check_subscribed(
-        security,
+        given["security"],
         of_applications(compiled) if is_bus else compiled,
-        is_routed=is_bus or not (bind or filtering == "prefix"),
+        is_routed=is_bus or not (given["bind"] or filtering == "prefix"),
         group=delivery.get("group", ""),
     )
     if template is not None:
         shown = partial(_as_template, template)
     else:
         shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
-    opened = (
-        _on_bus(
-            ctx,
-            compiled,
-            given | {"bind": bind, "connect": connect, "security": security},
-            PayloadForm(form),
-            dialect,
-            delivery,
-        )
+    with (
+        listening() as waiting,
+        _on_bus(ctx, waiting, compiled, delivery, given, dialect, PayloadForm(form))
         if is_bus
-        else _on_sockets(
-            ctx,
-            compiled,
-            (bind, connect),
-            {"dialect": dialect, "filtering": filtering, "security": security},
-            delivery,
-            timeout,
-        )
-    )
-    with listening() as waiting, opened as ready, ready.heard_by(waiting):
+        else _on_sockets(ctx, waiting, compiled, delivery, given, dialect, filtering, timeout) as source,
+    ):
         try:
-            _print_messages(ready, waiting, count, timeout, shown)
+            for number in counting(1):
+                write_line(shown(_receive(source, waiting, timeout)))
+                if number == count:
+                    return
         except oz.Timeout:
             print_stderr(ctx, f"no message for {timeout:g} s")
             ctx.exit(TIMED_OUT)
 
 
+class _Source(NamedTuple):
+    """Source of the messages.
+
+    Attributes:
+        receive: returns the next message, or raises `oz.Timeout`.
+        check: is called before each receive.
+        interval: seconds after which the source is read without an event.
+    """
+
+    receive: Callable[..., oz.Message | Shown]
+    check: Callable[[], object] = lambda: None
+    interval: float = inf
+
+
 @contextmanager
 def _on_bus(
     ctx: click.Context,
+    waiting: Waiting,
     patterns: list[oz.Pattern],
-    given: dict[str, Any],
-    form: PayloadForm,
-    dialect: str,
     delivery: dict[str, Any],
-) -> Iterator[_Ready]:
-    if policy := delivery.pop("policy", None):
-        delivery["delivery"] = oz.Delivery(policy=policy)
-    subscriber = BusSubscriber(form)
+    given: dict[str, Any],
+    dialect: str,
+    form: PayloadForm,
+) -> Iterator[_Source]:
+    subscriber = BusSubscriber(form, waiting.bell)
     with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(print_loss, ctx)) as node:
-        subscriber.subscribe(node, patterns, delivery)
-        print_status(ctx, node_ready_line(node, is_whole=is_ready(node)))
-        yield _Ready(ctx, subscriber, None)
+        node.subscribe(patterns, subscriber.put, **delivery)
+        try:
+            print_ready(ctx, node)
+            yield _Source(subscriber.receive)
+        finally:
+            subscriber.end()
 
 
 @contextmanager
 def _on_sockets(
     ctx: click.Context,
+    waiting: Waiting,
     patterns: list[oz.Pattern],
-    ends: tuple[list[str], list[str]],
-    options: dict[str, Any],
     delivery: dict[str, Any],
+    given: dict[str, Any],
+    dialect: str,
+    filtering: Any,
     timeout: float,
-) -> Iterator[_Ready]:
-    bind, connect = ends
+) -> Iterator[_Source]:
+    bind, connect = given["bind"], given["connect"]
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
-    if policy := delivery.pop("policy", None):
-        delivery["delivery"] = oz.Delivery(policy=policy)
-    with socket_refused():
-        made = oz.Subscriber(
+    with (
+        log_in_lines(ctx, "warning: "),
+        oz.Subscriber(
             connect,
             bind,
+            dialect=dialect,
+            filtering=filtering,
+            security=given["security"],
             on_gap=partial(_print_gap, ctx),
             options=oz.Options(limits=resolve_limits()),
-            **options,
-        )
-    with log_in_lines(ctx, "warning: "), made as subscriber:
+        ) as subscriber,
+    ):
         subscriber.subscribe(patterns, **delivery)
-        ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect, have_answered=True))
-        ready.wait_for_publishers(min(timeout, READY_SECONDS))
-        yield ready
+        waiting.add(subscriber.fileno())
+        is_ready = False
+
+        def check(seconds: float = 0) -> None:
+            nonlocal is_ready
+            if is_ready:
+                return
+            try:
+                subscriber.wait_ready(timeout=seconds)
+            except oz.Timeout as error:
+                if seconds:
+                    print_stderr(ctx, f"{error}; waiting")
+            else:
+                is_ready = True
+                print_status(ctx, ready_line(subscriber.endpoint, bind, connect, have_answered=True))
+
+        check(min(timeout, READY_SECONDS))
+        yield _Source(subscriber.receive, check, SERVICE_SECONDS)
 
 
 def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:
@@ -262,70 +275,17 @@ def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:
         print_stderr(ctx, f"{gap.count} messages of {publisher} were lost ({gap.reason})")
 
 
-class _Ready:
-    """Report of the ready subscriber."""
-
-    def __init__(
-        self, ctx: click.Context, subscriber: oz.Subscriber | BusSubscriber, line: str | None
-    ) -> None:
-        self.subscriber = subscriber
-        self._ctx, self._line = ctx, line
-
-    def wait_for_publishers(self, seconds: float) -> None:
-        """Wait for the answers of publishers, and report missing ones."""
-        missing = self.check(seconds)
-        if missing is not None:
-            print_stderr(self._ctx, f"{missing}; waiting")
-
-    def heard_by(self, waiting: Waiting) -> AbstractContextManager[None]:
-        """End a wait when a message may have arrived, in a `with` block."""
-        if isinstance(self.subscriber, BusSubscriber):
-            return self.subscriber.heard_by(waiting)
-        waiting.add(self.subscriber.fileno())
-        return nullcontext()
-
-    def next_deadline(self) -> float:
-        """Return the monotonic time of the next read without an event; infinite for never."""
-        is_bus = isinstance(self.subscriber, BusSubscriber)
-        return inf if is_bus else time.monotonic() + SERVICE_SECONDS
-
-    def check(self, seconds: float = 0) -> str | None:
-        """Print the ready line once. Return the reason if the subscriber is not ready."""
-        if self._line is not None and isinstance(self.subscriber, oz.Subscriber):
-            try:
-                self.subscriber.wait_ready(timeout=seconds)
-            except oz.Timeout as error:
-                return str(error)
-            print_status(self._ctx, self._line)
-            self._line = None
-        return None
-
-
-def _print_messages(
-    ready: _Ready,
-    waiting: Waiting,
-    count: int | None,
-    timeout: float,
-    form: Callable[[oz.Message | Shown], str],
-) -> None:
-    for number in counting(1):
-        message = _receive(ready, waiting, timeout)
-        write_line(form(message))
-        if number == count:
-            return
-
-
-def _receive(ready: _Ready, waiting: Waiting, timeout: float) -> oz.Message | Shown:
+def _receive(source: _Source, waiting: Waiting, timeout: float) -> oz.Message | Shown:
     deadline = time.monotonic() + timeout
     while True:
         is_over = time.monotonic() >= deadline
-        ready.check()
+        source.check()
         try:
-            return ready.subscriber.receive(timeout=0)
+            return source.receive(timeout=0)
         except oz.Timeout:
             if is_over:
                 raise
-        waiting.wait(min(deadline, ready.next_deadline()))
+        waiting.wait(min(deadline, time.monotonic() + source.interval))
 
 
 def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:

@@ -62,13 +62,13 @@ def trace(
     with joined(ctx, joining, node_options={"echo": False}, codec=payloads.codec) as node:
         is_ready(node, timeout)
         engine = node._node
-        found: Trace = wait_in_thread(engine.news, engine.tracing.ask(subject, timeout))
+        found: Trace = wait_in_thread(engine.news, engine.traces.ask(subject, timeout))
         published = None
         if sent is not None:
             published = time.time_ns()
             node.publish(subject, payload, headers={HEADER: found.id})
-            wait_in_thread(engine.news, engine.tracing.wait(found, timeout))
-        engine.tracing.close(found)
+            wait_in_thread(engine.news, engine.traces.wait(found, timeout))
+        engine.traces.close(found)
         names = {peer.id: peer.name for peer in node.peers}
     view = _View(found, names, published)
     if as_json:

@@ -5,15 +5,11 @@ The publisher process runs this module as a program, and ends with the process o
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -22,91 +18,8 @@ import zmq
 
 import oz
 from oz.demo import flights
-from oz.errors import OzError
+from oz.demo.child import Child, ChildError, child_process, end_with_parent
 from oz.options import Filtering
-from oz.system import sigint_blocked
-
-_END_TIME = 5.0
-"""Seconds that the publisher process may take to end before it is killed."""
-
-
-class DemoError(OzError):
-    """The publisher process of the demo has ended, or sends nothing."""
-
-
-class PublisherProcess:
-    """A started publisher process.
-
-    Attributes:
-        endpoint: endpoint of the publisher.
-    """
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.endpoint = self._first_line().strip()
-
-    def is_done(self) -> bool:
-        """Return whether the process has ended with status 0.
-
-        Raises:
-            DemoError: the process has ended with another status.
-        """
-        if self._process.poll():
-            raise DemoError(self._failure_text())
-        return self._process.returncode is not None
-
-    def _first_line(self) -> str:
-        # No timeout: on a busy machine the process may need long, and its end ends the read.
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self._process.wait()
-            raise DemoError(self._failure_text())
-        return line
-
-    def _failure_text(self) -> str:
-        assert self._process.stderr is not None
-        lines = self._process.stderr.read().strip().splitlines() or ["it wrote no error"]
-        return f"the publisher process ended with status {self._process.returncode}: {lines[-1]}"
-
-
-@contextmanager
-def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
-    """Start a program that prints its endpoint, for a `with` block, and end it afterwards.
-
-    Raises:
-        DemoError: the program did not start.
-    """
-    # A Ctrl-C before the assignment would leave the process running. The process inherits the blocked signal, so
-    # that only this process handles Ctrl-C.
-    process = None
-    try:
-        with sigint_blocked():
-            process = subprocess.Popen(
-                command,
-                # The process ends when this pipe is closed, also if this process is killed.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        yield PublisherProcess(process)
-    finally:
-        if process is not None:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(_END_TIME)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
-
 
 END = "demo.end"
 """Subject of the message after the last flight."""
@@ -191,13 +104,14 @@ def run(
         filtering: see `oz.Subscriber`.
 
     Raises:
-        DemoError: the publisher process has ended, or sends nothing.
+        ChildError: the publisher process has ended, or sends nothing.
     """
     patterns = [oz.compile(spec) for spec in specs]
     started = command or (sys.executable, "-m", "oz.demo.run", str(len(patterns)))
-    with publisher_process(started) as publisher:
+    with child_process("publisher", started) as publisher:
+        endpoint = publisher.read_line()
         expected = count_matches(patterns)
-        listeners = [_Listener(pattern, publisher.endpoint, filtering) for pattern in patterns]
+        listeners = [_Listener(pattern, endpoint, filtering) for pattern in patterns]
         try:
             _receive_all(listeners, publisher, sum(expected), progress or (lambda _done, _total: None))
         finally:
@@ -254,9 +168,7 @@ class _Listener:
         )
 
 
-def _receive_all(
-    listeners: Sequence[_Listener], publisher: PublisherProcess, total: int, progress: Progress
-) -> None:
+def _receive_all(listeners: Sequence[_Listener], publisher: Child, total: int, progress: Progress) -> None:
     poller = zmq.Poller()
     for listener in listeners:
         poller.register(listener.subscriber.fileno(), zmq.POLLIN)
@@ -269,7 +181,7 @@ def _receive_all(
         if publisher.is_done():
             last_message = min(last_message, time.monotonic())
         if time.monotonic() - last_message > SILENCE_TIMEOUT:
-            raise DemoError(
+            raise ChildError(
                 f"no message from the publisher for {SILENCE_TIMEOUT:g} s; the machine may be too busy"
             )
         poller.poll(_POLL_MS)
@@ -317,18 +229,6 @@ def count_in_spark(specs: Sequence[str]) -> list[int]:
             spark.stop()
 
 
-def _end_with_stdin() -> None:
-    """End this process when its stdin is closed, which the end of the demo does."""
-
-    def wait() -> None:
-        # Not sys.stdin: the end of the interpreter would wait for its lock, and abort.
-        while os.read(0, 4096):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 if __name__ == "__main__":
-    _end_with_stdin()
+    end_with_parent()
     replay(int(sys.argv[1]))

@@ -33,6 +33,8 @@ except ImportError as error:
 
 MAX_BODY = 1 << 20  # bytes
 
+Publish = Callable[[str, bytes], None]
+
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -59,12 +61,12 @@ class _Rejected(Exception):
         self.status, self.text = status, text
 
 
-def make_app(view: BusView, *, allow_publish: bool = False, names: Collection[str] = ()) -> Starlette:
+def make_app(view: BusView, *, publish: Publish | None = None, names: Collection[str] = ()) -> Starlette:
     """Return the ASGI application.
 
     Args:
         view: of the bus.
-        allow_publish: whether the page has a form that publishes.
+        publish: publishes the message of the form; None for a page without the form.
         names: further names of this server in the header `Host`.
     """
 
@@ -74,7 +76,7 @@ def make_app(view: BusView, *, allow_publish: bool = False, names: Collection[st
             "node": printable(view.node.name),
             "dialects": list(DIALECTS),
             "forms": payloads.FORMS,
-            "publish": allow_publish,
+            "publish": publish is not None,
         }
 
     async def subjects(request: Request) -> Any:
@@ -96,12 +98,13 @@ def make_app(view: BusView, *, allow_publish: bool = False, names: Collection[st
     async def bus(_request: Request) -> Any:
         return await run_in_threadpool(view.bus)
 
-    async def publish(request: Request) -> Any:
+    async def send(request: Request) -> Any:
         asked = await _body(request)
         subject, text, form = asked.get("subject"), asked.get("payload"), asked.get("form")
         if not (isinstance(subject, str) and isinstance(text, str) and form in ("msgpack", "text")):
             raise _Rejected(400, "a field has a wrong value")
-        await run_in_threadpool(view.publish, subject, payloads.encode(text, form))
+        assert publish is not None
+        await run_in_threadpool(publish, subject, payloads.encode(text, form))
         return {"published": printable(subject)}
 
     def route(path: str, function: Callable[[Request], Any], method: str = "GET") -> Any:
@@ -125,8 +128,8 @@ def make_app(view: BusView, *, allow_publish: bool = False, names: Collection[st
         route("/api/subjects", subjects, "POST"),
         route("/api/bus", bus),
     ]
-    if allow_publish:
-        routes.append(route("/api/publish", publish, "POST"))
+    if publish is not None:
+        routes.append(route("/api/publish", send, "POST"))
     return Starlette(routes=routes)
 
 
@@ -178,14 +181,14 @@ class Server:
     """
 
     def __init__(
-        self, view: BusView, address: str, *, allow_publish: bool = False, names: Collection[str] = ()
+        self, view: BusView, address: str, *, publish: Publish | None = None, names: Collection[str] = ()
     ) -> None:
         """Bind and serve.
 
         Args:
             view: of the bus.
             address: `HOST:PORT`; port 0 is a free port.
-            allow_publish: whether the page has a form that publishes.
+            publish: publishes the message of the form; None for a page without the form.
             names: further names of this server in the header `Host`.
 
         Raises:
@@ -207,7 +210,7 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         config = uvicorn.Config(
-            make_app(view, allow_publish=allow_publish, names=names),
+            make_app(view, publish=publish, names=names),
             http="h11",
             ws="none",
             lifespan="off",

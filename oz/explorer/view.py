@@ -18,6 +18,7 @@ from oz.explorer.subject_table import BRANCH_ROWS, MAX_ROWS, MAX_SUBJECTS, Entry
 from oz.node.bus_view import Sample, tables
 from oz.node.sync import Node
 from oz.options import Delivery
+from oz.subjects.pattern import PatternLike
 from oz.subjects.pattern import compile as compile_pattern
 
 TICK_SECONDS = 1.0
@@ -34,7 +35,7 @@ _MAX_PENDING = 10_000
 class BusView:
     """Samples of a bus. Threads may share it."""
 
-    def __init__(self, node: Node, patterns: Sequence[str], separator: str = ".") -> None:
+    def __init__(self, node: Node, patterns: Sequence[PatternLike], separator: str = ".") -> None:
         """Subscribe. Publishers never wait for this subscription.
 
         Args:
@@ -42,7 +43,7 @@ class BusView:
             patterns: of the subjects that are counted.
             separator: text between two levels of a subject.
         """
-        self.node, self._patterns = node, list(patterns)
+        self.node = node
         self._id = node.snapshot().id
         self._table = SubjectTable(separator)
         self._lock = threading.Lock()
@@ -53,7 +54,7 @@ class BusView:
         self._sample: Sample | None = None
         self._bus: dict[str, Any] = {}
         self._subscription = node.subscribe(
-            self._patterns,
+            list(patterns),
             self._put,
             overflow="drop_newest",
             delivery=Delivery(inline=True, max_pending=_MAX_PENDING),
@@ -92,7 +93,6 @@ class BusView:
             _row(row.entry, row.path, row.entry.label, row.level, row.shown) for row in rows
         ]
         found["sampling"] = {
-            "patterns": [printable(text) for text in self._patterns],
             "subjects": len(self._table.subjects),
             "max_subjects": MAX_SUBJECTS,
             "messages": root.messages,
@@ -175,14 +175,6 @@ class BusView:
             "omitted_links": max(0, len(links) - _LINKS),
             **found,
         }
-
-    def publish(self, subject: str, payload: bytes) -> None:
-        """Publish a message.
-
-        Raises:
-            OzError: the subject is malformed, or permissions deny it.
-        """
-        self.node.publish(subject, payload)
 
 
 def _row(entry: Entry, path: str, label: str, level: int, shown: int) -> dict[str, Any]:

@@ -63,7 +63,7 @@ from oz.node.stats import NodeStats
 from oz.node.subjects import (
     check_subscribed,
 )
-from oz.node.trace import TRACE, Tracing
+from oz.node.trace import TRACE, Traces
 from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
 from oz.publisher import sessions
@@ -129,7 +129,7 @@ class Engine:
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
         sampling: statistics of this node and of its peers.
-        tracing: paths of messages, for this node and for its peers.
+        traces: paths of messages, for this node and for its peers.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
@@ -250,7 +250,7 @@ class Engine:
             )
             self.readiness = Readiness(self)
             self.sampling = Sampling(self)
-            self.tracing = Tracing(self)
+            self.traces = Traces(self)
             self.publisher.describe_peers = self.readiness.describe_peers
             self.subscriber.on_denied = self._on_denied
             self.subscriber.describe_silence = self.readiness.describe_silence
@@ -398,7 +398,7 @@ class Engine:
             elif subject == STATISTICS:
                 self.sampling.on_direct(link, payload)
             elif subject == TRACE:
-                self.tracing.on_direct(link, payload)
+                self.traces.on_direct(link, payload)
             elif subject == NOTICE:
                 self._notices.append((link.origin or b"", payload))
         self.exchange.on_direct(link, [message for message in messages if message[0].startswith(INBOX)])
@@ -537,7 +537,7 @@ class Engine:
         self._attended_at = now
         self.exchange.turn(now)
         self.sampling.turn(now)
-        self.tracing.turn(now)
+        self.traces.turn(now)
         while self._notices:
             self._read_notice(*self._notices.popleft())
         for node, notice in self._dropped.notices() if self._dropped else ():

@@ -46,7 +46,7 @@ class Event:
     kind              meaning
     ================= =======================================================================================
     peer_up           a peer is up, or a silent peer answers again
-    peer_silent       a peer has not answered for 3.5 seconds, or its connection has ended
+    peer_silent       a peer has not answered for 4.5 seconds, or its connection ended a second ago
     peer_left         a peer has closed, or was restarted
     peer_lost         a peer was silent for `lost_after` seconds, or its process has ended without `close`
     name_conflict     two nodes have one name

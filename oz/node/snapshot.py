@@ -21,7 +21,7 @@ VERSION = 1
 MAX_LINKS = 1_000
 """Links, and subscriptions, in a snapshot at most."""
 MAX_PATTERNS = 1_000
-"""Patterns in a snapshot at most."""
+"""Patterns in a snapshot at most, except that each subscription has its first pattern."""
 MAX_TEXT = 200
 """Characters of a pattern at most."""
 

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
@@ -113,19 +113,27 @@ class Trace:
         return awaited <= sum("handled" in report for report in self.reports)
 
 
-class _Asked(NamedTuple):
-    """Question that this node has answered or passed on."""
+class _Asked:
+    """Question that this node has answered or passed on.
 
-    peer: bytes
-    until: float
-    back: Tracing
+    Attributes:
+        peer: that asked.
+        until: time at which the question is forgotten.
+        back: `Traces` of the node or leg that the peer asked.
+        left: reports that may still be sent.
+    """
+
+    __slots__ = ("back", "left", "peer", "until")
+
+    def __init__(self, peer: bytes, until: float, back: Traces) -> None:
+        self.peer, self.until, self.back, self.left = peer, until, back, MAX_REPORTS
 
 
-class Tracing:
+class Traces:
     """Questions of one node to its peers, and its answers to theirs.
 
     Attributes:
-        pass_on: of a forwarder: called with the tracing of the leg, the id, the subject, the ids of forwarders that
+        pass_on: of a forwarder: called with the `Traces` of the leg, the id, the subject, the ids of forwarders that
             have passed the question on, and the asking peer. It returns a hop for each other bus.
     """
 
@@ -135,10 +143,9 @@ class Tracing:
         self._arrived: deque[tuple[bytes, str | None, str, list[Any]]] = deque(maxlen=_MAX_OPEN)
         self._outgoing: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_OPEN)
         self._answered: dict[bytes, _Asked] = {}
-        self._left: dict[bytes, int] = {}
         self._passed: dict[bytes, _Asked] = {}
         self._open: dict[bytes, Trace] = {}
-        self.pass_on: Callable[[Tracing, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
+        self.pass_on: Callable[[Traces, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
 
     # the asking node
 
@@ -236,14 +243,14 @@ class Tracing:
             if self._node.publisher.direct(bytes.fromhex(peer), TRACE, question) is not True
         }
 
-    def pass_question(self, trace_id: bytes, raw: bytes, via: bytes, back: Tracing, peer: bytes) -> Hop:
+    def pass_question(self, trace_id: bytes, raw: bytes, via: bytes, back: Traces, peer: bytes) -> Hop:
         """Pass a question of another bus on to the peers of this leg; return the hop of the leg.
 
         Args:
             trace_id: of the question.
             raw: subject.
             via: ids of forwarders, with that of this one.
-            back: tracing of the leg where the question arrived.
+            back: `Traces` of the leg where the question arrived.
             peer: that asked there.
         """
         hop = self._own_hop(raw, via)
@@ -265,7 +272,7 @@ class Tracing:
             return
         with suppress(Exception):
             # MessagePack raises several classes.
-            content = msgpack.unpackb(payload)
+            content = msgpack.unpackb(payload, unicode_errors="surrogateescape")
             if type(content) is list and len(content) >= 3 and type(content[0]) is bytes:
                 key = self._node.subscriber.key_of(link)
                 self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), content))
@@ -303,11 +310,11 @@ class Tracing:
         trace_id = message.headers.get(HEADER)
         if type(trace_id) is not bytes:
             return None
-        left = self._left.get(trace_id, 0)
-        if left <= 0:
+        asked = self._answered.get(trace_id)
+        if asked is None or not asked.left:
             return None
-        self._left[trace_id] = left - 1
-        return self._answered.get(trace_id)
+        asked.left -= 1
+        return asked
 
     def _report(self, asked: _Asked, message: Message, report: dict[str, Any]) -> None:
         content = [message.headers[HEADER], _REPORT, {"node": self._node.id.hex(), **report}]
@@ -332,14 +339,19 @@ class Tracing:
                 for trace_id in [each for each, asked in known.items() if asked.until <= now]:
                     del known[trace_id]
             if not self._answered:
-                self._left.clear()
                 self._node.subscriber.dispatcher.on_marked = None
 
     def _on_content(self, peer: bytes, key: str | None, denial: str, content: list[Any], now: float) -> None:
         trace_id, kind, body = content[:3]
         if kind == _QUESTION:
-            if type(body) is bytes and len(trace_id) == _ID and trace_id not in self._open:
-                self._answer(peer, key, denial, trace_id, body, content[3], now)
+            via = content[3] if len(content) > 3 else None
+            if (
+                type(body) is bytes
+                and type(via) is bytes
+                and len(trace_id) == _ID
+                and trace_id not in self._open
+            ):
+                self._answer(peer, key, denial, trace_id, body, via, now)
             return
         checked = _check_hop(body) if kind == _ANSWER else _check_report(body)
         if peer.hex() == checked["node"] and kind == _ANSWER:
@@ -367,7 +379,6 @@ class Tracing:
             if trace_id not in self._answered:
                 _bound(self._answered)
                 self._answered[trace_id] = _Asked(peer, now + SECONDS, self)
-                self._left[trace_id] = MAX_REPORTS
                 node.subscriber.dispatcher.on_marked = self._on_marked
             hop["denied"], hop["rule"] = self._denial(key, raw)
             with node.subscriber.lock:

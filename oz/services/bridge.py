@@ -33,7 +33,7 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.message import Forwarded, Gap
 from oz.node.engine import Engine as NodeEngine
 from oz.node.requests import inbox_node
-from oz.node.trace import Tracing
+from oz.node.trace import Traces
 from oz.services import bridge_rules as rules
 from oz.services.bridge_groups import Jobs
 from oz.services.bridge_leg import LEG_SETTINGS, Leg
@@ -106,7 +106,7 @@ class BridgeEngine:
             self.end_context()
             raise
         for leg in self.legs:
-            leg.engine.tracing.pass_on = self._pass_question
+            leg.engine.traces.pass_on = self._pass_question
         self.clock = self.legs[0].engine.clock
         self._jobs = Jobs(self.legs, self.id, self.stats, self.clock)
 
@@ -259,13 +259,13 @@ class BridgeEngine:
         self.stats.unwanted += not is_wanted
 
     def _pass_question(
-        self, back: Tracing, trace_id: bytes, raw: bytes, via: bytes, peer: bytes
+        self, back: Traces, trace_id: bytes, raw: bytes, via: bytes, peer: bytes
     ) -> list[dict[str, Any]]:
         """Pass a question of `oz trace` on; return a hop for each bus that the message may enter."""
-        others = [leg for leg in self.legs if leg.engine.tracing is not back and leg.side.may_enter(raw)]
-        if any(leg.engine.tracing.has_passed(trace_id) for leg in self.legs):
+        others = [leg for leg in self.legs if leg.engine.traces is not back and leg.side.may_enter(raw)]
+        if any(leg.engine.traces.has_passed(trace_id) for leg in self.legs):
             return []
-        return [leg.engine.tracing.pass_question(trace_id, raw, via + self.id, back, peer) for leg in others]
+        return [leg.engine.traces.pass_question(trace_id, raw, via + self.id, back, peer) for leg in others]
 
     def _lose(self, leg: Leg, gap: Gap, via: bytes) -> None:
         """Report a loss on the other buses."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import zmq
 
+from oz.errors import ConfigurationError
 from oz.logs import peer_logger
 from oz.numbers import check_count
 from oz.options import Limits
@@ -84,18 +85,16 @@ class Proxy(Service):
 
         Raises:
             TypeError: the limits are of another class.
-            ValueError: one of the sides has no endpoint, or a text is no endpoint.
-            EndpointError: this libzmq lacks the transport of an endpoint.
+            ConfigurationError: one of the sides has no endpoint.
+            EndpointError: a text is no endpoint, or this libzmq lacks its transport.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
         if not isinstance(limits, Limits):
             raise TypeError(f"limits is an oz.Limits, not {type(limits).__name__}")
         ins, outs, dialled = (endpoints.as_list(value) for value in (frontend, backend, connect))
         if not outs or not (ins or dialled):
-            raise ValueError(
-                "a plain forwarder needs endpoints of publishers and of subscribers: give frontend=… or "
-                "connect=… for publishers, and backend=… for subscribers"
-            )
+            rule = "give frontend= or connect= for publishers, and backend= for subscribers"
+            raise ConfigurationError("backend" if ins or dialled else "frontend", (), "argument", rule)
         for endpoint in (*ins, *outs, *dialled):
             endpoints.check(endpoint, own_context=True)
         check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)

@@ -73,9 +73,8 @@ def stream_options(
     """
     if not isinstance(delivery, Delivery):
         raise TypeError(f"delivery is oz.Delivery, not {type(delivery).__name__}")
-    if group is not None and not (
-        isinstance(group, str) and 0 < len(group.encode("utf-8", "replace")) <= MAX_GROUP
-    ):
+    encoded = group.encode("utf-8", "ignore") if isinstance(group, str) else b""
+    if group is not None and not (0 < len(encoded) <= MAX_GROUP and encoded.decode() == group):
         raise _wrong("group", group, f"a queue group has a name of 1 to {MAX_GROUP} bytes of UTF-8")
     if overflow not in (None, *OVERFLOWS):
         raise _wrong("overflow", overflow, f"it is None or one of {', '.join(OVERFLOWS)}")

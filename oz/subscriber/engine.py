@@ -60,6 +60,9 @@ With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.
 CHUNK = 16
 """Messages that a call delivers between two looks at the clock at most."""
 
+MAX_NAMED = 3
+"""Reasons that the text of a Timeout names."""
+
 _call_handlers = None if HOT is None else HOT.call_handlers
 _log = peer_logger("oz.subscriber")
 
@@ -124,6 +127,7 @@ class Engine(Connections):
         # A weak dictionary has a method in Python for its length.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
+        self._raised: set[int] = set()  # Refused subscriptions that `raise_refusals` has raised.
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -522,7 +526,14 @@ class Engine(Connections):
         if not self.places:
             return "; the subscriber has no endpoint: call connect(endpoint)"
         silent = [publisher.endpoint for publisher in self.publishers if publisher.mode == "connecting"]
-        return f"; no publisher answers at {', '.join(silent)}" if silent else ""
+        found = [f"no publisher answers at {', '.join(silent)}"] if silent else []
+        with self.lock:
+            for place in self.places.values():
+                for refusal in place.refusals.values():
+                    entry = self.subscriptions.by_sid.get(refusal.sid)
+                    if entry is not None and inbox in (None, entry.owner):
+                        found.append(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
+        return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
     def missing(self) -> list[str]:
         """Return why endpoints are not ready.
@@ -565,17 +576,21 @@ class Engine(Connections):
     def raise_refusals(self) -> None:
         """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
 
+        The refusal of a subscription is raised once, so that a later wait for other subscriptions can end.
+
         Raises:
             PermissionDenied, ProtocolError: a publisher refuses it.
         """
+        self._raised &= {sid for place in self.places.values() for sid in place.refusals}
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
             if refused is not None:
                 raise refused[1]
             for refusal in place.refusals.values():
                 entry = self.subscriptions.by_sid.get(refusal.sid)
-                if entry is None:
+                if entry is None or refusal.sid in self._raised:
                     continue
+                self._raised.add(refusal.sid)
                 self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
                     raise self.denial(place, entry.pattern.text, refusal)

@@ -1,21 +1,19 @@
 """`oz demo` against counts taken directly from the data."""
 
 import csv
-import io
 import itertools
 import json
 import lzma
 import re
 import sys
 import time
-from importlib import import_module, resources
+from importlib import resources
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from oz.demo import run as demo
-from oz.demo.run import DemoError
+from oz.demo.child import ChildError
 from support.sizes import in_suite
 
 WANTED = {
@@ -104,23 +102,6 @@ def test_the_table_is_plain_when_piped(oz, monkeypatch, measured):
     assert "\x1b" not in ended.stdout
 
 
-def test_the_table_fits_a_narrow_terminal(oz, monkeypatch, measured):
-    screen = Console(file=io.StringIO(), width=60, force_terminal=True)
-    monkeypatch.setattr(demo, "run", lambda **_: measured[0])
-    command = import_module("oz.cli.demo")
-    monkeypatch.setattr(command, "is_terminal", lambda: True)
-    monkeypatch.setattr(command, "console", lambda stderr=False: screen)
-    assert oz("demo").exit_code == 0
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.file.getvalue())
-    table = shown[shown.index("January 2013") :]
-    assert max(map(len, table.splitlines())) <= 60
-    lines = [line.rstrip() for line in table.splitlines()]
-    for result in measured[0]:
-        assert f"{result.pattern}  {result.dialect}" in lines
-        said = f"{result.received:,} crossed the wire, {result.delivered:,} delivered, {result.lost:,} lost"
-        assert any(line.startswith(f"  {said}") for line in lines)
-
-
 def program(body):
     start = f"import sys, oz\npublisher = oz.Publisher(bind='tcp://127.0.0.1:*', codec='msgpack')\n{body}"
     return [sys.executable, "-c", start]
@@ -133,14 +114,14 @@ HALF = f"publisher.wait_for_subscribers('demo.end', count={len(WANTED)}, timeout
 
 
 def test_a_publisher_that_is_killed_is_noticed():
-    with pytest.raises(DemoError, match="ended with status -9"):
+    with pytest.raises(ChildError, match="ended with status -9"):
         demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
 
 
 @pytest.mark.parametrize("end", in_suite(["import time; time.sleep(60)"], ["sys.exit(0)"]))
 def test_a_publisher_that_falls_silent_is_given_up(monkeypatch, end):
     monkeypatch.setattr(demo, "SILENCE_TIMEOUT", 0.5)
-    with pytest.raises(DemoError, match=re.escape("no message from the publisher for 0.5 s")):
+    with pytest.raises(ChildError, match=re.escape("no message from the publisher for 0.5 s")):
         demo.run(command=program(ANNOUNCE + HALF + end))
 
 

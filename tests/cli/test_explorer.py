@@ -1,10 +1,15 @@
 """`oz explorer`: start, end, and errors."""
 
+import json
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
+import zmq
+
+from support.keyring import Keyring
 
 WITHOUT = "import sys; sys.modules['starlette'] = sys.modules['uvicorn'] = None; import oz.command; oz.command.main()"
 
@@ -33,7 +38,7 @@ def test_command_serves_the_page_until_a_signal(directory, oz_start):
     [
         (["--listen", "nowhere"], "give HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], "give HOST:PORT"),
-        (["--pattern", "a..b"], "--pattern"),
+        (["--pattern", "a..b"], "a..b"),
         (["--separator", ""], "--separator is empty"),
     ],
 )
@@ -41,3 +46,22 @@ def test_wrong_options_are_usage_errors(directory, oz, options, reason):
     pytest.importorskip("starlette", reason="without the extra explorer")
     result = oz("explorer", "--listen", "127.0.0.1:0", *options)
     assert (result.exit_code, reason in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+def test_key_of_the_explorer_decides_what_it_reads_and_publishes(directory, tmp_path, oz, oz_start):
+    pytest.importorskip("starlette", reason="without the extra explorer")
+    ring = Keyring(tmp_path, "desk")
+    ring.permit(desk='subscribe = { allow = ["md.>"] }\npublish = { allow = ["other.>"] }')
+    ring.configure("desk")
+    options = ("explorer", "--listen", "127.0.0.1:0", "--security", ring.file("desk"))
+    denied = oz(*options)
+    assert (denied.exit_code, "desk may not subscribe to '>'" in denied.stderr) == (1, True), denied.stderr
+    running = oz_start(*options, "--pattern", "md.>", "--allow-publish")
+    url = running.line_with(running.process.stderr, b"explorer at").split()[-1]
+    body = json.dumps({"subject": "md.eu", "payload": "1", "form": "text"}).encode()
+    request = urllib.request.Request(f"{url}api/publish", body, {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request, timeout=60):
+        pass
+    with refused.value as answer:
+        assert (answer.code, "desk may not publish" in answer.read().decode()) == (403, True)

@@ -27,10 +27,10 @@ def test_leg_is_keys_and_values():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("bus=a,colour=red", "'colour' .* is no key of a leg; write KEY=VALUE with one of bus,"),
+        ("bus=a,colour=red", "'colour' is no key of a leg; write KEY=VALUE with one of bus,"),
         ("bus", "write bus=VALUE"),
         ("bus=", "write bus=VALUE"),
-        ("bus=a,bus=b", "'bus' stands twice"),
+        ("bus=a,bus=b", "'bus' is given twice"),
         ("bus=a,lost_after=soon", "'lost_after' is a number, not 'soon'"),
         ("", "is no key of a leg"),
     ],
@@ -54,7 +54,6 @@ def test_sides_from_a_file(tmp_path):
         ("", r"has no legs: write a table \[\[forwarder\.leg\]\] for each bus"),
         ("forwarder = 1", "has no legs"),
         ("[forwarder]\nleg = [1]", "has no legs"),
-        ("[[forwarder.leg]]\ncolour = 1", "is no key of a leg"),
         ("[[forwarder", "is no TOML"),
     ],
 )

@@ -26,9 +26,3 @@ def test_json_has_the_same_numbers(oz):
     )
     assert data["total_kbps"] == pytest.approx(3 * data["wire_kbps"])
     assert data["is_repaired"] is True
-
-
-def test_it_fits_a_narrow_screen(oz, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    lines = oz("multicast", "plan", "--rate", "5000", "--size", "200", "--outage", "10").stdout.splitlines()
-    assert max(map(len, lines[1:])) <= 40

@@ -66,7 +66,7 @@ def test_nothing_of_a_payload_is_run(service, ask, tmp_path):
     ("script", "reason"),
     [
         ("exit 3", "the command exited with 3"),
-        ("kill -9 $$", "the command was killed by SIGKILL"),
+        ("kill -9 $$", "the command was killed by signal 9"),
         ("/no/such/program 2> /dev/null", "the command exited with 127"),
         ("sleep 600 & exit", "took longer than 0.5 s, and was killed"),
         ("exec >&-; sleep 600", "took longer than 0.5 s, and was killed"),

@@ -193,4 +193,4 @@ def test_plain_forwarder_refuses_keys(ring, oz):
         "forwarder", "--connect", "tcp://a:1", "--backend", "tcp://*:*", "--security", ring.file("desk")
     )
     assert refused.exit_code == 2
-    assert "takes no keys" in refused.stderr
+    assert "plain sockets have no keys" in refused.stderr

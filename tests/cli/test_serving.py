@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import urllib.error
+import urllib.request
 
 import click
 import pytest
@@ -46,27 +48,16 @@ def test_a_service_reports_that_it_is_ready_and_that_it_stops(
 ):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([{"subject": "a", "payload": b"", "time_ns": SECOND}])
-    probe = tmp_path / "ready"
-    # A process that was killed has left its file.
-    probe.write_text("1")
-    options = ("--ready-file", str(probe), *(("--wait", "40") if service == "replay" else ()))
+    options = ("--wait", "40") if service == "replay" else ()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(f"{directory}/notify")
         systemd.settimeout(DEADLINE)
         monkeypatch.setenv("NOTIFY_SOCKET", f"{directory}/notify")
         running = oz_start(*command(service), *options)
         assert systemd.recv(100) == b"READY=1"
-        assert probe.read_text() == f"{running.process.pid}\n"
         running.terminate()
         assert systemd.recv(100) == b"STOPPING=1"
         running.end()
-    assert not probe.exists()
-
-
-def test_a_service_that_cannot_begin_is_not_ready(oz_start, tmp_path):
-    probe = tmp_path / "ready"
-    ended = oz_start("nameserver", "--bind", "tcp://192.0.2.1:1", "--ready-file", str(probe)).end()
-    assert (ended.code, probe.exists()) == (1, False)
 
 
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -114,12 +105,12 @@ class Service:
 def served():
     """Return a function that runs a service as a command with options does."""
 
-    def run(service, state, summary, *options):
+    def run(service, state, *options):
         @click.command()
         @service_options
         @click.pass_context
         def command(ctx):
-            serve(ctx, service, state, summary)
+            serve(ctx, service, state)
 
         command.main(options, standalone_mode=False)
 
@@ -138,32 +129,31 @@ def test_each_state_is_reported_once(served, monkeypatch, states, lines):
     printed, left = [], iter(states)
     monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
     service = Service(len(states))
-    served(service, lambda: next(left), str)
+    served(service, lambda: next(left))
     assert printed == lines
     # While it is not ready it is polled ten times a second, and then when it has news.
     assert service.wanted == [float("inf") if state else None for state in states]
 
 
-def test_the_file_shows_whether_a_service_is_ready_at_present(served, tmp_path):
-    probe, states = tmp_path / "ready", ["a", None, "b", "b"]
-    found = []
+def test_healthz_shows_whether_a_service_is_ready_at_present(served, monkeypatch):
+    printed, found = [], []
+    monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
 
     class Probed(Service):
         def run(self, on_poll):
+            url = printed[0].removeprefix("metrics at ").replace("/metrics", "/healthz")
             for _ in range(self.rounds):
                 on_poll()
-                found.append(probe.exists())
+                found.append(status_of(url))
 
-    left = iter(states)
-    served(Probed(len(states)), lambda: next(left), str, "--ready-file", str(probe))
-    assert found == [True, False, True, True]
-    assert not probe.exists()
+    states = iter([None, "a", None, "b"])
+    served(Probed(4), lambda: next(states), "--metrics", "127.0.0.1:0")
+    assert found == [503, 200, 503, 200]
 
 
-def test_progress_is_reported_when_it_has_changed(served, monkeypatch):
-    printed, now = [], iter(range(100))
-    counts = iter(["1", "1", "2", "2"])
-    monkeypatch.setattr("oz.cli.serving.print_status", lambda ctx, line: printed.append(line))
-    monkeypatch.setattr("oz.cli.serving.time.monotonic", lambda: float(next(now)))
-    served(Service(4), lambda: None, lambda: next(counts), "--progress", "0.5")
-    assert printed == ["1", "2"]
+def status_of(url):
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code

@@ -216,7 +216,7 @@ def test_key_without_the_right_gets_no_details(ring, join, trace):
 
 def asked(node, subject):
     """Ask the peers of a node about a subject; return the open question."""
-    found = node._run(node._node.tracing.ask(subject, DEADLINE))
+    found = node._run(node._node.traces.ask(subject, DEADLINE))
     assert not found.missing
     return found
 
@@ -249,6 +249,7 @@ def test_mark_without_a_question_and_malformed_messages_cause_no_report(join):
         7,
         [],
         [other.id],
+        [other.id, 0, b"md.x"],
         [other.id, 0, 1],
         [other.id, 1, {}],
         [other.id, 2, {"node": 1}],

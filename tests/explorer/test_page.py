@@ -42,7 +42,7 @@ def opened(scene, browser):
     view = BusView(scene.explorer, [">"])
     scene.wait_ready()
     faults, contexts = [], []
-    with Server(view, "127.0.0.1:0", allow_publish=True) as server:
+    with Server(view, "127.0.0.1:0", publish=scene.explorer.publish) as server:
 
         def open_page(width, scheme="light"):
             context = browser.new_context(

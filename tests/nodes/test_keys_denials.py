@@ -34,14 +34,12 @@ def pair(make, tmp_path, events):
 
 def test_wait_ready_raises_a_denied_subscription_with_rule_and_witness(pair):
     second = pair[1]
-    denied = second.subscribe("md.*.dax")
-    for _ in range(2):
-        # As long as the subscription exists.
-        with pytest.raises(PermissionDenied) as raised:
-            second.wait_ready("first", timeout=40)
-        assert "users.second.subscribe.deny[0]" in raised.value.rule
-        assert raised.value.subject == "md.secret.dax"
-    denied.unsubscribe()
+    second.subscribe("md.*.dax")
+    with pytest.raises(PermissionDenied) as raised:
+        second.wait_ready("first", timeout=DEADLINE)
+    assert "users.second.subscribe.deny[0]" in raised.value.rule
+    assert raised.value.subject == "md.secret.dax"
+    # Once, so that the program can wait for other things.
     second.wait_ready("first", timeout=DEADLINE)
 
 

@@ -21,7 +21,7 @@ from simulation.running import run
 WORLDS = {"links": LinkWorld, "buses": BusWorld, "twins": TwinWorld, "bridges": BridgeWorld}
 FAULTS = [f"{world.TITLE}: {kind}" for world in (LinkWorld, BusWorld) for kind, _ in world.KINDS]
 PART = 20
-ENOUGH = 300
+ENOUGH = 1_000
 """Seeds in which each mechanism and each fault must fire."""
 
 

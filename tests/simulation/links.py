@@ -271,7 +271,9 @@ class LinkWorld(World):
         ]
         check(set(heard) <= set(wanted), "{} received a message that it does not want", life.name)
         # A gap of the own queue names no publisher if it has messages of several.
-        every = life.counts
+        every, named = life.counts, sum(count for count in gaps if count is not None)
+        unheard = len(wanted) - len(heard)
+        check(named <= unheard, "{} did not receive {} messages, and gaps count {}", life.name, unheard, gaps)
         counts = every if life.name in OVERFLOWS else gaps
         is_calm = not self.touched.intersection((life, origin)) and life.name not in OVERFLOWS
         if is_calm and life.filtering != "auto" and not life.is_over:

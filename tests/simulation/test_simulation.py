@@ -8,7 +8,6 @@ import pytest
 from simulation.__main__ import run_some
 from simulation.buses import BusWorld, TwinWorld
 from simulation.links import LinkWorld
-from simulation.minimising import minimise
 from simulation.running import run
 from support.sizes import size
 
@@ -67,8 +66,3 @@ def test_seed_replays_exactly(kind):
     assert [(life.name, life.heard, life.gaps) for life in one.lives] == [
         (life.name, life.heard, life.gaps) for life in other.lives
     ]
-
-
-def test_failing_schedule_is_cut_down_to_the_faults_that_it_needs():
-    assert minimise(list(range(20)), lambda some: {3, 17} <= set(some)) == [3, 17]
-    assert minimise(list(range(20)), lambda some: True) == []

@@ -1,7 +1,5 @@
 """`filtering="auto"` and plain publishers, over real sockets."""
 
-import threading
-
 import pytest
 import zmq
 
@@ -99,34 +97,6 @@ def test_the_link_port_is_closed(make, feed):
     assert feed.endpoint in str(caught.value)
     assert "open the link port" in str(caught.value)
     assert received(sub, lambda: feed.publish("b.1", "a.2")).subject.startswith("a.")
-
-
-def test_behind_a_plain_proxy(make, plain):
-    context = zmq.Context.instance()
-    endpoint = free_endpoint()
-    front, back = context.socket(zmq.XSUB), context.socket(zmq.XPUB)
-    front.bind("inproc://front-of-a-test")
-    back.bind(endpoint)
-    control = context.socket(zmq.PAIR)
-    control.bind("inproc://control-of-a-test")
-    end = context.socket(zmq.PAIR)
-    end.connect("inproc://control-of-a-test")
-    thread = threading.Thread(target=zmq.proxy_steerable, args=(front, back, None, control))
-    thread.start()
-    source = context.socket(zmq.PUB)
-    source.connect("inproc://front-of-a-test")
-    try:
-        sub = make(endpoint)
-        sub.subscribe("a.*")
-        sub.wait_ready(timeout=DEADLINE)
-        message = received(sub, lambda: source.send_multipart([b"a.1", b"x"]))
-        assert (message.subject, modes(sub)) == ("a.1", ["prefix"])
-        sub.close()
-    finally:
-        end.send(b"TERMINATE")
-        thread.join(40)
-        for item in (front, back, control, end, source):
-            item.close(0)
 
 
 def test_bind_serves_plain_publishers_that_connect(make):

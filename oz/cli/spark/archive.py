@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,16 +12,8 @@ from typing import Any
 import click
 
 from oz.cli.options import TEXT_OF_PLACE, Number, PathName, Whole
-from oz.cli.output import (
-    console,
-    is_quiet,
-    json_option,
-    plain_table,
-    print_status,
-    quiet_option,
-    write_json,
-    write_line,
-)
+from oz.cli.output import json_option, plain_table, print_status, quiet_option, write_json, write_line
+from oz.cli.progress import progress_bar
 from oz.cli.spark.engine import engine, engine_options
 
 _HELP = """Copy the records of a JOURNAL to ARCHIVE, a directory of Parquet files, each record once.
@@ -114,11 +105,10 @@ def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
 @contextmanager
 def _progress(ctx: click.Context) -> Iterator[Callable[[int, int], object]]:
     """Show progress on stderr: a bar on a terminal, a line for each batch elsewhere."""
-    if is_quiet(ctx) or not sys.stderr.isatty():
-        yield lambda done, total: print_status(ctx, f"{done:,} of {total:,} offsets")
-        return
-    from rich.progress import Progress
+    with progress_bar("archiving", None) as update:
 
-    with Progress(console=console(stderr=True)) as bar:
-        task = bar.add_task("archiving", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or 1)
+        def show(done: int, total: int) -> None:
+            text = f"{done:,} of {total:,} offsets"
+            print_status(ctx, text) if update is None else update(done, text)
+
+        yield show

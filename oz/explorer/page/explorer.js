@@ -33,6 +33,13 @@ async function ask(path, body) {
   return found;
 }
 
+const faults = new Map(); // of each loop
+
+function showFault(task, text) {
+  faults.set(task, text);
+  setText(at("fault"), [...new Set(faults.values())].filter(Boolean).join(" "));
+}
+
 // A loop that asks again after INTERVAL, or at once after `soon`. Only one request is under way.
 function repeat(task) {
   let timer, running = false, again = false;
@@ -44,9 +51,9 @@ function repeat(task) {
       again = false;
       try {
         await task();
-        setText(at("fault"), "");
+        showFault(task, "");
       } catch (error) {
-        setText(at("fault"), error instanceof TypeError ? "The explorer does not answer." : error.message);
+        showFault(task, error instanceof TypeError ? "The explorer does not answer." : error.message);
       }
     } while (again);
     running = false;

@@ -89,6 +89,17 @@ def exporter(directory):
         yield line.split()[-1]
 
 
+@pytest.fixture
+def page(directory):
+    """URL of `oz explorer`."""
+    pytest.importorskip("starlette", reason="without the extra explorer")
+    words = ["explorer", "--listen", "127.0.0.1:0", "--bus", "slow", "--directory", directory]
+    with started("-m", "oz", *words) as process:
+        while "explorer at" not in (line := process.stderr.readline()):
+            assert line
+        yield line.split()[-1]
+
+
 @promise("oz top and oz metrics name a node with a slow handler, with its pending messages.")
 @pytest.mark.parametrize("processes", ["handler"], indirect=True)
 def test_slow_handler_is_named(processes, directory, exporter):
@@ -117,3 +128,17 @@ def test_stopped_process_is_named(processes, directory, exporter):
     pending = _metrics(exporter, "oz_link_pending_messages")
     assert max(pending, key=pending.get) == "node-2-3"
     assert abs(pending["node-2-3"] - PUBLISHED) <= 0.05 * PUBLISHED
+
+
+@promise("oz explorer names a node whose process is stopped, with the messages that wait at publishers.")
+@pytest.mark.parametrize("processes", ["none"], indirect=True)
+def test_explorer_names_a_stopped_process(processes, page):
+    def subscribers():
+        with urllib.request.urlopen(f"{page}api/bus", timeout=DEADLINE) as answer:
+            return {row["node"]: row for row in json.load(answer)["subscribers"]}
+
+    processes[2].send_signal(signal.SIGSTOP)
+    _publish(processes[0])
+    rows = until(lambda: (found := subscribers())["node-2-3"]["slow"] and found)
+    assert abs(rows["node-2-3"]["pending"] - PUBLISHED) <= 0.05 * PUBLISHED
+    assert rows["node-0-3"]["pending"] <= 0.05 * PUBLISHED

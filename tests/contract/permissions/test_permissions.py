@@ -68,6 +68,19 @@ def test_denied_subscription_names_rule_and_witness(desk):
     assert raised.value.subject == "md.secret.x"
 
 
+@promise("wait_ready raises the refusal of a subscription once; the Timeout of receive names it again.")
+def test_a_refusal_does_not_block_later_waits(desk, feed):
+    desk.subscribe("md.*.x")
+    with pytest.raises(errors.PermissionDenied):
+        desk.wait_ready()
+    desk.subscribe("md.eu.*")
+    desk.wait_ready()
+    with pytest.raises(errors.Timeout, match=r"refuses 'md\.\*\.x': .*md\.secret"):
+        desk.receive(timeout=0.1)
+    feed.publish("md.eu.x", b"1")
+    assert desk.receive().payload == b"1"
+
+
 @promise("Messages that a publisher's key may not publish are dropped by the subscriber and counted.")
 def test_denied_publish_is_dropped_and_counted(api, keys, filtering):
     file = keys(feed=FEED, desk='subscribe = { allow = [">"] }')

@@ -1,9 +1,12 @@
 """Restarts of publishers, cut and slow connections."""
 
+import asyncio
 from contextlib import suppress
 
 import pytest
 
+import oz
+import oz.testing
 from contract.adapter import errors
 from contract.conftest import endpoint_of
 from contract.promises import cases, promise
@@ -284,3 +287,24 @@ def take_over_from_a_killed_publisher(api, endpoint, program, **options):
     second = api.publisher(endpoint)
     until(lambda: receives_nothing(subscriber) and second.has_subscribers("tick.a"), timeout=10)
     return got, second
+
+
+@promise("A subscriber that is connected again loses nothing, however long its program makes no calls.")
+def test_idle_program_is_not_forgotten_after_a_reconnect():
+    bus = oz.testing.Bus()
+
+    async def main():
+        gaps = []
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher", on_gap=gaps.append)
+        subscriber.subscribe("a.*")
+        await subscriber.wait_ready()
+        bus.cut(publisher, subscriber)
+        await publisher.publish("a.x", b"during the cut")
+        await asyncio.sleep(5)  # of the virtual clock, as all seconds of the bus
+        bus.heal()
+        await asyncio.sleep(3 * oz.Options().resume_seconds)
+        await publisher.publish("a.x", b"later")
+        return [(await subscriber.receive(timeout=10)).payload for _ in range(2)], gaps
+
+    with bus:
+        assert bus.run(main()) == ([b"during the cut", b"later"], [])
