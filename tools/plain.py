@@ -1,4 +1,4 @@
-"""Check sentences against the rules of docs/style.md, for `tox -e lint`.
+"""Check sentences against the rules of CONTRIBUTING.md, for `tox -e lint`.
 
 Usage: python tools/plain.py              compare each directory with its budget
        python tools/plain.py --lower      write smaller counts into the budget
@@ -229,7 +229,7 @@ def main() -> None:
         return
     budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))["tool"]["plain"]
     if not compare(budget, lower=given.lower):
-        sys.exit("more faults than [tool.plain] of pyproject.toml allows; docs/style.md has the rules")
+        sys.exit("more faults than [tool.plain] of pyproject.toml allows; CONTRIBUTING.md has the rules")
 
 
 if __name__ == "__main__":
