@@ -263,10 +263,10 @@ class Node(NodeBase, Publishing, LoopRequesting):
         After a cancellation no message can be published, and `close` may be called again.
 
         Args:
-            timeout: seconds for all of it; None waits as long as peers acknowledge.
+            timeout: seconds for all of it; None as there.
 
         Returns:
-            Number of messages that peers have not acknowledged.
+            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
         """
         check_wait("timeout", timeout)
         engine = self._node

@@ -897,11 +897,11 @@ class Engine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and wait for peers that acknowledge; return the end of the timeout."""
+        """Refuse further messages, and wait for peers, as a publisher does; return the end of the timeout."""
         return self.publisher.acknowledgements(timeout)
 
     def finish(self, end: float) -> int:
-        """Send BYE and close the sockets; return the number of messages that were not acknowledged.
+        """Send BYE and close the sockets; return the number of messages not acknowledged or not handled.
 
         The attending side must have ended. `end_context` comes next.
 

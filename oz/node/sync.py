@@ -294,10 +294,11 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         Waits until each connected peer has been sent its messages, and says goodbye.
 
         Args:
-            timeout: seconds for all of it; None waits as long as peers acknowledge.
+            timeout: seconds for all of it; None waits as long as peers acknowledge, and until groups with
+                `ack="handled"` have handled their messages.
 
         Returns:
-            Number of messages that peers have not acknowledged.
+            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
         """
         check_wait("timeout", timeout)
         left = self._life.close(timeout)

@@ -224,7 +224,7 @@ class Publisher(Publishing, PublisherBase):
             timeout: seconds for all of it; None as there.
 
         Returns:
-            Number of messages that sessions have not acknowledged.
+            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
         """
         check_wait("timeout", timeout)
         engine = self._engine

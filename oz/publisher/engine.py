@@ -1174,7 +1174,7 @@ class Engine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and wait for sessions that acknowledge; return the end of the timeout.
+        """Refuse further messages, and wait until they are acknowledged or handled; return the end of the timeout.
 
         See `Sessions.acknowledging_until`.
         """
@@ -1198,7 +1198,7 @@ class Engine:
         return end
 
     def finish(self, end: float) -> int:
-        """Send BYE, and close the sockets; return the number of messages that were not acknowledged.
+        """Send BYE, and close the sockets; return the number of messages not acknowledged or not handled.
 
         The attending side must have ended. `end_context` comes next.
 

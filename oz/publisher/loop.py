@@ -253,7 +253,7 @@ class LoopLifetime:
         OPEN.discard(self)
 
     def finish(self, end: float) -> int:
-        """Close the sockets, but not the context; return the number of messages that were not acknowledged."""
+        """Close the sockets, but not the context; return the number of messages not acknowledged or not handled."""
         self.attendance.stop()
         self.forget()
         return self.engine.finish(end)

@@ -37,6 +37,7 @@ EAGAIN                       keep                             –               
 EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
 every 1.5 s                  PING                             PING; accepted: clock stops –
 `resume_seconds` over        –                                ENDED                       –
+`close`, unhandled messages  wait until they are handled      wait until they have moved  –
 ============================ ================================ =========================== =========
 
 **matched = numbered + pending + dropped** holds for each stream at any time.
@@ -562,6 +563,15 @@ class Stream:
         self.session.bytes -= batch.size
         self._unload(batch.count)
 
+    def count_unhandled(self, acked: int) -> int:
+        """Return the number of messages of a group below a sequence that are acknowledged and not handled."""
+        if not self.options.handled:
+            return 0
+        return sum(
+            max(0, min(acked, batch.sequence + batch.count) - max(batch.sequence, self.mark))
+            for batch in self.held
+        )
+
     def unhandled(self) -> Iterator[tuple[Batch | _Waiting, Body, int]]:
         """Return batches and bodies for another member, each with its first message that is not handled."""
         for batch in self.held:
@@ -896,8 +906,18 @@ class Session:
 
     @property
     def pending(self) -> int:
-        """Number of messages that the subscriber has not acknowledged, or that wait."""
-        return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
+        """Number of messages that wait, are not acknowledged, or are acknowledged and not handled.
+
+        Each message counts once, and not here once it has moved to another member.
+        """
+        acked = self.acked
+        unacked = sum(
+            batch.sequence + batch.count - max(batch.sequence, acked)
+            for batch in self.batches
+            if batch.body is not None
+        )
+        streams = self.streams.values()
+        return unacked + sum(stream.pending + stream.count_unhandled(acked) for stream in streams)
 
     @property
     def is_declared(self) -> bool:
@@ -906,8 +926,14 @@ class Session:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the subscriber has acknowledged all messages, and handled those of a group with handlers."""
-        return not self.pending and not any(stream.held for stream in self.streams.values())
+        """Whether no message is `pending`."""
+        is_waiting = any(stream.pending or stream.held for stream in self.streams.values())
+        return not is_waiting and all(batch.body is None for batch in self.batches)
+
+    @property
+    def has_unhandled(self) -> bool:
+        """Whether the subscriber has not handled all messages of its groups with `ack="handled"`."""
+        return any(stream.options.handled and stream.held for stream in self.streams.values())
 
     @property
     def dropped_unasked(self) -> int:
@@ -929,8 +955,7 @@ class Session:
     def end(self) -> None:
         """End the session. Its messages were moved or are given up."""
         self.is_up, self.has_ended = False, True
-        self.given_up += sum(stream.pending for stream in self.streams.values())
-        self.given_up += sum(batch.count for batch in self.batches if batch.body is not None)
+        self.given_up += self.pending
         for stream in self.streams.values():
             stream.backlog.clear()
             stream.held.clear()

@@ -42,6 +42,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
+from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -808,16 +810,18 @@ class Sessions:
 
     def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
         """Pick a member for one message, the stream itself only without another member; None without any."""
-        group = stream.group
-        assert group is not None
-        route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
-        members: Sequence[Stream] = ()
-        if route is not None:
-            members = next((found for item, found in route.groups if item is group), ())
+        members = self._members(stream, subject)
         alive = [member for member in members if member is not stream and (member.session.is_up or is_final)]
         if not alive and is_final and stream in members:
             alive = [stream]
-        return group.pick(alive, subject, self.now) if alive else None
+        assert stream.group is not None
+        return stream.group.pick(alive, subject, self.now) if alive else None
+
+    def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
+        """Return the members of the group of a stream that match a subject."""
+        route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
+        groups = () if route is None else route.groups
+        return next((members for group, members in groups if group is stream.group), ())
 
     def end(self, session: Session, now: float) -> None:
         """End a session: move messages of redelivering groups, give up others, remove its patterns."""
@@ -980,7 +984,7 @@ class Sessions:
         return self._beat_at if flush is None else min(flush, self._beat_at)
 
     def unacknowledged(self) -> int:
-        """Return the number of messages that sessions have not acknowledged."""
+        """Return the number of messages that are not acknowledged or not handled, and of messages that wait."""
         return sum(session.pending for session in self.by_id.values())
 
     def acknowledging_until(self, began: float, now: float) -> float | None:
@@ -988,11 +992,13 @@ class Sessions:
 
         It waits for sessions with pending messages:
 
+        - UP with messages of a group that are not handled: until they are handled.
         - UP with messages that the socket has not accepted: until it has accepted them, or until the session
           was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
           least. A healthy session without messages is heard every 30 seconds only. Then the linger time of the
           socket delivers the messages.
+        - DOWN, and another member can receive the oldest message: until the messages have moved.
         - DOWN: until a second after the cut, because a reconnection takes a tenth of it.
 
         Args:
@@ -1001,13 +1007,35 @@ class Sessions:
         """
         times = []
         for session in self.by_id.values():
-            if not session.pending:
+            if session.is_settled:
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
-            limit = self.settings.resume_seconds if session.is_up and session.has_unsent else 1.0
-            if since is not None and now - since < limit:
+            if since is not None and now - since < (limit := self._close_limit(session)):
                 times.append(min(since + limit, now + 1.0))
         return min(times, default=None)
+
+    def _close_limit(self, session: Session) -> float:
+        """Return the seconds that `close` waits for a session with pending messages; see `acknowledging_until`."""
+        if session.is_up:
+            if session.has_unhandled:
+                return inf
+            return self.settings.resume_seconds if session.has_unsent else 1.0
+        limit = 1.0
+        for stream in session.streams.values():
+            if stream.redelivers and self._has_heir(stream):
+                after = self.settings.resume_seconds if stream.options.policy == "sticky" else REDELIVER_AFTER
+                # `tick` moves the messages at one of the next PINGs.
+                limit = max(limit, after + 2 * PING_INTERVAL)
+        return limit
+
+    def _has_heir(self, stream: Stream) -> bool:
+        """Return whether another member that is UP can receive the oldest message that is not handled."""
+        for _, body, start in stream.unhandled():
+            _, subject, _, _ = next(islice(body.messages(), start, None))
+            return any(
+                member is not stream and member.session.is_up for member in self._members(stream, subject)
+            )
+        return False
 
     def drops(self) -> list[int]:
         """Return the number of dropped messages by reason, of all sessions since the start."""

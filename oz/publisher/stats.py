@@ -21,7 +21,8 @@ class PublisherStats:
         dropped: messages dropped for single subscribers, by reason: "full" (the queue of the subscriber),
             "conflated" (a newer message of the subject came), "too_large" (for the subscriber), "denied". A
             message counts once for each subscriber that does not get it. The subscriber gets a gap.
-        given_up: messages that were lost with links that have ended, for each link.
+        given_up: messages that were lost with links that have ended, for each link. A message of a group with
+            `ack="handled"` is lost if it was not handled.
         redelivered: messages that moved to another member of their group.
         rejected: frames from subscribers that the protocol does not allow.
         denied: subscriptions that permissions refused.
@@ -46,8 +47,9 @@ class SubscriberInfo:
         member: id of the subscriber, 32 hexadecimal digits.
         patterns: of its subscriptions.
         state: "up", or "down" without a connection.
-        pending: messages that it has not acknowledged, and messages that wait.
-        pending_bytes: bytes of them, and of messages that a group may have to deliver again.
+        pending: messages that wait, that it has not acknowledged, or that it has not handled as a member of a
+            group with `ack="handled"`.
+        pending_bytes: bytes of these messages, and of messages that a group may have to deliver again.
         oldest: age of the oldest of these messages in seconds; None without messages. Messages that wait in a
             conflating subscription have no age.
         dropped: dropped messages, by reason, as in `PublisherStats.dropped`.

@@ -62,7 +62,7 @@ class AttendedEngine(Attended, Protocol):
         """Wait until subscribers have the messages; return the end of the timeout."""
 
     def finish(self, end: float) -> int:
-        """Close the sockets; return the number of messages that were not acknowledged."""
+        """Close the sockets; return the number of messages not acknowledged or not handled."""
 
     def end_context(self) -> None:
         """Terminate an own context."""
@@ -199,7 +199,7 @@ class ThreadLifetime:
             self.thread.start()
 
     def close(self, timeout: float | None) -> int:
-        """Wait for acknowledgements and close; return the number of messages that were not acknowledged."""
+        """Wait for acknowledgements and close; return the number of messages not acknowledged or not handled."""
         engine = self.engine
         if engine.is_foreign:
             return 0

@@ -18,6 +18,9 @@ from oz.services.service import NodeService
 from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.links import NAMESERVER, Card
 
+MAX_NAME = 512
+"""Characters of a name in the card of a node."""
+
 LOST_AFTER = 5.0
 """Seconds of silence after which a node is lost."""
 
@@ -94,6 +97,8 @@ class NameServer(NodeService):
             if not endpoint.startswith(("tcp://", "ipc://")):
                 rule = "nodes reach a name server over tcp:// or ipc://"
                 raise ConfigurationError("bind", endpoint, "argument", rule)
+        if name is not None and len(name) > MAX_NAME:
+            raise ConfigurationError("name", name, "argument", f"it has at most {MAX_NAME} characters")
         self.stats = NameServerStats()
         self._up: set[str] = set()
         options = NodeOptions(lost_after=lost_after, echo=False, limits=limits or Limits())

@@ -536,6 +536,30 @@ def test_close_waits_a_second_for_a_session_that_reconnects():
     assert publisher.sessions.acknowledging_until(now - 5, now + 1.5) is None
 
 
+def test_close_waits_until_messages_of_a_group_are_handled():
+    publisher, session = up(StreamOptions("g", handled=True))
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session)
+    publisher.ack(2, {1: 1})
+    now = publisher.now
+    assert publisher.sessions.unacknowledged() == 2
+    publisher.ack(3, {1: 1})
+    assert publisher.sessions.unacknowledged() == 2
+    assert publisher.sessions.acknowledging_until(now, now + 1000) == now + 1001
+    publisher.ack(3, {1: 3})
+    assert publisher.sessions.unacknowledged() == 0
+    assert publisher.sessions.acknowledging_until(now, now) is None
+
+
+def test_messages_that_a_lost_member_has_not_handled_are_given_up():
+    publisher, session = up(StreamOptions("g", handled=True))
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    publisher.pull(session)
+    publisher.ack(3, {1: 1})
+    publisher.sessions.end(session, publisher.now)
+    assert publisher.sessions.given_up == 3
+
+
 def test_a_flush_does_not_add_up_all_sessions():
     class Watched(dict):
         calls = 0
@@ -787,6 +811,40 @@ def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     assert [(item[4], item[5]) for item in moved] == [(links.REDELIVERED, mine[1])]
     publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
     assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
+
+
+def test_close_waits_until_messages_of_a_member_that_is_down_have_moved():
+    publisher, first, second = two_members(HANDLED)
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    publisher.pull(first)
+    publisher.pull(second)
+    publisher.ack(2, {1: 2}, OTHER_ROUTE)
+    publisher.sessions.unreachable(first, publisher.now)
+    began, waited = publisher.now, 0
+    while first.pending:
+        assert publisher.sessions.acknowledging_until(began, publisher.now) is not None
+        publisher.tick(1.0)
+        waited += 1
+    assert 3 <= waited <= 5
+    # Withdrawn messages of the first member do not count.
+    assert publisher.sessions.unacknowledged() == 2
+    assert publisher.sessions.acknowledging_until(began, publisher.now) is not None
+    publisher.pull(second)
+    publisher.ack(4, {1: 4}, OTHER_ROUTE)
+    assert publisher.sessions.unacknowledged() == 0
+    assert publisher.sessions.acknowledging_until(began, publisher.now) is None
+
+
+def test_close_waits_a_second_for_messages_that_no_other_member_can_receive():
+    publisher, first, second = two_members(HANDLED)
+    publisher.publish("a.1", "a.2")
+    for session in (first, second):
+        publisher.pull(session)
+        publisher.sessions.unreachable(session, publisher.now)
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now + 0.5) == now + 1
+    assert publisher.sessions.acknowledging_until(now, now + 1) is None
+    assert publisher.sessions.unacknowledged() == 2
 
 
 def test_unhandled_messages_move_when_the_subscription_ends():

@@ -10,7 +10,7 @@ import pytest
 
 from contract.adapter import Delivery, Options, errors
 from contract.promises import cases, promise
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 PREFIX = {"prefix": "A group needs filtering at the publisher."}
 COUNT = 60
@@ -380,6 +380,79 @@ def test_handled_messages_are_not_delivered_again(sockets):
         got[int(message.payload)] = message.redelivered
     assert got.keys() == set(range(20)) - handled
     assert sum(got.values()) == 4
+
+
+@promise(
+    '`close` of a publisher returns how many messages a group with `ack="handled"` has not handled.',
+    not_for=PREFIX,
+)
+def test_close_counts_messages_that_are_not_handled(pair):
+    got = pair.subscribe("job.>", group="workers", ack="handled")
+    pair.publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+    got.receive()
+    assert pair.publisher.close(timeout=0.5) == 20
+
+
+def close_while_handling(publisher, got, api):
+    """Close a publisher while a subscription handles messages; return the result and the numbers."""
+    results, numbers = [], []
+    closing = api.start(lambda: results.append(publisher.close(timeout=DEADLINE)))
+    closing.wait_until_blocked()
+
+    def is_closed():
+        with suppress(errors.Timeout):
+            message = got.receive(timeout=0.05)
+            numbers.append(int(message.payload))
+            message.ack()
+        return results
+
+    until(is_closed)
+    return results[0], numbers
+
+
+@promise(
+    '`close` of a publisher waits until a group with `ack="handled"` has handled the messages.',
+    not_for=PREFIX,
+)
+def test_close_waits_until_messages_are_handled(pair, api):
+    got = pair.subscribe("job.>", group="workers", ack="handled")
+    pair.publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+    assert close_while_handling(pair.publisher, got, api) == (0, [*range(20)])
+
+
+@promise(
+    "`close` of a publisher waits until another member has handled the messages of a killed member.",
+    not_for={"inproc": "Sockets over inproc belong to one process.", **PREFIX},
+)
+def test_close_waits_for_messages_of_a_killed_member(sockets, api, program):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    options = 'group="workers", ack="handled", delivery=Delivery(redeliver=True)'
+    with program(MEMBER.replace('group="workers"', options), publisher.endpoint) as process:
+        assert process.stdout.readline() == "ready\n"
+        got = sockets.subscribe(
+            publisher,
+            subscriber,
+            "job.>",
+            group="workers",
+            ack="handled",
+            delivery=Delivery(redeliver=True),
+        )
+        publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+        publisher.flush()
+        process.kill()
+        process.wait()
+        left, numbers = close_while_handling(publisher, got, api)
+    assert (left, sorted(numbers)) == (0, [*range(20)])
+
+
+@promise("Messages that a member of a group leaves unhandled count as given up.", not_for=PREFIX)
+def test_messages_that_a_member_leaves_unhandled_are_given_up(pair):
+    got = pair.subscribe("job.>", group="workers", ack="handled")
+    pair.publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+    got.receive()
+    pair.subscriber.close()
+    until(lambda: pair.publisher.stats.given_up == 20)
 
 
 @promise("A group is refused where publishers do not filter.", not_for={"publisher": "Groups work there."})
