@@ -68,10 +68,12 @@ def _keep_metrics(ctx: click.Context, _option: click.Parameter, address: str | N
 
 
 def report_ready(ctx: click.Context, line: str) -> None:
-    """Print the ready line of a service, and report to systemd that it is ready."""
+    """Print the ready line of a service, and report to systemd that it is ready, and later that it stops."""
     print_status(ctx, line)
     ctx.meta[_IS_READY] = True
     notify_systemd("READY=1")
+    # A replay may end while it waits for a subscriber, before `serve`.
+    ctx.call_on_close(lambda: notify_systemd("STOPPING=1"))
 
 
 def open_and_serve(

@@ -268,4 +268,4 @@ def test_services_serve_metrics_and_readiness(name, directory):
 
 def test_service_refuses_a_malformed_address(directory):
     code, _, err = command("nameserver", "--bind", f"ipc://{directory}/ns", "--metrics", "nowhere")
-    assert (code, "--metrics nowhere: give HOST:PORT" in err) == (2, True)
+    assert (code, "--metrics: 'nowhere': give HOST:PORT" in err) == (2, True)
