@@ -71,9 +71,9 @@ def report_ready(ctx: click.Context, line: str) -> None:
     """Print the ready line of a service, and report to systemd that it is ready, and later that it stops."""
     print_status(ctx, line)
     ctx.meta[_IS_READY] = True
-    notify_systemd("READY=1")
-    # A replay may end while it waits for a subscriber, before `serve`.
+    # A replay may end while it waits for a subscriber, before `serve`. A signal may come at once after READY=1.
     ctx.call_on_close(lambda: notify_systemd("STOPPING=1"))
+    notify_systemd("READY=1")
 
 
 def open_and_serve(
