@@ -204,13 +204,13 @@ def test_update_mode_through_foreach_batch(spark, tmp_path):
         ({}, "option endpoint: give an endpoint to bind to"),
         ({"endpoint": "tcp://*:*"}, "must be a number"),
         ({"endpoint": "tcp://*:5603-5600"}, "a range has 1 to"),
-        ({"endpoint": "epgm://lo;239.192.1.1:5555"}, "option endpoint"),
+        ({"endpoint": "epgm://lo;239.192.1.1:5555"}, "option of Spark: endpoint = "),
         ({"bind": "ipc://x"}, "use endpoint"),
         ({"endpoint": "tcp://hub"}, "tcp://hub"),
         ({"endpoint": "ipc://x", "subscriber": "1"}, "use subscribers"),
         ({"endpoint": "ipc://x", "topic": "a"}, "use subject"),
         ({"endpoint": "ipc://x", "timeout": "-1"}, "seconds above 0"),
-        ({"endpoint": "ipc://x", "subject": "a.*"}, "option subject"),
+        ({"endpoint": "ipc://x", "subject": "a.*"}, "option of Spark: subject = "),
         ({"endpoint": "ipc://x", "payload": "xml"}, "one of msgpack, json"),
         ({"endpoint": "ipc://x", "subscribers": "0"}, "integer of at least 1"),
     ],
@@ -327,7 +327,8 @@ def test_a_task_waits_until_a_group_has_handled_its_messages():
         message = sub.receive(timeout=DEADLINE)
         finishing = Thread(delivery.finish)
         # The subscriber has received the message, which the publisher knows after this.
-        until(lambda: has_no_message(sub) and not delivery._engine.sessions()[0].pending)
+        session = delivery._engine.sessions()[0]
+        until(lambda: has_no_message(sub) and session.acked == session.following)
         assert finishing.is_alive()
         message.ack()
         until(lambda: has_no_message(sub) and not finishing.is_alive())
