@@ -122,7 +122,7 @@ def refused(work, kind):
         print(error)
 
 for module in pkgutil.walk_packages(oz.__path__, "oz."):
-    if not module.name.startswith(("oz.spark", "oz.__main__")):
+    if not module.name.startswith(("oz.spark", "oz.explorer", "oz.__main__")):
         importlib.import_module(module.name)
 
 for filtering in ("prefix", "publisher"):

@@ -174,7 +174,7 @@ def delivery_options(command: _F) -> _F:
 
 def delivery_arguments(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of `delivery_options` from `given`; return the arguments of `subscribe` for them."""
-    arguments = {name: value for name in DELIVERY if (value := given.pop(name))}
+    arguments = {name: value for name in DELIVERY if (value := given.pop(name)) not in (None, False)}
     if policy := given.pop("policy"):
         arguments["delivery"] = oz.Delivery(policy=policy)
     return arguments
