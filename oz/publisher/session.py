@@ -665,6 +665,7 @@ class Session:
         work: the part that is applied, changes of rights, and the removal of all patterns.
         is_working: whether the session waits for its turn in `Sessions.work`.
         is_standby: whether groups prefer members of other sessions.
+        beats: intervals between two PINGs, as the last PING of the connection has named them.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -705,6 +706,7 @@ class Session:
         self._known_epoch = hello.epoch
         self._control: dict[object, bytes] = {}
         self._bye: bytes | None = None
+        self.beats = 1
         self._is_ping_due = self._is_ping_next = False
         self._turn: deque[Stream] = deque()
 
@@ -867,6 +869,7 @@ class Session:
         self._control.clear()
         self.is_up, self.down_at, self.clock_at = True, None, None
         self.heard_at, self.part = now, 0
+        self.beats = 1
         self._is_ping_due = False
         self.fill()
 
@@ -974,8 +977,13 @@ class Session:
         """
         self._control[frame[0], is_nil] = frame
 
-    def ping(self) -> None:
-        """Queue a PING. Its content is made when it is sent."""
+    def ping(self, beats: int = 1) -> None:
+        """Queue a PING. Its content is made when it is sent.
+
+        Args:
+            beats: intervals until the next one at most.
+        """
+        self.beats = beats
         self._is_ping_due = True
 
     def next_frames(self) -> tuple[Any, ...] | None:
@@ -1011,7 +1019,7 @@ class Session:
             self.sent = batch.sequence + batch.count
 
     def _ping(self) -> bytes:
-        return links.encode_ping(Ping(self.sent, self.applied, self.totals()))
+        return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
         """Return the streams with pending or dropped messages."""

@@ -57,6 +57,7 @@ from oz.subjects.pattern import Pattern, estimate_memory, is_timed
 from oz.subjects.spelling import restore
 from oz.wire import links
 from oz.wire.links import (
+    MAX_BEATS,
     PING_INTERVAL,
     SLOW_AFTER,
     SLOW_PINGS,
@@ -72,6 +73,8 @@ from oz.wire.links import (
 
 REDELIVER_AFTER = 3.0
 """Seconds after which the messages of a member that is DOWN go to other members."""
+CROWD = 64
+"""Sessions up to which each idle session gets a PING at each interval: a publisher with more of them sends fewer."""
 MAX_INVALID = 100
 """Invalid acknowledgements or malformed frames after which a session ends."""
 
@@ -953,7 +956,9 @@ class Sessions:
         if now < self._beat_at:
             return
         self._beat_at = _next_beat(now)
-        is_slow_turn = now % (SLOW_PINGS * PING_INTERVAL) < PING_INTERVAL
+        # Publishers of a large bus take turns.
+        turn = int(now // PING_INTERVAL) + self.origin[0]
+        beats = min(MAX_BEATS, 1 + len(self.by_id) // CROWD)
         for session in [*self.by_id.values()]:
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -963,8 +968,9 @@ class Sessions:
                     self._redeliver(session)
             # A refused PING starts the clock of `resume_seconds`, which ends a session without a connection.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
-            if is_slow_turn or not is_slow:
-                session.ping()
+            interval = SLOW_PINGS if is_slow else session.beats
+            if turn % interval == 0 or not (is_slow or session.is_settled):
+                session.ping(beats)
                 self.ready[session] = None
 
     def _redeliver(self, session: Session) -> None:

@@ -60,7 +60,7 @@ from typing import Any, NamedTuple
 from oz.errors import ProtocolError
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire import links
-from oz.wire.links import SILENT_AFTER, SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome
+from oz.wire.links import SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome, silent_after
 
 NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
 
@@ -325,7 +325,8 @@ class Link:
         self._head: Head | None = None
         # The last ACK of an earlier connection may be lost.
         self._sent_marks: dict[int, int] = {}
-        self._pings = 0
+        # The first PING is acknowledged.
+        self._pings, self._beats = SLOW_PINGS, 1
         self._idle_ping: bytes | None = None
         self._declared = self._replaced_by = 0
         self._unacked_batches = self._unacked_bytes = 0
@@ -426,9 +427,9 @@ class Link:
             frame: of the current handle.
             listened: time of the `ListeningClock`.
         """
-        if frame != self._idle_ping or self._pings % SLOW_PINGS == 0:
+        if frame != self._idle_ping or self._pings >= SLOW_PINGS:
             return False
-        self._pings += 1
+        self._pings += self._beats
         self._heard_at = self._live_at = listened
         return True
 
@@ -524,9 +525,11 @@ class Link:
         if ping.following > self.expected:
             self._replace("the connection lost messages", effects)
             return
-        if self._pings % SLOW_PINGS == 0 or self._unacked_batches or self._has_new_marks():
+        if self._pings >= SLOW_PINGS or self._unacked_batches or self._has_new_marks():
             self.is_ack_due = True
-        self._pings += 1
+            self._pings = 0
+        self._beats = ping.beats
+        self._pings += ping.beats
         self.applied = ping.applied
         self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
         self._report_unknown(ping.streams, effects)
@@ -726,7 +729,7 @@ class Link:
         """
         effects: list[Effect] = []
         if self.state == LIVE:
-            if listened - self._heard_at >= SILENT_AFTER:
+            if listened - self._heard_at >= silent_after(self._beats):
                 self._replace("the publisher is silent", effects)
         elif self.state == ENDED:
             if listened >= self._retry_at:
@@ -743,7 +746,7 @@ class Link:
             if self._may_report:
                 effects.append(Gap(None, "lost"))
             self._end(listened)
-        elif self._has_heard and listened - self._heard_at >= SILENT_AFTER:
+        elif self._has_heard and listened - self._heard_at >= silent_after(1):
             self._replace("the publisher is silent", effects)
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
@@ -753,7 +756,7 @@ class Link:
     def next_deadline(self) -> float:
         """Return the listened time of the next `tick` in seconds."""
         if self.state == LIVE:
-            return self._heard_at + SILENT_AFTER
+            return self._heard_at + silent_after(self._beats)
         if self.state == ENDED:
             return self._retry_at
         return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
