@@ -24,7 +24,7 @@ connect (a new handle)        HELLO, DECLARE –                         –    
 subscribe, unsubscribe        –              DECLARE, if no epoch is   DECLARE                 –
                                              known
 probe (a new connection)      HELLO          HELLO                     HELLO, GREETING         HELLO, new id
-1 s without WELCOME           –              same HELLO again          –                       –
+1, 3, 7 s without WELCOME     –              same HELLO again          –                       –
 WELCOME, another attempt      –              –                         –                       –
 WELCOME, epoch known          –              first > expected: Gap     same                    –
 WELCOME, another epoch        –              known before: Gap(None)   same                    –
@@ -41,7 +41,7 @@ BYE                           –              known before: Gap(None)   Gap(n �
                                              ENDED                     drops, ENDED; reason
                                                                        not closed: Gap(None)
 no WELCOME for 10 s           –              replace                   –                       –
-silent for 3.5 s              –              replace, if heard once    replace                 –
+silent, see `silent_after`    –              replace, if heard once    replace                 –
 silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
                                              ENDED
 retry time over               –              –                         –                       replace
@@ -65,7 +65,7 @@ from oz.wire.links import SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Ref
 NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
 
 HELLO_AGAIN = 1.0
-"""Listened seconds after which a HELLO without WELCOME is sent again."""
+"""Listened seconds after which a HELLO without WELCOME is sent again. The time doubles with each repetition."""
 WELCOME_WITHIN = 10.0
 """Listened seconds after which a connection without WELCOME is replaced."""
 ACK_AGE = 0.02
@@ -361,7 +361,7 @@ class Link:
         self.attempt += 1
         self._begin_connection()
         self._declares.clear()
-        self.state = GREETING
+        self.state, self._hello_again = GREETING, HELLO_AGAIN
         self._say_hello(listened)
 
     def _say_hello(self, listened: float) -> None:
@@ -750,7 +750,9 @@ class Link:
             self._replace("the publisher is silent", effects)
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
-        elif listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
+        elif listened - self._hello_at >= self._hello_again and self._hello is None:
+            # A publisher that is late, because hundreds of links begin at once, has no use for more of them.
+            self._hello_again *= 2
             self._say_hello(listened)
 
     def next_deadline(self) -> float:
@@ -759,7 +761,7 @@ class Link:
             return self._heard_at + silent_after(self._beats)
         if self.state == ENDED:
             return self._retry_at
-        return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
+        return self._hello_at + self._hello_again if self.state == GREETING else float("inf")
 
     @property
     def ack_at(self) -> float:
