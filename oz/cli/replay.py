@@ -152,11 +152,11 @@ def _bound(bind: list[str], connect: list[str], security: oz.Security | None) ->
 
 
 def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
-    notes = [f"published {made.published} messages"]
-    if made.gaps:
-        notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
-    if made.refused:
-        notes.append(f"{made.refused} could not be published")
+    notes = [f"published {made.stats.published} messages"]
+    if made.stats.gaps:
+        notes.append(f"passed {made.stats.gaps} gaps, of {made.stats.lost} messages or more")
+    if made.stats.refused:
+        notes.append(f"{made.stats.refused} could not be published")
     (print_stderr if len(notes) > 1 else print_status)(ctx, "; ".join(notes))
     if made.is_stopped:
         ctx.exit(signals.exit_code)
@@ -196,6 +196,6 @@ def _progress(made: Replay, journal: Journal, start: Any, end: Any) -> Iterator[
             assert update is not None
             state = "paused" if made.is_paused else "replaying"
             done = 0 if made.offset is None else made.offset - first
-            update(done, f"{state}, {made.published:,} messages")
+            update(done, f"{state}, {made.stats.published:,} messages")
 
         yield on_poll if update is not None else None

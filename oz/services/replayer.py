@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 from typing import Any
@@ -20,6 +21,7 @@ import zmq
 from oz.errors import WouldBlock
 from oz.journal import Journal, JournalGap, Record
 from oz.logs import peer_logger
+from oz.node.engine import Engine as NodeEngine
 from oz.node.sync import Node
 from oz.numbers import check_number
 from oz.publisher.sync import Publisher
@@ -42,15 +44,29 @@ _log = peer_logger("oz.replay")
 _HEADER_TYPES = (str, bytes, int, float, bool, type(None))
 
 
+@dataclass
+class ReplayStats:
+    """Counts of a replay since it was created.
+
+    Attributes:
+        published: messages that were published.
+        refused: messages that cannot be published: their subject or size is not allowed, or they have several
+            payload frames. The first of each kind is logged as a warning.
+        gaps: gaps that were passed.
+        lost: messages that those gaps stand for, as far as their number is known.
+    """
+
+    published: int = 0
+    refused: int = 0
+    gaps: int = 0
+    lost: int = 0
+
+
 class Replay:
     """One replay of a journal: `run` publishes; any thread or signal handler may pause, resume and stop it.
 
     Attributes:
-        published: number of published messages.
-        refused: number of messages that cannot be published: their subject or size is not allowed, or they have
-            several payload frames. The first of each kind is logged as a warning.
-        gaps: number of gaps that were passed.
-        lost: number of messages that those gaps stand for, as far as it is known.
+        stats: counts.
         offset: offset after the last record that was passed; None before the first.
         is_paused: whether it is paused.
         is_stopped: whether `stop` was called.
@@ -74,7 +90,7 @@ class Replay:
             raise ValueError(f"speed must be greater than 0, or None for as fast as possible; not {speed:g}")
         if not isinstance(journal, Journal):
             raise TypeError(f"journal must be an oz.journal.Journal, not {type(journal).__name__}")
-        self.published = self.refused = self.gaps = self.lost = 0
+        self.stats = ReplayStats()
         self._reported: set[str] = set()
         self.offset: int | None = None
         self.is_paused = self.is_stopped = False
@@ -87,6 +103,11 @@ class Replay:
         self._bell: Bell | None = None
         self._on_poll: Callable[[], object] | None = None
         self._polls_at = 0.0
+
+    @property
+    def node_engines(self) -> tuple[NodeEngine, ...]:
+        """Engines whose statistics `oz replay --metrics` serves; none without a node."""
+        return (self._publisher._node,) if isinstance(self._publisher, Node) else ()
 
     def pause(self) -> None:
         """Publish nothing until `resume`."""
@@ -121,14 +142,13 @@ class Replay:
         with closing(Bell()) as self._bell, self._bell.rung_by_signals():
             for record in self._journal.read(self._pattern, **self._bounds):
                 if isinstance(record, JournalGap):
-                    self.gaps += 1
-                    self.lost += record.count or 0
+                    self.stats.gaps += 1
+                    self.stats.lost += record.count or 0
                     self.offset = record.end
                     continue
                 if not self._wait_until_due(record.time_ns) or not self._publish(record):
                     break
                 self.offset = record.offset + 1
-        self._bell = None
         self._publisher.flush()
 
     # waiting ---------------------------------------------------------------------------------------------
@@ -136,7 +156,7 @@ class Replay:
     def _wait_until_due(self, time_ns: int) -> bool:
         """Wait until a message is due; return False if the replay is stopped."""
         if self._speed is None:
-            if self.is_paused or not self.published % MESSAGES_WITHOUT_WAIT:
+            if self.is_paused or not self.stats.published % MESSAGES_WITHOUT_WAIT:
                 self._poll()
                 self._wait_while_paused()
             return not self.is_stopped
@@ -208,18 +228,18 @@ class Replay:
                     continue
                 self._refuse(record, type(error).__name__, str(error))
             else:
-                self.published += 1
+                self.stats.published += 1
             return True
         return False
 
     def _refuse(self, record: Record, kind: str, reason: str) -> None:
         """Count a message that cannot be published; log the first of its kind."""
-        self.refused += 1
+        self.stats.refused += 1
         if kind not in self._reported:
             self._reported.add(kind)
             _log.warning(
                 "the message at offset %s, %r, cannot be published: %s; `Journal.read` returns its frames, to "
-                "send them with a socket of ZeroMQ. `refused` counts such messages",
+                "send them with a socket of ZeroMQ. `stats.refused` counts such messages",
                 record.offset,
                 record.subject,
                 reason,
@@ -272,7 +292,7 @@ def replay(
         headers: False leaves out the headers with the fields of the record.
 
     Returns:
-        The finished replay, with its counts. To pause or stop one, create a `Replay` and call `run`.
+        The finished replay, with its `stats`. To pause or stop one, create a `Replay` and call `run`.
 
     Raises:
         TypeError: `journal` is no `Journal`.
