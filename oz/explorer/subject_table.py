@@ -12,7 +12,7 @@ of all payloads. Messages of further subjects are counted in `others`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -195,14 +195,6 @@ class SubjectTable:
             found = self._busiest[branch] = busiest(branch.children.values(), BRANCH_ROWS)
             found.sort(key=lambda entry: entry.label)
         return found
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield all entries below the root."""
-        waiting = [self.root]
-        while waiting:
-            below = waiting.pop().children.values()
-            yield from below
-            waiting.extend(below)
 
 
 def busiest(entries: Collection[Entry], count: int) -> list[Entry]:
