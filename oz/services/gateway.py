@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -360,14 +361,15 @@ class Gateway(Service):
 
     # Close.
 
-    def _release(self) -> None:
+    def _release(self, timeout: float | None) -> None:
+        end = inf if timeout is None else time.monotonic() + timeout
         for source in self.sources:
             source.close()
         for worker in self.workers:
             worker.begin_close()
         for worker in self.workers:
-            worker.close()
-        self.publisher.close()
+            worker.close(max(0.0, end - time.monotonic()))
+        self.publisher.close(timeout=None if timeout is None else max(0.0, end - time.monotonic()))
         self._directory.cleanup()
 
 

@@ -382,7 +382,7 @@ class Recorder(Service):
 
     # closing ---------------------------------------------------------------------------------------------
 
-    def _release(self) -> None:
+    def _release(self, timeout: float | None) -> None:
         self._resources.close()
 
     def __exit__(self, *error: object) -> None:
