@@ -13,8 +13,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, closed_when_sent
-from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
-from oz.cli.joining import ready_line as node_line
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined, node_ready_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -119,7 +118,7 @@ def replay(
             # Without echo, because a replay has no subscriptions.
             options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
             publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
-            line = node_line(publisher, is_whole=is_ready(publisher))
+            line = node_ready_line(publisher, is_whole=is_ready(publisher))
         else:
             if not (bind or connect):
                 bind = [DEFAULT_ENDPOINT]

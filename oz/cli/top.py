@@ -15,7 +15,7 @@ import oz
 from oz.cli.exits import NOBODY
 from oz.cli.joining import is_ready, joined, joining_options, print_ready
 from oz.cli.options import Number, Whole
-from oz.cli.output import console, is_terminal, plain_table, print_stderr, write_line
+from oz.cli.output import console, is_terminal, json_option, plain_table, print_stderr, write_line
 from oz.cli.subject_counts import SubjectCounts
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
@@ -54,7 +54,7 @@ _ANSWER_SECONDS = 1.0
 
 @click.command(help=_HELP, short_help="Show the nodes, subscribers and losses of the bus live.")
 @click.option("--once", is_flag=True, help="Print one state and exit.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
+@json_option("Write JSON.")
 @click.option("--interval", type=Number(0.2, 3_600), default=1.0, metavar="SECONDS",
               help="Time between two samples.  [default: 1]")  # fmt: skip
 @click.option(

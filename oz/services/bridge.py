@@ -271,7 +271,7 @@ class BridgeEngine:
             if other is not leg and not other.has_peer(gap.origin or b""):
                 excluded = leg.side.forwarders | rules.forwarder_ids(via)
                 with suppress(ClosedError):
-                    other.tell_loss(gap, via + self.id, excluded)
+                    other.send_loss(gap, via + self.id, excluded)
 
     # the end
 

@@ -155,7 +155,7 @@ class _Receiving:
             for listener in self._listeners:
                 for effect in listener.read(MANY):
                     self._apply(effect)
-                for effect in listener.look(_clock()):
+                for effect in listener.check(_clock()):
                     self._apply(effect)
                 is_empty &= listener.is_empty
             self._send_messages()
