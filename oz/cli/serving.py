@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -32,13 +32,16 @@ from oz.cli.stop_signals import StopSignals, hold_signals, stop_on_signals
 from oz.cli.systemd import notify_systemd
 from oz.system import raise_descriptors
 
+if TYPE_CHECKING:
+    from oz.services.service import OnPoll
+
 _IS_READY, _IS_STOPPING, _METRICS = "oz.cli.is_ready", "oz.cli.is_stopping", "oz.cli.metrics"
 
 
 class Runnable(Protocol):
     """Service that `serve` runs."""
 
-    def run(self, on_poll: Callable[[], object] | None = None, /) -> object:
+    def run(self, on_poll: OnPoll | None = None, /) -> object:
         """Serve until `stop`; see `oz.services.service.Service.run`."""
 
     def stop(self) -> object:
@@ -114,7 +117,7 @@ def serve(
     service: Runnable,
     state: Callable[[], str | None],
     *,
-    on_poll: Callable[[], object] | None = None,
+    on_poll: OnPoll | None = None,
 ) -> StopSignals:
     """Run a service until a signal comes, or it ends; return the handler of the signals.
 

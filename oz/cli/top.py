@@ -20,6 +20,7 @@ from oz.cli.subject_counts import SubjectCounts
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
 from oz.node.bus_view import Row, Sample, tables
+from oz.node.observation import take_sample
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -130,12 +131,9 @@ class _Source:
 
     def ask(self) -> Sample:
         """Ask all nodes for a sample. The next one has rates since this one."""
-        now = time.monotonic()
-        snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
-        answered = {snapshot.id for snapshot in snapshots}
-        silent = [peer.name for peer in self._node.peers if peer.id not in answered]
-        self._before, self.at, self.nodes = Sample(now, snapshots, silent), now, len(snapshots)
-        return self._before
+        self._before = found = take_sample(self._node, _ANSWER_SECONDS)
+        self.at, self.nodes = found.at, len(found.snapshots)
+        return found
 
     def sample(self) -> dict[str, list[Row]]:
         """Ask all nodes; return the tables."""

@@ -16,7 +16,8 @@ from collections.abc import Collection
 from heapq import nlargest
 from typing import NamedTuple
 
-MAX_SUBJECTS = 100_000
+from oz.node.bus_view import MAX_SUBJECTS
+
 MAX_SUBJECT_LENGTH = 1_000  # characters
 MAX_LEVELS = 16
 MAX_ROWS = 500

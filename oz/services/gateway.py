@@ -45,9 +45,10 @@ from oz.services.link import (
     with_origin,
 )
 from oz.services.relaying import Relaying
-from oz.services.service import Service, wait
+from oz.services.service import Service
 from oz.services.worker import Worker
 from oz.subscriber.sync import Subscriber
+from oz.transport.bell import poll_until
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
 
@@ -239,7 +240,7 @@ class Gateway(Service):
                 until = min(until, self._attend_at)
             elif not self._sender.is_ready:
                 until = min(until, self._sender.down_since + HOLD_SECONDS)
-        wait(poller, until)
+        poll_until(poller, until)
 
     # From multicast to local programs.
 

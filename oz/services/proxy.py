@@ -14,8 +14,9 @@ import zmq
 from oz.errors import ConfigurationError
 from oz.numbers import check_count
 from oz.options import Limits
-from oz.services.service import OnPoll, Service, wait
+from oz.services.service import OnPoll, Service
 from oz.transport import descriptors, endpoints
+from oz.transport.bell import poll_until
 from oz.transport.ipc_paths import SocketFiles
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
@@ -178,7 +179,7 @@ class Proxy(Service):
     def _turn(self, until: float) -> None:
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
-        wait(poller, until)
+        poll_until(poller, until)
 
     def _pass(self) -> None:
         # Until the proxy ends, only this thread uses the two sockets.

@@ -9,7 +9,7 @@ earlier one is due at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,15 +25,16 @@ from oz.node.engine import Engine as NodeEngine
 from oz.node.sync import Node
 from oz.numbers import check_number
 from oz.publisher.sync import Publisher
+from oz.services.service import POLL_INTERVAL, OnPoll
 from oz.subjects.pattern import Pattern
-from oz.transport.bell import Bell
+from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
 """Seconds behind the schedule beyond which the schedule starts again."""
 MIN_WAIT = 0.0002
 """Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
-POLL_INTERVAL = 0.1
-"""Seconds between two calls of `on_poll`."""
+POLL_STEP = 0.001
+"""Seconds by which a poll may end late, because it counts in milliseconds."""
 RETRY_INTERVAL = 0.005
 """Seconds between two attempts while a subscriber is full. No event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000
@@ -101,7 +102,7 @@ class Replay:
         self._began: tuple[float, int] | None = None
         self._latest = 0
         self._bell: Bell | None = None
-        self._on_poll: Callable[[], object] | None = None
+        self._on_poll: OnPoll | None = None
         self._polls_at = 0.0
 
     @property
@@ -128,7 +129,7 @@ class Replay:
         if self._bell is not None:
             self._bell.ring()
 
-    def run(self, on_poll: Callable[[], object] | None = None) -> None:
+    def run(self, on_poll: OnPoll | None = None) -> None:
         """Publish until the end of the range, or until `stop` is called.
 
         Args:
@@ -189,12 +190,13 @@ class Replay:
         self._poll()
         if self._on_poll is not None:
             seconds = min(seconds, POLL_INTERVAL)
-        if seconds < 0.001:  # A poll counts in milliseconds.
+        if seconds < POLL_STEP:
             time.sleep(seconds)
             return
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
-        poller.poll(-1 if seconds == inf else int(min(seconds, 1e6) * 1000))
+        # The poll ends early, and `_wait_until_due` sleeps for the remaining time.
+        poll_until(poller, time.monotonic() + seconds - POLL_STEP)
         self._bell.clear()
 
     def _poll(self) -> None:

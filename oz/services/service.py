@@ -12,10 +12,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from math import ceil, inf
+from math import inf
 from typing import Protocol, Self
-
-import zmq
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
@@ -36,12 +34,6 @@ OnPoll = Callable[[], object]
 returns as a float."""
 
 _log = peer_logger("oz.services")
-
-
-def wait(poller: zmq.Poller, until: float) -> None:
-    """Wait until something can be read, or a time of the monotonic clock; `inf` is for ever."""
-    left = until - time.monotonic()
-    poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), 2**31 - 1)))
 
 
 class Service:
