@@ -30,6 +30,28 @@ _TIMEOUT = 10.0  # Seconds for a client to send its request, and as long to read
 _log = peer_logger("oz.metrics")
 
 
+def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int]:
+    """Return host and port of an address for an HTTP server.
+
+    Args:
+        setting: name of the setting, for the error.
+        address: `HOST:PORT`. An address of IPv6 may be in brackets.
+        example: a valid address, for the error.
+
+    Raises:
+        ConfigurationError: the address is malformed.
+    """
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise ConfigurationError(setting, address, "argument", f"give HOST:PORT, such as {example}")
+    return host.strip("[]"), int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`, with an address of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Collector:
     """Collector of `prometheus_client` for one node."""
 
@@ -85,12 +107,9 @@ class Server:
         Raises:
             ConfigurationError: the address is malformed, or cannot be bound.
         """
-        host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 65_536):
-            raise ConfigurationError("metrics", address, "argument", "give HOST:PORT, such as 127.0.0.1:9464")
-
+        place = parse_address("metrics", address, example="127.0.0.1:9464")
         try:
-            self._server = _HttpServer((host.strip("[]"), int(port)), _Handler)
+            self._server = _HttpServer(place, _Handler)
         except OSError as error:
             rule = f"it cannot be bound: {error.strerror or error}"
             raise ConfigurationError("metrics", address, "argument", rule) from None
@@ -102,8 +121,7 @@ class Server:
     def address(self) -> str:
         """Host and real port, with a colon between them."""
         host, port = self._server.server_address[:2]
-        host = str(host)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return format_address(str(host), port)
 
     def close(self) -> None:
         """End the server. A second call has no effect."""

@@ -99,7 +99,7 @@ class MulticastSource:
         time_ns = time.time_ns()
         for effect in self.listener.read(limit):
             self._apply(effect, time_ns)
-        for effect in self.listener.look(now):
+        for effect in self.listener.check(now):
             self._apply(effect, time_ns)
         stats, (malformed, repeated) = self._dispatcher.stats, self._counted
         self._counted = receiver.malformed, receiver.repeated
