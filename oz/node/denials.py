@@ -52,7 +52,7 @@ class Notice(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the payload of the direct message."""
-        packed: bytes = msgpack.packb(tuple(item and item[:_MAX_TEXT] for item in self))
+        packed: bytes = msgpack.packb(tuple(text and text[:_MAX_TEXT] for text in self))
         return packed
 
 
@@ -64,7 +64,7 @@ def decode(payload: bytes) -> Notice | None:
         return None
     if not (isinstance(subject, str) and isinstance(reason, str)):
         return None
-    if not all(item is None or isinstance(item, str) for item in (rule, reply_to)):
+    if not all(text is None or isinstance(text, str) for text in (rule, reply_to)):
         return None
     return Notice(subject, reason, rule, reply_to)
 

@@ -88,7 +88,7 @@ class NodePublisher(PublisherEngine):
         if route is None:
             return set()
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return {one.session.member for one in streams if one.session.is_up}
+        return {stream.session.member for stream in streams if stream.session.is_up}
 
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""

@@ -498,9 +498,9 @@ class Engine(Connections):
         """
         owners = [owner]
         if not self.runs_handlers:
-            owners += [item for item in self.in_hand if item is not owner and item.done()]
-        for item in owners:
-            message = self.in_hand.pop(item, None)
+            owners += [task for task in self.in_hand if task is not owner and task.done()]
+        for holder in owners:
+            message = self.in_hand.pop(holder, None)
             if message is not None:
                 message.ack()
 
@@ -554,7 +554,7 @@ class Engine(Connections):
                 for place in self.places.values()
             ]
             self.raise_refusals()
-            return [item for item in found if item]
+            return [reason for reason in found if reason]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
         """Raise the next refusal that the program was not told of.
@@ -610,13 +610,13 @@ class Engine(Connections):
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
             self._is_draining = self._is_draining or inbox is None
             self._drains += 1
-            for item in inboxes:
-                for entry in item.entries:
+            for retired in inboxes:
+                for entry in retired.entries:
                     self.subscriptions.retire(entry)
-                if item.falls_back:
+                if retired.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(self._patterns.prefixes_of(item))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(retired))
             for place in self.places.values():
                 place.drained = place.plain is None and place.multicast is None
             self._declare()
