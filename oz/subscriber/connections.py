@@ -835,6 +835,7 @@ class Connections(ABC):
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
         known, place.refusals = place.refusals, {refusal.sid: refusal for refusal in effect.refusals}
+        place.raised &= place.refusals.keys()
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
             granted = self.subscriptions.by_sid.get(sid)

@@ -127,7 +127,6 @@ class Engine(Connections):
         # A weak dictionary has a method in Python for its length.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
-        self._raised: set[int] = set()  # Refused subscriptions that `raise_refusals` has raised.
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -576,21 +575,23 @@ class Engine(Connections):
     def raise_refusals(self) -> None:
         """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
 
-        The refusal of a subscription is raised once, so that a later wait for other subscriptions can end.
+        A refusal is raised once, so that a later wait can end. Publishers that refuse one subscription at that time
+        count as one.
 
         Raises:
             PermissionDenied, ProtocolError: a publisher refuses it.
         """
-        self._raised &= {sid for place in self.places.values() for sid in place.refusals}
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
             if refused is not None:
                 raise refused[1]
             for refusal in place.refusals.values():
                 entry = self.subscriptions.by_sid.get(refusal.sid)
-                if entry is None or refusal.sid in self._raised:
+                if entry is None or refusal.sid in place.raised:
                     continue
-                self._raised.add(refusal.sid)
+                for other in self.places.values():
+                    if refusal.sid in other.refusals:
+                        other.raised.add(refusal.sid)
                 self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
                     raise self.denial(place, entry.pattern.text, refusal)
