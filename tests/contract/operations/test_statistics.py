@@ -54,7 +54,9 @@ def test_publisher_reports_pending_messages_of_each_link(nodes):
     until(lambda: link().groups == {})
 
 
-@promise("A snapshot counts the messages that wait in a queue, and shows the age of the oldest; gaps do not count.")
+@promise(
+    "A snapshot counts the messages that wait in a queue, and shows the age of the oldest; gaps do not count."
+)
 def test_a_queue_that_drops_shows_its_messages_and_their_age(nodes):
     publisher, reader = nodes.join("publisher", "reader")
     made = reader.subscribe("tick", overflow="drop_oldest", delivery={"max_pending": 3})
