@@ -17,7 +17,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from oz.errors import ConfigurationError, missing_module
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, missing_module
 from oz.logs import peer_logger
 from oz.node.metrics import CONTENT_TYPE, COUNTER, families
 
@@ -75,10 +75,12 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return the metrics of now; a closed node has none."""
-        if self._node.closed:
+        """Return the metrics of now. A closed node has none, and neither has a node in the child of a fork."""
+        try:
+            snapshot = self._node.snapshot()
+        except (ClosedError, OwnershipError):
             return
-        for family in families([self._node.snapshot()]):
+        for family in families([snapshot]):
             is_counter = family.kind == COUNTER
             kind = self._core.CounterMetricFamily if is_counter else self._core.GaugeMetricFamily
             names = [name for name, _ in next(iter(family.samples))]
@@ -125,7 +127,9 @@ class Server:
 
     def close(self) -> None:
         """End the server. A second call has no effect."""
-        self._server.shutdown()
+        # Not in the child of a fork, which has no thread that `shutdown` could wait for.
+        if self._thread.is_alive():
+            self._server.shutdown()
         self._server.server_close()
 
     def __enter__(self) -> Self:

@@ -650,7 +650,9 @@ class Engine:
         new = self._make_directory(self.configuration.directory)
         self.publisher.bind_links(new.endpoint)
         _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
-        self.endpoints = tuple(new.endpoint if one == old.endpoint else one for one in self.endpoints)
+        self.endpoints = tuple(
+            new.endpoint if endpoint == old.endpoint else endpoint for endpoint in self.endpoints
+        )
         self._make_card()
         self.roster.move(self.card, new.prefix)
         return new
@@ -693,7 +695,7 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(item.kind != links.FORWARDER for item in self.cards(roster.UP)):
+        if all(other.kind != links.FORWARDER for other in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
@@ -728,7 +730,7 @@ class Engine:
             return []
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
-        return sorted(found, key=lambda item: (item.name, item.id))
+        return sorted(found, key=lambda peer: (peer.name, peer.id))
 
     # subscriptions
 

@@ -76,6 +76,16 @@ class NodePublisher(PublisherEngine):
             due = sessions.next_deadline()
             return due is None or now < due
 
+    def check_subject(self, subject: str | bytes) -> bytes:
+        """Return a subject as bytes.
+
+        Raises:
+            SubjectError, TypeError: the subject is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        return self._subjects.check(subject)[1]
+
     def nodes_that_receive(self, subject: str | bytes) -> set[bytes]:
         """Return the ids of the nodes that subscribe to a subject and have a connection.
 
@@ -83,12 +93,11 @@ class NodePublisher(PublisherEngine):
             SubjectError, TypeError: the subject is not allowed.
             ClosedError, OwnershipError: as `check_usable`.
         """
-        text, raw = self._subjects.check(subject)
-        route = self.responders(text, raw)
+        route = self.responders(*self._subjects.check(subject))
         if route is None:
             return set()
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return {one.session.member for one in streams if one.session.is_up}
+        return {stream.session.member for stream in streams if stream.session.is_up}
 
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""

@@ -154,8 +154,8 @@ class Readiness:
             for place in self._node.subscriber.places.values():
                 refused = [entry for entry in inbox.entries if entry.sid in place.refusals] if inbox else []
                 found += [
-                    f"{place.endpoint} refuses {refusal.pattern.text!r}: {place.refusals[refusal.sid].reason}"
-                    for refusal in refused
+                    f"{place.endpoint} refuses {entry.pattern.text!r}: {place.refusals[entry.sid].reason}"
+                    for entry in refused
                 ]
         with self._node.lock:
             up = self._node.cards(roster.UP)

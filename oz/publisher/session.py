@@ -908,19 +908,20 @@ class Session:
         return body is not None and now - body.at < HEARD_WITHIN
 
     @property
-    def pending(self) -> int:
-        """Number of messages that wait, are not acknowledged, or are acknowledged and not handled.
-
-        Each message counts once, and not here once it has moved to another member.
-        """
-        acked = self.acked
+    def unreceived(self) -> int:
+        """Number of messages that wait or are not acknowledged. They do not count once another member has them."""
         unacked = sum(
-            batch.sequence + batch.count - max(batch.sequence, acked)
+            batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
             if batch.body is not None
         )
-        streams = self.streams.values()
-        return unacked + sum(stream.pending + stream.count_unhandled(acked) for stream in streams)
+        return unacked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def pending(self) -> int:
+        """Number of messages that are `unreceived`, or acknowledged and not handled. Each message counts once."""
+        unhandled = sum(stream.count_unhandled(self.acked) for stream in self.streams.values())
+        return self.unreceived + unhandled
 
     @property
     def is_declared(self) -> bool:

@@ -270,8 +270,10 @@ class Sessions:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
-        for session in sorted(self.by_id.values(), key=lambda item: -item.bytes) if total > limit else ():
-            streams = sorted(session.streams.values(), key=lambda item: -item.pending)
+        for session in (
+            sorted(self.by_id.values(), key=lambda session: -session.bytes) if total > limit else ()
+        ):
+            streams = sorted(session.streams.values(), key=lambda stream: -stream.pending)
             for stream in streams:
                 while total > limit and stream.pending and not stream.is_awaited:
                     before = session.bytes
@@ -440,7 +442,7 @@ class Sessions:
         if session.declare_bytes > self.settings.declare_bytes:
             self._exceed(session, now)
         elif self._declare_bytes > self.settings.total_declare_bytes:
-            self._exceed(max(self._work, key=lambda item: item.declare_bytes), now)
+            self._exceed(max(self._work, key=lambda session: session.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
         """End a session whose declarations wait in too large a number."""
@@ -515,9 +517,7 @@ class Sessions:
         if mentioned is not None:
             # Only what exists, because the parts of a declaration may have no end.
             known = session.patterns, session.refused
-            mentioned.update(
-                item.sid for item in declare.items if any(item.sid in candidate for candidate in known)
-            )
+            mentioned.update(item.sid for item in declare.items if any(item.sid in sids for sids in known))
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -621,7 +621,7 @@ class Sessions:
             return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
         if (
             not stream.patterns
-            and sum(element.patterns > 0 for element in session.streams.values()) >= links.MAX_STREAMS
+            and sum(used.patterns > 0 for used in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
         if session.weight + estimate_memory(pattern) > settings.pattern_weight:
@@ -707,7 +707,7 @@ class Sessions:
 
     def _revive(self, session: Session) -> None:
         """Ask for a new declaration of everything, if rights refused a pattern: the pattern itself is not kept."""
-        denied = [sid for sid, item in session.refused.items() if item.rule is not None]
+        denied = [sid for sid, refusal in session.refused.items() if refusal.rule is not None]
         if denied and session.applied:
             for sid in denied:
                 del session.refused[sid]
@@ -1061,7 +1061,9 @@ class Sessions:
             only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(peer.is_declared and (peer.is_up or not only_up) for peer in self.by_id.values())
+            return sum(
+                session.is_declared and (session.is_up or not only_up) for session in self.by_id.values()
+            )
         route = self.interest.find(subject, raw)
         if route is None:
             return 0

@@ -357,7 +357,7 @@ class Connections(ABC):
 
     def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
         assert place.link_endpoint is not None
-        if any(item.link_endpoint == place.link_endpoint for item in self.places.values()):
+        if any(other.link_endpoint == place.link_endpoint for other in self.places.values()):
             raise EndpointError(
                 f"{place.endpoint!r}: another endpoint has the link endpoint {place.link_endpoint!r}; "
                 "connect to each publisher once"
@@ -835,19 +835,23 @@ class Connections(ABC):
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
         known, place.refusals = place.refusals, {refusal.sid: refusal for refusal in effect.refusals}
+        place.raised &= place.refusals.keys()
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
             granted = self.subscriptions.by_sid.get(sid)
             if granted is not None:
                 granted.owner.refusal = None
-        for gap in effect.refusals:
-            place.refusal = gap.reason
-            entry = self.subscriptions.by_sid.get(gap.sid)
-            if entry is not None and gap.sid not in known and gap.rule is not None:
-                self.denials[place, gap.sid] = entry.owner, self.denial(place, entry.pattern.text, gap)
+        for refusal in effect.refusals:
+            place.refusal = refusal.reason
+            entry = self.subscriptions.by_sid.get(refusal.sid)
+            if entry is not None and refusal.sid not in known and refusal.rule is not None:
+                self.denials[place, refusal.sid] = (
+                    entry.owner,
+                    self.denial(place, entry.pattern.text, refusal),
+                )
             if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, gap.reason)
-                entry.owner.refusal = gap
+                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, refusal.reason)
+                entry.owner.refusal = refusal
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:
             if fallback.state == PREFIX and link.is_answered:

@@ -76,7 +76,7 @@ class MulticastSource:
     def origin(self) -> bytes | None:
         """Id of the publisher that was heard last, None before the first."""
         senders = self.listener.receiver.senders
-        return max(senders, key=lambda item: senders[item].heard_at, default=None)
+        return max(senders, key=lambda origin: senders[origin].heard_at, default=None)
 
     def missing(self) -> str | None:
         """Return why the endpoint is not ready, None if a publisher is heard."""

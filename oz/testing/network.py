@@ -133,7 +133,7 @@ class Network:
 
     def bound(self, transport: str, prefix: str) -> list[str]:
         """Return the bound addresses with a prefix, also unreachable ones."""
-        return [address for port, address in self._ports if port == transport and address.startswith(prefix)]
+        return [address for own, address in self._ports if own == transport and address.startswith(prefix)]
 
     @property
     def capacity(self) -> int:

@@ -337,4 +337,4 @@ class Keys:
         """Return the time of the next `tend` in seconds of `time.monotonic`."""
         times = [server.reconnect_at for server in self._servers.values()]
         times.append(self._search.next_deadline())
-        return min([self._due_at, *(time for time in times if time is not None)])
+        return min([self._due_at, *(due for due in times if due is not None)])
