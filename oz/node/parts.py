@@ -268,7 +268,10 @@ class NodeSubscriber(SubscriberEngine):
         with self.lock:
             self.denials = {key: denial for key, denial in self.denials.items() if denial[0] is not inbox}
         if isinstance(inbox.handler, Runner):
-            inbox.handler.clear()
+            removed = inbox.handler.clear()
+            with self.lock:
+                for message in removed:
+                    self.dispatcher.abandon(message)
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
         """Return whether all messages are handled that were published before `begin_drain`."""

@@ -36,6 +36,10 @@ message matches              number, or backlog, or drop      same              
 EAGAIN                       keep                             –                           –
 EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
 every 1.5 s                  PING                             PING; accepted: clock stops –
+no frame for 3 s, messages   groups prefer other members      –                           –
+are not acknowledged
+no frame for 60 s            PING every 30 s only: the link   PING every 30 s, unless the –
+                             is silent and says HELLO         resume clock runs
 `resume_seconds` over        –                                ENDED                       –
 `close`, unhandled messages  wait until they are handled      wait until they have moved  –
 ============================ ================================ =========================== =========
