@@ -389,8 +389,7 @@ class Engine:
         node = None if self.directory is None else self.directory.node_at(endpoint)
         if node is None:
             return endpoint
-        known = self.roster.by_id.get(node)
-        name = known.card.name if known and known.card else self._past_names.get(node)
+        name = self._known_name(node)
         if name is not None:
             return f"peer {name!r}"
         if self.subscriber.keys is not None:
@@ -561,9 +560,13 @@ class Engine:
         self.traces.turn(now)
         while self._notices:
             self._read_notice(*self._notices.popleft())
-        for node, notice in self._dropped.notices() if self._dropped else ():
+        for node, notice, is_first in self._dropped.notices() if self._dropped else ():
             with suppress(ClosedError):
                 self.publisher.direct(node, NOTICE, notice.encode())
+            if is_first:
+                what = "publish" if notice.reply_to is None else "send requests to"
+                text = f"peer {self._name_of(node)!r} may not {what} {notice.subject!r}: {notice.reason}"
+                self._denials.append((notice.subject, text))
         if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
@@ -586,9 +589,8 @@ class Engine:
         notice = denials.decode(payload)
         if notice is None:
             return
+        error = notice.error(self._name_of(node))
         with self.lock:
-            known = self.roster.by_id.get(node)
-            error = notice.error(known.card.name if known and known.card else node.hex())
             if notice.reply_to is None and len(self.denied) < _MAX_NOTICES:
                 self.denied[notice.subject] = error
         if notice.reply_to is None:
@@ -722,10 +724,17 @@ class Engine:
 
     def _report_loss(self, gap: Gap) -> None:
         origin = gap.origin or b""
-        known = self.roster.by_id.get(origin)
-        name = known.card.name if known and known.card else self._past_names.get(origin, origin.hex())
+        name = self._name_of(origin)
         what = "an unknown number of messages" if gap.count is None else f"{gap.count} messages"
         self._emit(events.LOSS, name, f"{what} of {name!r} did not arrive: {gap.reason}", count=gap.count)
+
+    def _known_name(self, node: bytes) -> str | None:
+        """Return the name of a peer, also of one that has left; None if it is unknown."""
+        known = self.roster.by_id.get(node)
+        return known.card.name if known and known.card else self._past_names.get(node)
+
+    def _name_of(self, node: bytes) -> str:
+        return self._known_name(node) or node.hex()
 
     def _emit(
         self, kind: str, about: str, text: str, peer: Peer | None = None, count: int | None = None

@@ -1,6 +1,5 @@
 """What a user reads if nodes of one host do not trust each other's keys, or if one of them has no key."""
 
-import logging
 import shutil
 
 import pytest
@@ -76,12 +75,12 @@ def test_a_node_that_was_up_is_named_when_its_key_is_revoked(make, ring):
 
 def test_a_node_that_refuses_a_subscription_is_named(make, ring):
     ring.permit(alpha="", beta='subscribe = { allow = ["md.>"] }')
-    alpha, beta = (
+    _, beta = (
         make(f"node-{key}", security=ring.security(key, permissions=True)) for key in ("alpha", "beta")
     )
     beta.wait_ready("node-alpha", timeout=DEADLINE)
     found = beta.subscribe("other")
-    with pytest.raises(PermissionDenied, match="^peer 'node-alpha' refuses 'other': "):
+    with pytest.raises(PermissionDenied, match=r"^peer 'node-alpha' refuses 'other': "):
         found.receive(timeout=DEADLINE)
     with pytest.raises(Timeout, match="; peer 'node-alpha' refuses 'other': "):
         found.receive(timeout=0.05)
@@ -126,7 +125,7 @@ def test_nodes_with_and_without_keys_name_each_other_as_the_cause(make, keyed, h
         else "with keys on this bus, and this node has no keys"
     )
     assert f"The directory has a socket of a node {theirs}" in reason(asking, name)
-    with pytest.raises(Timeout, match=f"no peer is up.* The directory has a socket of a node {theirs}"):
+    with pytest.raises(Timeout, match=rf"no peer is up.* The directory has a socket of a node {theirs}"):
         asking.subscribe("x").receive(timeout=0.05)
     another = keyed("beta") if has_keys else make("other")
     assert theirs in reason(another, name)
