@@ -192,19 +192,31 @@ class Connections(ABC):
                 self._give_up,
                 options.delimiter,
             )
+            self.keys.name_of = self.name_of
         self.denials: dict[tuple[Place, int], tuple[Inbox | None, PermissionDenied]] = {}
 
     @abstractmethod
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled."""
 
-    @staticmethod
-    def denial(place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
+    def name_of(self, endpoint: str) -> str:
+        """Return the name of the publisher at an endpoint, for texts. Nodes have names."""
+        return endpoint
+
+    def refusal_text(self, place: Place, text: str | bytes, refusal: links.Refusal) -> str:
+        """Return that a publisher refuses a subscription, and why.
+
+        Args:
+            place: of the publisher.
+            text: of the pattern.
+            refusal: of the subscription.
+        """
+        return f"{self.name_of(place.endpoint)} refuses {text!r}: {refusal.reason}"
+
+    def denial(self, place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
         """Return the error for a subscription that permissions refuse."""
         return PermissionDenied(
-            f"{place.endpoint} refuses {text!r}: {refusal.reason}",
-            rule=refusal.rule or None,
-            subject=refusal.witness,
+            self.refusal_text(place, text, refusal), rule=refusal.rule or None, subject=refusal.witness
         )
 
     # state
@@ -850,7 +862,7 @@ class Connections(ABC):
                     self.denial(place, entry.pattern.text, refusal),
                 )
             if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, refusal.reason)
+                _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
                 entry.owner.refusal = refusal
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:

@@ -531,7 +531,7 @@ class Engine(Connections):
                 for refusal in place.refusals.values():
                     entry = self.subscriptions.by_sid.get(refusal.sid)
                     if entry is not None and inbox in (None, entry.owner):
-                        found.append(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
+                        found.append(self.refusal_text(place, entry.pattern.text, refusal))
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
     def missing(self) -> list[str]:
@@ -595,7 +595,7 @@ class Engine(Connections):
                 self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
                     raise self.denial(place, entry.pattern.text, refusal)
-                raise ProtocolError(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
+                raise ProtocolError(self.refusal_text(place, entry.pattern.text, refusal))
 
     def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
         """Remove one subscription or all at the publishers; return the inboxes and the revision.

@@ -305,7 +305,7 @@ class Link:
         self.ending: int | None = None
         self.delivered = self.repeated = self.unwanted = self.malformed = 0
         self._backoff = 1.0
-        self._ignored_limit = SILENT_AFTER
+        self._ignored_limit = silent_after(1)
         self._connected_at = self._hello_at = self._heard_at = self._live_at = self._retry_at = 0.0
         self._has_heard = False
         self._acked_at = float("-inf")
@@ -565,7 +565,7 @@ class Link:
             # The first PING has made an ACK due. A publisher that receives it sends more.
             ignored = self.expected
         if ignored is None:
-            self._ignored, self._ignored_limit = None, SILENT_AFTER
+            self._ignored, self._ignored_limit = None, silent_after(self._beats)
         elif ignored != self._ignored:
             self._ignored, self._ignored_since = ignored, listened
         elif listened - self._ignored_since < self._ignored_limit:

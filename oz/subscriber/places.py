@@ -150,7 +150,7 @@ class Place:
             return None
         if self.key_refusal is not None:
             return self.key_refusal
-        hint = "" if has_keys or self.endpoint.startswith("inproc:") else f". {KEYS_HINT}"
+        hint = "" if has_keys or self.endpoint.startswith("inproc:") else f"; {KEYS_HINT}"
         if link is None:
             return f"nothing answers at {self.endpoint}: start the publisher, or check host and port{hint}"
         where = f"{self.endpoint} (link endpoint {self.link_endpoint})"
