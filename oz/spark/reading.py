@@ -20,7 +20,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oz.errors import ConfigurationError
-from oz.journal import MESSAGE, SCHEMA, Journal, ranges
+from oz.journal import SCHEMA, Journal, ranges
+from oz.journal.format import MESSAGE
 from oz.journal.selection import Bound
 from oz.spark.columns import matches
 from oz.spark.rows import DDL
