@@ -40,7 +40,10 @@ def close_all(open_objects: Iterable[Closable]) -> None:
         try:
             owner._close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
         except Exception as error:
-            _log.warning("closing an object at the end of the program failed: %s", error)
+            _log.warning(
+                "an object that the program did not close failed to close at its end: %s. Use `with`, or call close()",
+                error,
+            )
 
 
 def check_running(kind: str) -> None:

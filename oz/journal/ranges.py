@@ -326,7 +326,7 @@ def read_range(
         elif removed == "raise" and part.reason == "retention":
             raise JournalError(
                 f"{directory}: retention removed the records from offset {part.first} to {part.end - 1} "
-                "they were read; keep more with retain_bytes or retain_seconds"
+                "before they were read; keep more with retain_bytes or retain_seconds"
             )
 
 

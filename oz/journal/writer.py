@@ -329,7 +329,7 @@ class Writer:
             )
         if self._is_closed:
             end_daemon()
-            raise ClosedError(f"{self._directory}: the writer is closed")
+            raise ClosedError(f"{self._directory}: the writer is closed; create another one")
         if self._fault is not None:
             raise self._broken_error(self._fault)
 

@@ -192,7 +192,7 @@ def _bind(probe: socket.socket, endpoint: Endpoint) -> None:
                 errno.EADDRINUSE,
             ) from None
         raise EndpointError(
-            f"{str(endpoint)!r}: UDP port {endpoint.port} cannot be bound: {error.strerror}",
+            f"{str(endpoint)!r}: UDP port {endpoint.port} cannot be bound: {error.strerror}; choose another port",
             error.errno or zmq.EINVAL,
         ) from None
 

@@ -128,7 +128,9 @@ class Receiver:
             # The numbers of its messages are missing, so that they count as lost.
             self.malformed += 1
             if self.malformed == 1:
-                _log.warning("a multicast frame was dropped: %s; further ones are only counted", error)
+                _log.warning(
+                    "a multicast frame was dropped: %s; stats.malformed counts further frames", error
+                )
             return []
         self.last_heard_at = now
         sender = self.senders.get(head.origin) or self._add(head)

@@ -66,7 +66,10 @@ class Transmitter:
                 are missing.
         """
         if not is_multicast(text):
-            raise EndpointError(f"{text!r} is no multicast endpoint, and this publisher has options for one")
+            raise EndpointError(
+                f"{text!r} is no multicast endpoint: leave Options(multicast=) out, or give an endpoint such as "
+                "epgm://eth0;239.192.1.1:5555"
+            )
         if self.claim is not None:
             raise EndpointError(
                 f"{text!r} is a second endpoint, and a multicast publisher has one, because its messages are "

@@ -58,7 +58,9 @@ class NodeSubscriptionBase(SubscriptionBase):
     def _queue(self) -> Queue:
         queue = self._inbox.queue
         if self._inbox.handler is not None or queue is None:
-            raise ClosedError("the handler of the subscription receives its messages")
+            raise ClosedError(
+                "the handler of the subscription receives its messages: leave handler= out to call receive()"
+            )
         return queue
 
     def _take(self) -> Message | None:

@@ -333,7 +333,10 @@ class Engine:
             self._directory = None
             if not (config.connect or config.bind):
                 raise
-            _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
+            _log.warning(
+                "this node reaches processes of its host over TCP only: correct or leave out directory=",
+                exc_info=True,
+            )
         if not tcp and any(endpoint.startswith("tcp://") for endpoint in config.connect):
             tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(endpoint) for endpoint in tcp]
@@ -642,7 +645,12 @@ class Engine:
             try:
                 self._directory = directory = self._rebind(directory)
             except (ClosedError, ConfigurationError, EndpointError, zmq.ZMQError) as error:
-                _log.warning("the socket %s was deleted: %s", directory.endpoint, error)
+                _log.warning(
+                    "the socket %s was deleted, and cannot be bound again: %s. The node tries it again; protect "
+                    "its directory from cleaners such as systemd-tmpfiles",
+                    directory.endpoint,
+                    error,
+                )
         self._run(directory.read(self.roster, now), now)
 
     def _rebind(self, old: Directory) -> Directory:

@@ -262,7 +262,7 @@ class Sampling:
             }
         missing = set(names).difference(found.values())
         if missing:
-            raise NoResponders(f"no peer {min(missing)!r} is up")
+            raise NoResponders(f"no peer {min(missing)!r} is up; node.peers has the names")
         return found
 
 

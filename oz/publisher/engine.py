@@ -531,7 +531,7 @@ class Engine:
             )
         if self.is_closing:
             end_daemon()
-            raise ClosedError("the publisher is closed")
+            raise ClosedError("the publisher is closed: create another one")
 
     def _change_endpoints(self, change: Callable[[], None]) -> None:
         self.check_usable()
@@ -907,7 +907,9 @@ class Engine:
             self._shut(0)
             # The attending side ends, before other sockets get the descriptors that it polls.
             self.wake()
-            raise ClosedError("the context of the publisher is terminated") from None
+            raise ClosedError(
+                "the context of the publisher is terminated: create a publisher in another context"
+            ) from None
 
     def _flush(self) -> None:
         sessions = self._sessions

@@ -135,7 +135,11 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._is_astray = True
         if self._is_astray:
             if peer is not None:
-                _log.warning("a connection of key %s is ended: it sends what is no subscription", peer.key)
+                _log.warning(
+                    "a connection of key %s is ended: it sent a frame that is no subscription; only SUB and XSUB "
+                    "sockets may connect to a publisher",
+                    peer.key,
+                )
                 cut(peer)
                 self._expect(peer, prefix, kind)
         elif peer is None:
@@ -169,7 +173,12 @@ class KeyedPlainSubscribers(PlainSubscribers):
         connection.refused.add(prefix)
         self._keys.count(peer.key or "", denial)
         if connection.size > self._max_bytes:
-            _log.warning("a connection of key %s is ended: it asks for too much that is denied", peer.key)
+            _log.warning(
+                "a connection of key %s is ended: its subscriptions, with a denied one, exceed %d bytes; change "
+                "its subscriptions or the permissions",
+                peer.key,
+                self._max_bytes,
+            )
             cut(peer)
 
     def _unsubscribe(self, peer: Connection, prefix: bytes) -> None:
@@ -232,7 +241,8 @@ class KeyedPlainSubscribers(PlainSubscribers):
             ):
                 continue
             _log.warning(
-                "a connection of key %s is ended: what is trusted or allowed has changed; it may ask again",
+                "a connection of key %s is ended: the trusted keys or the permissions have changed; it may "
+                "subscribe again",
                 key,
             )
             cut(peer)

@@ -130,7 +130,9 @@ class LoopAttendance:
             self.stop()
             return
         except Exception:
-            _log.exception("a %s failed to attend to its links; it goes on", self._kind)
+            _log.exception(
+                "a %s failed in its event loop, and continues: please report this error", self._kind
+            )
             more = False
         engine.is_resting = True
         spent = self.clock() - began
@@ -163,7 +165,7 @@ class LoopAttendance:
         except ClosedError:
             self.stop()
         except Exception:
-            _log.exception("a %s failed to send; it goes on", self._kind)
+            _log.exception("a %s failed to send, and continues: please report this error", self._kind)
         self._engine.is_resting, self._is_scheduled = True, False
 
     def _end_pause(self) -> None:

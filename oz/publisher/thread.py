@@ -170,7 +170,9 @@ class PublisherThread:
                 # The context was terminated, which closes the publisher.
                 return
             except Exception:
-                _log.exception("a %s failed to attend to its links; it goes on", self._kind)
+                _log.exception(
+                    "a %s failed in its thread, and continues: please report this error", self._kind
+                )
                 time.sleep(_FAILURE_PAUSE)
 
 

@@ -177,5 +177,5 @@ class PublishAccess:
         self._stats.denied += count
         if self._reports:
             self._reports = False
-            text = "key %s %s: the message is dropped. stats.denied counts further ones"
+            text = "key %s %s: the message is dropped. stats.denied counts further denials"
             _log.warning(text, self.key or "(none)", what)

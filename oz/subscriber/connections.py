@@ -213,7 +213,7 @@ class Connections(ABC):
         """Raise ClosedError or OwnershipError if the subscriber cannot be used."""
         if self.state == CLOSED:
             end_daemon()
-            raise ClosedError("the subscriber is closed")
+            raise ClosedError("the subscriber is closed: create another one")
         if self.state == FOREIGN:
             raise OwnershipError(
                 "the subscriber belongs to the parent process: create another one after the fork"
@@ -812,7 +812,7 @@ class Connections(ABC):
                 # A node expects this: it dials several endpoints of a peer.
                 _log.log(
                     DEBUG if self._card else WARNING,
-                    "%s and %s reach the same publisher; the first link is used",
+                    "%s and %s reach the same publisher; the first link is used. Connect to one of them",
                     other.endpoint,
                     place.endpoint,
                 )

@@ -146,7 +146,9 @@ class Engine(Connections):
             if not self.has_ended(error):
                 raise
             self.close()
-            raise ClosedError("the context of the subscriber is terminated") from None
+            raise ClosedError(
+                "the context of the subscriber is terminated: create a subscriber in another context"
+            ) from None
 
     def has_ended(self, error: BaseException) -> bool:
         """Return whether an error shows the end of the context."""

@@ -52,7 +52,9 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.is_exhausted(queue.inbox):
             end_daemon()
             raise ClosedError(
-                "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
+                "the subscriber is drained: create another one"
+                if queue.inbox is None
+                else "the subscription has ended: subscribe again"
             )
         if has_waited and deadline is not None and engine.clock() >= deadline:
             raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout, queue.inbox)}")

@@ -108,7 +108,9 @@ class VirtualPoll(Poll):
 
     def wait(self, seconds: float | None, *, is_full: bool) -> None:
         """Refuse: virtual time passes in a loop only."""
-        raise NotImplementedError("a subscriber of oz.testing waits in a loop only")
+        raise NotImplementedError(
+            "a subscriber of oz.testing waits in a loop only: use it in bus.run(), or bus.blocking()"
+        )
 
     def ring(self) -> None:
         """Make the descriptor readable."""

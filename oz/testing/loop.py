@@ -119,8 +119,8 @@ class VirtualSelector(selectors.BaseSelector):
         if self.clock.now > self._ends and self._waits > _MAX_WAITS:
             self.begin()
             raise Deadlock(
-                f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give what waits a "
-                "timeout, or see who should wake it; longest= allows more"
+                f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give the waiting "
+                "call a timeout, or find the missing event; longest= allows more"
             )
         found = self._look()
         clock = self.clock
@@ -176,7 +176,7 @@ class VirtualSelector(selectors.BaseSelector):
         if not found:
             raise Deadlock(
                 f"nothing is left to happen at {self.clock.now:g} s: no timer is set and no message is on "
-                f"its way, but {self.explain()}. Give what waits a timeout, or see who should wake it"
+                f"its way, but {self.explain()}. Give the waiting call a timeout, or find the missing event"
             )
         return found
 

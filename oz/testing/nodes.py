@@ -71,7 +71,7 @@ class VirtualEngine(Engine):
 
     def die(self) -> None:
         """End the requests and handlers of a node whose process was killed."""
-        self.exchange.end_requests(ClosedError("the node was killed"))
+        self.exchange.end_requests(ClosedError("the node was killed: create another one with bus.node()"))
         self.pool.finish(0.0)
 
 

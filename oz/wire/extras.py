@@ -166,7 +166,7 @@ def _take_headers(headers: Any) -> dict[str, Any]:
 
 def _take_reply_to(reply_to: Any) -> str | None:
     if not (reply_to is None or type(reply_to) is str):
-        raise ProtocolError("what to reply to is not text")
+        raise ProtocolError("reply_to is not text")
     return reply_to
 
 
