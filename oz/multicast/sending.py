@@ -62,8 +62,8 @@ class Transmitter:
         """Begin to send to an endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, there is one already, or a privilege or free descriptors
-                are missing.
+            EndpointError: the endpoint cannot be used, the socket has an endpoint already, or a privilege or free
+                descriptors are missing.
         """
         if not is_multicast(text):
             raise EndpointError(

@@ -91,7 +91,8 @@ INTRODUCTION = "_OZ.PEERS"
 LOSS = "_OZ.LOSS"
 """Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
-"""Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
+"""Maximum size of an introduction in bytes. The node ignores a larger introduction, because many small values take
+much memory."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 HEALTHY_SECONDS = 5.0

@@ -84,7 +84,7 @@ class AsyncReplies(ManyReplies):
         """Wait for the next reply.
 
         Raises:
-            StopAsyncIteration: there are `limit` replies, or the time is over.
+            StopAsyncIteration: there are `limit` replies, or the timeout has passed.
             ReplyError: a handler raised, and all other replies were returned.
             OzError: the request has failed.
         """

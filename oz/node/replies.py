@@ -21,9 +21,9 @@ from oz.errors import ReplyError
 WAIT = 2.0
 """Seconds that a reply waits for the session of its asker."""
 MAX_REPLIES = 1_000
-"""Replies that wait at most."""
+"""Maximum number of waiting replies."""
 MAX_BYTES = 8 << 20
-"""Bytes of the replies that wait at most."""
+"""Maximum size of all waiting replies in bytes."""
 ERROR = "error"
 """Key of an error among the extras."""
 MAX_KIND = 200

@@ -19,11 +19,11 @@ import msgpack
 
 VERSION = 1
 MAX_LINKS = 1_000
-"""Links, and subscriptions, in a snapshot at most."""
+"""Maximum number of links in a snapshot, and of subscriptions."""
 MAX_PATTERNS = 1_000
-"""Patterns in a snapshot at most, except that each subscription has its first pattern."""
+"""Maximum number of patterns in a snapshot. Each subscription has its first pattern anyway."""
 MAX_TEXT = 200
-"""Characters of a pattern at most."""
+"""Maximum length of a pattern in characters."""
 
 
 class LinkStatus(NamedTuple):

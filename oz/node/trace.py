@@ -50,9 +50,9 @@ HEADER = "oz-trace"
 SECONDS = 60.0
 """Seconds after a question for which a peer reports marked messages."""
 MAX_REPORTS = 100
-"""Reports of a peer for one question at most."""
+"""Maximum number of reports of one peer for one question."""
 MAX_SUBSCRIPTIONS = 100
-"""Subscriptions, and recipients, in a hop at most."""
+"""Maximum number of subscriptions in a hop, and of recipients."""
 _MAX_OPEN = 1_000
 _MAX_SIZE = 1 << 20  # Bytes of a direct message.
 _MAX_TEXT = 1_000  # Characters.

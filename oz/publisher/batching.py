@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oz.publisher.session import Stream
 
 BODY_BYTES = 1 << 20
-"""Bytes of a body with several messages at most."""
+"""Maximum size in bytes of a body with several messages."""
 ALONE_BYTES = 1 << 16
 """Bytes from which a message is a body of its own."""
 QUIET = 20e-6

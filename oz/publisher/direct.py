@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oz.publisher.session import Session
 
 MAX_DIRECT = 10_000
-"""Direct messages that wait for space in the window of a session at most."""
+"""Maximum number of direct messages that wait for space in the window of a session."""
 
 
 class DirectStream(Stream):

@@ -77,7 +77,7 @@ SLICE = 0.003
 RETRY_INTERVAL = 1.0
 """Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
-"""Batches of a session without acknowledgement at most."""
+"""Maximum number of unacknowledged batches of a session."""
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.

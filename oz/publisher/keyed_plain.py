@@ -35,7 +35,7 @@ from oz.publisher.plain import PlainSubscribers
 from oz.transport.connections import Connection, cut, inode_of
 
 MAX_READ = 1_000
-"""Frames that are read at once at most."""
+"""Maximum number of frames in one read."""
 INSIDE_AFTER = 1.0
 """Seconds after which a report without a connection counts for subscribers inside the process."""
 

@@ -20,7 +20,7 @@ from oz.transport.libzmq import option_reader, raw_socket
 from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
-"""Bytes of a subscription at most, because libzmq walks the prefix tree by recursion."""
+"""Maximum size of a subscription in bytes, because libzmq walks the prefix tree by recursion."""
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _FLAGS = (_MORE, _LAST)
 _ONE = (_LAST,)

@@ -32,7 +32,8 @@ STRIKES = 3
 SLOW = 0.1
 """Part of the time for one match from which a match counts as slow."""
 SLOW_MATCHES = 8
-"""Slow matches of a session for one subject at most. A garbage collection makes one match slow, not several."""
+"""Maximum number of slow matches of a session for one subject. A garbage collection makes one match slow, not
+several."""
 PATTERN_TIME = 0.001
 """Seconds for one match."""
 _MAX_CHOICES = 4_096  # Tuples of recipients that are kept as one object.

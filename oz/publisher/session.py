@@ -67,7 +67,7 @@ NO_LIMIT = sys.maxsize
 """Limit of a backlog that only bytes bound."""
 
 ALONE_OVERHEAD = 16
-"""Bytes of the body of one message at most, beside subject and payload."""
+"""Maximum number of bytes in the body of one message beside subject and payload."""
 
 UP, DOWN, ENDED = "up", "down", "ended"
 

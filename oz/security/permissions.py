@@ -33,7 +33,7 @@ _VERBS: Mapping[Action, str] = {
 Effect = Literal["allow", "deny"]
 
 _TRIED = 16
-"""Subjects that are compared with each rule, and rules among which a reason is chosen, at most."""
+"""Maximum number of subjects that are compared with each rule, and of rules from which a reason is chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from oz.spark.reading import read
 from oz.subjects.pattern import Pattern, compile
 
 BINS = 120
-"""Intervals of the charts over time at most."""
+"""Maximum number of intervals of a chart over time."""
 
 _WIDTHS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800]
 """Widths of an interval in seconds."""

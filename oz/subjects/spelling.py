@@ -17,13 +17,13 @@ from oz.subjects.dialects.regular import Regular
 from oz.subjects.pattern import Pattern, compile, regex_with_flags
 
 MAX_PATTERN = 8_192
-"""Bytes of a pattern at most."""
+"""Maximum size of a pattern in bytes."""
 MAX_REGEX = 256
-"""Characters of a regex at most. A publisher compiles one of this size in a few milliseconds."""
+"""Maximum length of a regex in characters. A publisher compiles a regex of this size in a few milliseconds."""
 MAX_GLOB = 400
-"""Bytes of a glob with wildcards at most; for the same reason."""
+"""Maximum size in bytes of a glob with wildcards, for the same reason."""
 MAX_ELEMENTS = 4_000
-"""Nodes of the compiled regex at most, with each repeat written out."""
+"""Maximum number of nodes of the compiled regex, with each repeat written out."""
 
 LENIENT, FLAGGED = "rv lenient", "regex flags"
 """Spellings of patterns that need more than dialect and text."""

@@ -58,7 +58,7 @@ ALONE_INTERVAL = 0.1
 With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.6 times the processor time.
 """
 CHUNK = 16
-"""Messages that a call delivers between two looks at the clock at most."""
+"""Maximum number of messages that a call delivers before it reads the clock again."""
 
 MAX_NAMED = 3
 """Reasons that the text of a Timeout names."""

@@ -98,7 +98,7 @@ class Fallback:
         return self._unanswered()
 
     def tick(self, now: float) -> bool:
-        """Open the plain connection, or let it serve, if the time is over."""
+        """Open the plain connection, or let it serve, if the timeout has passed."""
         return now >= self.deadline and self._unanswered()
 
     def _unanswered(self) -> bool:

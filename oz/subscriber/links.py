@@ -36,7 +36,7 @@ _chain = chain.from_iterable
 _ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
-"""Milliseconds between two attempts of libzmq to connect at most."""
+"""Longest pause in milliseconds between two attempts of libzmq to connect."""
 LINGER = 200
 """Milliseconds for which libzmq delivers a BYE after `close`."""
 

@@ -23,7 +23,7 @@ from oz.subscriber.queue import Dispatcher, Inbox, Route
 from oz.wire.extras import decode_extras
 
 HIGH_WATER_MARK = 10_000
-"""Frames that wait in the socket at most. Further frames are lost, and reported."""
+"""Maximum number of frames that wait in the socket. Further frames are lost, and reported."""
 
 
 def needs_link(endpoint: str) -> ConfigurationError:

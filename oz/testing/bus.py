@@ -22,7 +22,7 @@ Member = Publisher | Subscriber | Node
 """Member of a bus. For faults, each member is a process of its own."""
 
 LONGEST = 7_200.0
-"""Virtual seconds of one run at most, because timers of publishers and nodes never end."""
+"""Maximum duration of one run in virtual seconds, because timers of publishers and nodes never end."""
 
 _OTHERS = ("context", "multicast")
 """Arguments of `oz.asyncio` that a bus refuses."""

@@ -22,7 +22,7 @@ _PATIENCE = 5.0
 """Real seconds to wait for a thread or a real socket, if no virtual event is left."""
 
 LONGEST_RUN = 86_400.0
-"""Virtual seconds of one run at most."""
+"""Maximum duration of one run in virtual seconds."""
 
 _MAX_WAITS = 10_000
 """Waits of one run, below which a run may be longer: a sleep of years is one wait."""
@@ -35,7 +35,7 @@ _SELDOM = 64
 Callbacks of threads need no poll."""
 
 _SHOWN = 5
-"""Tasks that an error names at most."""
+"""Maximum number of tasks that an error names."""
 
 _IDLE = ("asyncio_", "ThreadPoolExecutor-")
 """Beginnings of the names of threads of executors."""
@@ -53,7 +53,7 @@ class VirtualSelector(selectors.BaseSelector):
         is_woken: whether the loop has a callback to run.
         work: jobs of the loop in threads. The clock stands still while there is one.
         explain: returns a description of the waiting tasks.
-        longest: virtual seconds of one run at most.
+        longest: maximum duration of one run in virtual seconds.
     """
 
     def __init__(self, clock: VirtualClock, longest: float) -> None:
@@ -61,7 +61,7 @@ class VirtualSelector(selectors.BaseSelector):
 
         Args:
             clock: virtual clock.
-            longest: virtual seconds of one run at most.
+            longest: maximum duration of one run in virtual seconds.
         """
         self.clock = clock
         self.longest = longest
@@ -200,8 +200,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         Args:
             clock: virtual clock; by default a new one, which begins at 0.
-            longest: virtual seconds of one run at most. After them an error names the tasks that wait, because
-                timers of publishers and nodes never end. A run that only sleeps may be longer.
+            longest: maximum duration of one run in virtual seconds. After them an error names the tasks that wait,
+                because timers of publishers and nodes never end. A run that only sleeps may be longer.
         """
         check_number("longest", longest)
         self.clock = clock = VirtualClock() if clock is None else clock

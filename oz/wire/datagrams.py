@@ -33,7 +33,7 @@ CONTROL, BATCH = 1, 2
 """Flags of a head."""
 
 MAX_COUNT = 65_535
-"""Messages of a frame at most."""
+"""Maximum number of messages in a frame."""
 MAX_QUIET = 3_600.0
 """Seconds of silence that a record can announce."""
 _MAX_RECORD = 4_096  # Bytes of a record.

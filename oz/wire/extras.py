@@ -24,7 +24,7 @@ FORWARDER_ID = 6
 """Bytes of the id of a forwarder."""
 
 MAX_FORWARDERS = 15
-"""Forwarders that a message passes at most."""
+"""Maximum number of forwarders that a message passes."""
 
 MAX_ID = 64
 """Bytes of the id of a message, or of its series."""

@@ -84,13 +84,13 @@ UNKNOWN_EPOCH = bytes(16)
 """Epoch of a link that has received no WELCOME."""
 
 MAX_COUNT = 1_024
-"""Messages in a batch at most."""
+"""Maximum number of messages in a batch."""
 MAX_PART = 65_536
-"""Bytes of a part of a declaration, and of an answer, at most."""
+"""Maximum size in bytes of a part of a declaration, and of an answer."""
 MAX_CONTROL = 1 << 20
-"""Bytes of a frame that is neither a batch nor a body at most."""
+"""Maximum size in bytes of a frame that is neither a batch nor a body."""
 MAX_STREAMS = 1_024
-"""Streams of a session that have subscriptions at most."""
+"""Maximum number of streams of a session that have subscriptions."""
 MAX_NUMBER = 2**62 - 1
 """Largest sequence, position and number of drops, so that sums fit a field, and a number of C."""
 MAX_DIFFERENCE = 2**32 - 1
@@ -101,13 +101,14 @@ HEAD_BYTES = 32
 """Bytes of a head without differences."""
 
 MAX_ENTRIES = 2_048
-"""Entries of an array in a control frame at most: a declaration has more parts, an ANSWER names no more."""
+"""Maximum number of entries of an array in a control frame. A longer declaration has several parts, and an ANSWER
+names no more entries."""
 MAX_CARD = 16_384
-"""Bytes of a card at most."""
+"""Maximum size of a card in bytes."""
 MAX_ENDPOINTS = 64
-"""Endpoints in a card at most."""
+"""Maximum number of endpoints in a card."""
 MAX_CARD_TEXT = 512
-"""Characters of an endpoint or a name in a card at most."""
+"""Maximum length in characters of an endpoint or a name in a card."""
 _MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
 _LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes from which a body has one message.
 _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
