@@ -96,7 +96,7 @@ class PublisherKeys(Keys):
         """Set the key of the listener that the socket of plain subscribers connects to next. inproc has no keys.
 
         Raises:
-            PermissionDenied: one side does not trust the key of the other.
+            PermissionDenied: one of the sides does not trust the key of the other side.
         """
         if not endpoint.startswith("inproc:"):
             self._socket = socket
@@ -127,7 +127,7 @@ class PublisherKeys(Keys):
             self.on_handshake(endpoint, event.outcome, self.plain, now)
 
     def forget(self, endpoint: str) -> None:
-        """Forget an endpoint that a socket is neither bound nor connected to any more."""
+        """Remove an endpoint after the socket has left it."""
         super().forget(endpoint)
         with suppress(ValueError):
             self._peers.bound.remove(endpoint)

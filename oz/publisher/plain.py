@@ -32,7 +32,7 @@ class PlainSubscribers:
 
     Attributes:
         socket: the XPUB.
-        raw: C access to it, or None.
+        raw: access from C, or None.
     """
 
     def __init__(
@@ -185,6 +185,6 @@ class PlainSubscribers:
         """Close the socket.
 
         Args:
-            linger: milliseconds for which libzmq goes on sending.
+            linger: milliseconds for which libzmq continues to send.
         """
         self.socket.close(linger)

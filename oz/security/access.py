@@ -64,7 +64,7 @@ class Access:
         """Start with an empty cache.
 
         Args:
-            read: returns the current rights, the same object as long as they are the same.
+            read: returns the current rights, the same object while they do not change.
             dialect: of the subjects of the publisher.
             delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """

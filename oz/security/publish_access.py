@@ -62,7 +62,7 @@ class PublishAccess:
         """Start with an empty cache.
 
         Args:
-            read: returns the current rights, the same object as long as they are the same.
+            read: returns the current rights, the same object while they do not change.
             stats: counter.
         """
         self._read = read

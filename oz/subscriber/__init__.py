@@ -1,4 +1,4 @@
-"""Subscribers: pure machines of links, and the engine that puts them on sockets.
+"""Subscribers: state machines of links without I/O, and the engine with the sockets.
 
 - `link.py`, `subscriptions.py`, `queue.py`, `fallback.py`, `message.py`: decisions, without sockets and clocks.
 - `links.py`, `plain.py`: sockets. `places.py`: state of each endpoint.

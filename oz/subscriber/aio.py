@@ -57,7 +57,7 @@ class Subscription(SubscriptionBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
             OwnershipError: the subscriber was created before a fork.
         """
@@ -111,7 +111,7 @@ class Subscriber(SubscriberBase):
     """Receives messages of publishers by pattern, in an asyncio loop; see `oz.Subscriber`.
 
     Each subscription with a handler has a task, which calls the handler with one message after the other and
-    awaits the result. Methods that do not wait do their work at the call; their result may be awaited.
+    awaits the result. Methods that do not wait act at the call; their result may be awaited.
     """
 
     _class_name = "oz.asyncio.Subscriber"
@@ -212,7 +212,7 @@ class Subscriber(SubscriberBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscriber is closed, also during the wait, or drained.
             OwnershipError: it was created before a fork.
         """

@@ -44,7 +44,7 @@ class Subscription(SubscriptionBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
             OwnershipError: the subscriber was created before a fork.
         """
@@ -209,7 +209,7 @@ class Subscriber(SubscriberBase, Pollable):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscriber is closed, also by another thread during the wait, or drained.
             OwnershipError: it was created before a fork.
         """

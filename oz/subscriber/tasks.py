@@ -24,7 +24,7 @@ from oz.transport.steps import Steps
 T = TypeVar("T")
 
 TURN = 0.005
-"""Seconds after which a task that always finds a message lets the loop run."""
+"""Seconds after which a task with waiting messages yields to the loop."""
 SHORTEST = 0.001
 """Seconds of a timer at least: some loops count in milliseconds and would call before the time has come."""
 

@@ -162,7 +162,7 @@ class Keys:
             is_plain: whether a plain connection may serve the endpoint.
 
         Raises:
-            PermissionDenied: one side does not trust the key of the other.
+            PermissionDenied: one of the sides does not trust the key of the other side.
         """
         if endpoint.startswith("inproc:"):
             return

@@ -508,7 +508,7 @@ def encode_head(
 
 
 def join(head: bytes, body: bytes) -> bytes:
-    """Return the JOINED frame of a head without differences and its body."""
+    """Return the JOINED frame that contains a body and its head, if the head has no differences."""
     return joined_head(head) + body
 
 
