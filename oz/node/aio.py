@@ -42,7 +42,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
     _turn_ends = 0.0
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which is made at the call of `subscribe`."""
+        """Return the subscription, which is created at the call of `subscribe`."""
         return self
         yield
 
@@ -193,7 +193,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
             group: name of a queue group.
             overflow: policy when more than `max_pending` messages wait.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received" or "handled"; with "handled" the task that receives takes the place of the thread.
+            ack: "received" or "handled"; with "handled", the receiving task has the role of the thread.
             concurrency: number of messages that the handler handles at the same time.
             max_messages: messages after which the subscription ends.
             delivery: with `inline`, the handler is a plain function and runs where frames are read.

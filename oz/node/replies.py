@@ -63,7 +63,7 @@ class WaitingReplies:
         return self._count
 
     def add(self, node: bytes, reply: Reply, now: float) -> bool:
-        """Queue a reply; return False if there is no space.
+        """Queue a reply; return False if the queue is full.
 
         Args:
             node: id of the asker.

@@ -16,7 +16,7 @@ class NodeStats:
 
     Attributes:
         peers: number of peers that are up.
-        requests: of this node without a reply.
+        requests: number of requests of this node without a reply yet.
         late_replies: replies that arrived after the end of their request.
         lost_replies: replies of this node whose requester had no session in time, or was too slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.

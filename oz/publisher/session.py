@@ -661,8 +661,7 @@ class Session:
         since: sequence of the first message that was numbered after a subscription was added.
         declarations: parts of declarations that are not applied.
         declare_bytes: of these parts.
-        work: number of patterns that are still applied or removed: of the current part, of changed rights, or of an
-            ended session.
+        work: steps that apply the current part, apply changed rights, or remove all patterns.
         is_working: whether the session waits for its turn in `Sessions.work`.
         is_standby: whether groups prefer members of other sessions.
         heard_at: time of the last frame from the route, in seconds.

@@ -48,7 +48,7 @@ class Attended(Protocol):
 
 
 class AttendedEngine(Attended, Protocol):
-    """Engine of a publisher or of a node, as its end needs it."""
+    """Interface of the engine of a publisher or node that its close needs."""
 
     @property
     def waiters(self) -> Waiters:

@@ -1,4 +1,4 @@
-"""Decisions of a subscriber about messages, by the permissions of the keys that sent them."""
+"""Decisions of a subscriber about messages, by the permissions of the keys of their senders."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _log = peer_logger("oz.subscriber")
 MAX_CACHED_LENGTH = 256
 """Bytes of the longest subject in the cache."""
 MAX_CACHED = 65_536
-"""Allowed subjects of one key in the cache, which is then cleared."""
+"""Number of allowed subjects of one key at which the cache is cleared."""
 MAX_NAMES = 1_024
-"""Origins of one key that are kept; then its oldest is removed."""
+"""Maximum number of origins that are kept for one key; beyond it the oldest is removed."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class PublishAccess:
 
         Args:
             origin: of the publisher.
-            count: messages that are denied if it does not.
+            count: number of messages that count as denied otherwise.
         """
         key = self.key
         if key is None:

@@ -1,6 +1,6 @@
 """Spelling of patterns in declarations: a dialect and a text, for a publisher that compiles them.
 
-A regex with flags and a lenient pattern of "rv" have spellings of their own. A publisher compiles the patterns
+A regex with flags, and a lenient pattern of "rv", are written in special dialects. A publisher compiles the patterns
 of its peers, so `restore` refuses a pattern that takes more than a few milliseconds to compile.
 """
 
@@ -63,7 +63,7 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
     """Compile a pattern of a declaration.
 
     Raises:
-        PatternError: its dialect does not allow it, or it is too long or too heavy to be compiled here.
+        PatternError: its dialect does not allow it, or it is too large to be compiled for a peer.
         ProtocolError: the flags of a regex are missing, or its dialect is unknown.
     """
     if dialect not in BY_NAME and dialect not in (LENIENT, FLAGGED):

@@ -45,7 +45,7 @@ class VirtualDirectory(Directory):
 
     @property
     def is_missing(self) -> bool:
-        """Whether the socket of this node was deleted: never."""
+        """False, because an endpoint of the virtual network is never deleted."""
         return False
 
     def remove(self) -> None:
@@ -102,7 +102,7 @@ class Node(oz.node.aio.Node):
         return VirtualEngine(*arguments, context=context, **options)
 
     def adopt(self) -> None:
-        """Attend to peers in the running loop."""
+        """Start the tasks of the node in the running loop."""
         if not self.closed:
             self._attendance.start()
 

@@ -1,8 +1,8 @@
-"""Callers of a listener with keys that prove none: they are counted and logged.
+"""Callers of a listener that do not prove a trusted key: they are counted and logged.
 
 The authenticator never learns of a caller without a key. Only the monitor of the socket reports the failed
-handshake. A caller that searches for the key of the listener fails in the same way, and connects with the right
-key a moment later. So failures are reported if no caller is admitted within `SEARCH_SECONDS`.
+handshake. A trusted caller that searches for the key of the listener fails too, and connects with the right key a
+moment later. So failures are reported if no caller is admitted within `SEARCH_SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oz.transport.monitors import Event, Outcome
 SEARCH_SECONDS = 3.0
 """Seconds in which a caller finds the key of a listener."""
 _MAX_FAILURES = 1_024
-"""Failures that are kept. Further ones are reported at once."""
+"""Maximum number of kept failures. Further failures are reported at once."""
 
 
 class Arrivals:

@@ -211,7 +211,7 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check a key, which is not sent."""
+    """Check a key. It is not sent."""
     if isinstance(key, str):
         # Encoded as a subject, because keys often are subjects.
         if not key.isascii():

@@ -6,14 +6,13 @@ A link message is one frame behind the routing id of a ROUTER, so that no read e
 aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
 
 A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The
-body holds subjects and payloads; all sessions that receive the same messages share one body. A head is
-followed by its body as the next BODY of the same connection. A small body is joined to its head in one frame
-(JOINED).
+body holds subjects and payloads; all sessions that receive the same messages share one body. The body of a head is
+the next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
 
-The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and
+The decoders accept any bytes. They raise `ProtocolError` for a malformed frame, and
 they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
 allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level.
-Small nested values take 80 times their size in memory. Therefore control frames are bounded in bytes, and
+Small nested values take 80 times their size on the wire. Therefore control frames are bounded in bytes, and
 hooks end the decoding of nested values where the protocol has none.
 
 ==== ======= ============ =========================================================================
@@ -178,7 +177,7 @@ class Welcome(NamedTuple):
         first: sequence of the next message.
         applied: revision of the declaration that is applied.
         window: batches that may be without acknowledgement.
-        window_bytes: the same in bytes.
+        window_bytes: the window in bytes.
         largest_frame: bytes of the largest frame that the publisher accepts.
         card: of a node; empty for other publishers.
     """
@@ -281,7 +280,7 @@ class Answer(NamedTuple):
     Attributes:
         revision: that is applied.
         refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
-        position: of the next message of the publisher: earlier messages were published before the answer.
+        position: position of the next message of the publisher at the time of the answer.
     """
 
     revision: int
@@ -378,7 +377,7 @@ class Bye(NamedTuple):
     Attributes:
         reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS`, `OWN_ID` or `LOST`.
         role: of the sender, `PUBLISHER` or `SUBSCRIBER`.
-        following: next sequence: of the publisher, or expected by the subscriber.
+        following: next sequence of the publisher, or next sequence that the subscriber expects.
         streams: as in `Ping`.
     """
 
@@ -560,7 +559,7 @@ def check_card(card: bytes) -> bytes:
     """Return the bytes of a card.
 
     Raises:
-        ValueError: they are more than `MAX_CARD`.
+        ValueError: there are more than `MAX_CARD`.
     """
     if len(card) > MAX_CARD:
         raise ValueError(f"a card of {len(card):,} bytes, at most {MAX_CARD:,} are allowed")
@@ -604,7 +603,7 @@ def decode_body(body: bytes, count: int) -> list[Any]:
 
     Args:
         body: frame of a BODY, or the rest of a JOINED frame behind its head.
-        count: messages, as the head says.
+        count: number of messages by the head.
 
     Raises:
         ProtocolError: the body does not decode, or has another number of messages.
@@ -627,7 +626,7 @@ def scan_body(frame: bytes, at: int, count: int) -> Any:
     Args:
         frame: with the body.
         at: index of its first byte.
-        count: messages, as the head says.
+        count: number of messages by the head.
     """
     return None if _scan is None else _scan(frame, at, count)
 
@@ -656,7 +655,7 @@ def decode_control(frame: bytes) -> Control:
 
     Raises:
         UnsupportedVersion: a HELLO or WELCOME of another version.
-        ProtocolError: a frame that the protocol does not allow.
+        ProtocolError: a malformed frame.
     """
     if not frame:
         raise ProtocolError("an empty frame is a probe and has no content")
@@ -776,7 +775,7 @@ def decode_card(card: bytes) -> Card:
     """Return the content of a card that is not empty.
 
     Raises:
-        ProtocolError: a card that the protocol does not allow.
+        ProtocolError: a malformed card.
     """
     if len(card) > MAX_CARD:
         raise ProtocolError(f"a card of {len(card)} bytes, at most {MAX_CARD} are allowed")
@@ -832,7 +831,7 @@ def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
 
 
 def _check_numbers(value: list[Any]) -> list[Any]:
-    """End the decoding at an array that is not one of numbers."""
+    """Stop the decoding at an array with elements other than numbers."""
     for number in value:
         if type(number) is not int or number < 0:
             raise ValueError("a number of dropped messages is no number")
