@@ -122,7 +122,7 @@ class NoResponders(OzError):
 
 
 class PeerLost(OzError):
-    """The node that held a request is lost, or has closed. The request may have run.
+    """The responder of a request is lost, or has closed. The request may have run.
 
     Attributes:
         subject: of the request.

@@ -121,7 +121,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Host and real port, with a colon between them."""
+        """Host and bound port, with a colon between them."""
         host, port = self._server.server_address[:2]
         return format_address(str(host), port)
 
@@ -157,12 +157,12 @@ class _HttpServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Attend to a connection in a thread, until its deadline."""
+        """Serve a connection in a thread, until its deadline."""
         self.deadlines[request] = monotonic() + _TIMEOUT
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End connections whose deadline is over. `serve_forever` calls it about twice a second."""
+        """End connections whose deadline has passed. `serve_forever` calls it about twice a second."""
         now = monotonic()
         for request, deadline in self.deadlines.copy().items():
             if now >= deadline:
@@ -179,7 +179,7 @@ class _HttpServer(ThreadingHTTPServer):
         _log.debug("a client of %s failed", self.server_address, exc_info=True)
 
     def server_bind(self) -> None:
-        """Bind without the lookup of the own name, which may take seconds."""
+        """Bind without a lookup of the host name, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "oz", int(self.server_address[1])
 
@@ -216,4 +216,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: a scrape every few seconds is no news."""
+        """Log nothing, because Prometheus scrapes every few seconds."""

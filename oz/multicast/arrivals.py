@@ -1,7 +1,7 @@
 """Packets at a multicast endpoint, observed beside libpgm.
 
-libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port
-show which publishers send packets, and whether repairs are among them.
+libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port show
+which publishers send packets, and whether they send repairs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BUFFER = 2**16
 _HEAD = struct.Struct(">2s2xB3x6s")
 _REPAIRS = frozenset({0x05, 0x0A})
 _FROM_PUBLISHERS = frozenset({0x00, 0x04}) | _REPAIRS
-"""Types of packets of publishers: SPM (window), data, repairs, and NCF (confirmations that a repair was asked for).
+"""Types of packets of publishers: SPM (window), data, repairs, and NCF (confirmation of a repair request).
 Source: RFC 3208, section 8.
 """
 

@@ -1,4 +1,4 @@
-"""Socket of a multicast subscriber: it reads everything of one endpoint, and connects again if libpgm is stuck."""
+"""Socket of a multicast subscriber: it reads all messages of one endpoint, and connects again if libpgm is stuck."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Listener:
             endpoint: to read.
             options: of the endpoint.
             high_water_mark: frames that wait in the socket at most.
-            on_notice: called with news of publishers; None writes them to the log.
+            on_notice: called with each notice about a publisher; None logs the notices.
 
         Raises:
             EndpointError: the endpoint cannot be used, libzmq has no PGM, or a privilege or free descriptors are
@@ -98,7 +98,7 @@ class Listener:
         return effects
 
     def check(self, now: float) -> list[Effect]:
-        """Do what is due by the clock; return losses.
+        """Run the steps whose time has come; return losses.
 
         Args:
             now: in monotonic seconds.

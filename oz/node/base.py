@@ -59,7 +59,9 @@ class NodeSubscriptionBase(SubscriptionBase):
     def _queue(self) -> Queue:
         queue = self._inbox.queue
         if self._inbox.handler is not None or queue is None:
-            raise ClosedError("the handler of the subscription receives its messages")
+            raise ClosedError(
+                "the handler of the subscription receives its messages: leave handler= out to call receive()"
+            )
         return queue
 
     def _take(self) -> Message | None:
@@ -111,17 +113,17 @@ class NodeBase(PublishingBase):
             codec: encodes and decodes payloads: "msgpack", "json", an object with `encode` and `decode`, or
                 None for bytes.
             dialect: rules for subjects and patterns, one of `oz.DIALECTS`.
-            on_full: for a peer that is too slow: "drop" the message for it, "block" for `send_timeout`
+            on_full: if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout`
                 seconds, or "raise" `WouldBlock`.
-            last_value: whether subscriptions may ask for the newest message of each subject.
+            last_value: whether subscriptions may request the newest message of each subject.
             on_event: called with each `Event`, one after the other.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: few programs change them.
-            unnamed: arguments without a name, for an error that asks for it.
+            unnamed: positional arguments, which raise an error that names the parameter.
             unknown: misspelled arguments, for an error with a suggestion.
 
         Raises:
-            TypeError: there is no such argument.
+            TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
             ClosedError: the program ends.
@@ -179,11 +181,11 @@ class NodeBase(PublishingBase):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin to attend to the engine."""
+        """Start the thread or the tasks that run the engine."""
 
     @abstractmethod
     def _drop(self) -> None:
-        """Close without a wait, because the node became garbage: in any thread, at any place."""
+        """Close without a wait, because the node was garbage-collected, in any thread."""
 
     @property
     def name(self) -> str:

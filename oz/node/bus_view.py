@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """Snapshots of one time.
+    """Snapshots of all nodes, taken together.
 
     Attributes:
         at: time in seconds of a monotonic clock.
@@ -61,7 +61,7 @@ def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]
     Args:
         now: newest sample.
         before: an older sample, for rates; None for rates of 0.
-        own: id of the node that has taken the samples, which is left out.
+        own: id of the sampling node, which is left out.
     """
     seconds = max(now.at - before.at, 1e-9) if before is not None else 0.0
     past = {snapshot.id: snapshot for snapshot in before.snapshots} if before is not None else {}

@@ -1,9 +1,9 @@
-"""Notices of denied messages: a node that drops a message by permissions tells the sender why.
+"""Notices of denied messages: a node that drops a message by permissions sends the reason to the sender.
 
-The file of permissions of the receiving node decides what a peer may publish and request. Only this node knows the
-decision, so it sends a direct message with the rule and the reason. A request ends by it with `PermissionDenied`. A
-publication is reported as an event, and by `wait_ready`. The sender learns of each subject once, and of each request.
-The receiving node has an event too, once for each subject.
+The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
+this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
+`PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender learns of each subject
+once, and of each request. The receiving node has an event too, once for each subject.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Denials:
         """Start without messages.
 
         Args:
-            rights: returns the rights of now, the same object as long as they are the same.
+            rights: returns the current rights, the same object while they do not change.
         """
         self._rights = rights
         self._waiting: deque[tuple[bytes, str, str, str | None, bool]] = deque(maxlen=_MAX_WAITING)

@@ -38,7 +38,7 @@ FOREIGN_TEXT = (
 
 
 class NodePublisher(PublisherEngine):
-    """Publisher of a node: it knows reserved subjects."""
+    """Publisher of a node, with the rules for reserved subjects."""
 
     __slots__ = ("describe_peers", "send_reply")
 
@@ -118,7 +118,7 @@ class NodePublisher(PublisherEngine):
 
 
 class NodeSubscriber(SubscriberEngine):
-    """Subscriber of a node: the attending side alone reads.
+    """Subscriber of a node, which only the attending side reads.
 
     Attributes:
         on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
@@ -172,7 +172,7 @@ class NodeSubscriber(SubscriberEngine):
         self._watch(place)
 
     def _unwatch(self) -> None:
-        """Keep the monitor: it reports connections that end."""
+        """Keep the monitor, which reports the end of connections."""
 
     def _on_connection(self, place: Place, event: int, where: str) -> None:
         """Report the link of a process that has ended as refused.
@@ -209,7 +209,7 @@ class NodeSubscriber(SubscriberEngine):
         return self.describe_socket(endpoint) if card is None else f"peer {card.name!r}"
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Begin with the likeliest key: the attending side does not wait for handshakes."""
+        """Begin with the likeliest key, because the attending side does not wait for handshakes."""
         with self.lock:
             if self.keys is not None and endpoint not in self.places:
                 self.keys.expect(endpoint)
@@ -270,7 +270,7 @@ class NodeSubscriber(SubscriberEngine):
                 self.report(item)
 
     def add_runner(self, inbox: Inbox) -> None:
-        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+        """Queue the messages of a subscription in the lanes of its runner. The caller has the lock.
 
         The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
         """

@@ -9,8 +9,8 @@ Spark keeps the positions in the checkpoint. If a journal was restored or replac
 has another id, and the query fails. A repeated micro-batch reads the same range, and its partitions depend on
 nothing but the range, so that the sink of `format("oz")` makes the same ids again.
 
-Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Without it
-they are counted, and the count is a part of the position.
+Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Otherwise they are
+counted, and the count is a part of the position.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
         fails: whether missing offsets are an error.
 
     Raises:
-        JournalError: there are some, and that is an error.
+        JournalError: records are missing, and the option makes that an error.
     """
     count = sum(gap.end - gap.first for gap in missing)
     if count:
@@ -250,7 +250,7 @@ class Positions(NamedTuple):
         """Parse the result of `to_json`.
 
         Raises:
-            JournalError: it is the checkpoint of another source.
+            JournalError: the checkpoint belongs to another source.
         """
         try:
             journals = {
@@ -267,7 +267,7 @@ class Positions(NamedTuple):
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads journals as they grow.
 
-    One object plans beside the driver as long as the query runs. Copies of it read in tasks.
+    One object plans the batches in a process of the driver while the query runs. Copies of it read in tasks.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
