@@ -30,6 +30,28 @@ _TIMEOUT = 10.0  # Seconds for a client to send its request, and as long to read
 _log = peer_logger("oz.metrics")
 
 
+def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int]:
+    """Return host and port of an address for an HTTP server.
+
+    Args:
+        setting: name of the setting, for the error.
+        address: `HOST:PORT`. An address of IPv6 may be in brackets.
+        example: a valid address, for the error.
+
+    Raises:
+        ConfigurationError: the address is malformed.
+    """
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise ConfigurationError(setting, address, "argument", f"give HOST:PORT, such as {example}")
+    return host.strip("[]"), int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`, with an address of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Collector:
     """Collector of `prometheus_client` for one node."""
 
@@ -87,12 +109,9 @@ class Server:
         Raises:
             ConfigurationError: the address is malformed, or cannot be bound.
         """
-        host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 65_536):
-            raise ConfigurationError("metrics", address, "argument", "give HOST:PORT, such as 127.0.0.1:9464")
-
+        place = parse_address("metrics", address, example="127.0.0.1:9464")
         try:
-            self._server = _HttpServer((host.strip("[]"), int(port)), _Handler)
+            self._server = _HttpServer(place, _Handler)
         except OSError as error:
             rule = f"it cannot be bound: {error.strerror or error}"
             raise ConfigurationError("metrics", address, "argument", rule) from None
@@ -102,10 +121,9 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Host and real port, with a colon between them."""
+        """Host and bound port, with a colon between them."""
         host, port = self._server.server_address[:2]
-        host = str(host)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return format_address(str(host), port)
 
     def close(self) -> None:
         """End the server. A second call has no effect."""
@@ -139,12 +157,12 @@ class _HttpServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Attend to a connection in a thread, until its deadline."""
+        """Serve a connection in a thread, until its deadline."""
         self.deadlines[request] = monotonic() + _TIMEOUT
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End connections whose deadline is over. `serve_forever` calls it about twice a second."""
+        """End connections whose deadline has passed. `serve_forever` calls it about twice a second."""
         now = monotonic()
         for request, deadline in self.deadlines.copy().items():
             if now >= deadline:
@@ -161,7 +179,7 @@ class _HttpServer(ThreadingHTTPServer):
         _log.debug("a client of %s failed", self.server_address, exc_info=True)
 
     def server_bind(self) -> None:
-        """Bind without the lookup of the own name, which may take seconds."""
+        """Bind without a lookup of the host name, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "oz", int(self.server_address[1])
 
@@ -198,4 +216,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: a scrape every few seconds is no news."""
+        """Log nothing, because Prometheus scrapes every few seconds."""

@@ -1,8 +1,9 @@
-"""Notices of denied messages: a node that drops a message by permissions tells the sender why.
+"""Notices of denied messages: a node that drops a message by permissions sends the reason to the sender.
 
-The file of permissions of the receiving node decides what a peer may publish and request. Only this node knows the
-decision, so it sends a direct message with the rule and the reason. A request ends by it with `PermissionDenied`. A
-publication is reported as an event, and by `wait_ready`. The sender learns of each subject once, and of each request.
+The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
+this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
+`PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender learns of each subject
+once, and of each request. The receiving node has an event too, once for each subject.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ class Denials:
         """Start without messages.
 
         Args:
-            rights: returns the rights of now, the same object as long as they are the same.
+            rights: returns the current rights, the same object while they do not change.
         """
         self._rights = rights
-        self._waiting: deque[tuple[bytes, str, str, str | None]] = deque(maxlen=_MAX_WAITING)
-        self._reported: set[tuple[str, str]] = set()
+        self._waiting: deque[tuple[bytes, str, str, str | None, bool]] = deque(maxlen=_MAX_WAITING)
+        self._reported: set[tuple[str, str, bool]] = set()
         self._reported_by: Rights | None = None
 
     def add(self, node: bytes, key: str, subject: bytes, reply_to: object) -> bool:
@@ -97,25 +98,25 @@ class Denials:
             self._reported.clear()
         text = subject.decode(errors="backslashreplace")
         inbox = reply_to if isinstance(reply_to, str) else None
-        if inbox is None:
-            if (key, text) in self._reported:
-                return False
-            self._reported.add((key, text))
-        self._waiting.append((node, key, text, inbox))
+        is_first = (about := (key, text, inbox is None)) not in self._reported
+        self._reported.add(about)
+        if not is_first and inbox is None:
+            return False
+        self._waiting.append((node, key, text, inbox, is_first))
         return True
 
     def __len__(self) -> int:
         """Return the number of senders to inform."""
         return len(self._waiting)
 
-    def notices(self) -> Iterator[tuple[bytes, Notice]]:
-        """Yield and remove the notices, each with the id of the sender."""
+    def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:
+        """Yield and remove the notices, each with the id of the sender, and whether its subject is new."""
         while self._waiting:
-            node, key, subject, reply_to = self._waiting.popleft()
+            node, key, subject, reply_to, is_first = self._waiting.popleft()
             action: Action = "publish" if reply_to is None else "request"
             denial = denial_of(self._rights().permissions, key, action, subject)
             if denial is not None:
-                yield node, Notice(subject, *denial, reply_to)
+                yield node, Notice(subject, *denial, reply_to), is_first
 
 
 def denial_of(

@@ -1,9 +1,9 @@
 """Streams that receive a request: matching subscriptions of the peers.
 
-A request goes to each plain subscription that matches, and to one member of each group, as a message does. So a
-program that only observes receives it too, and takes it from no responder. A member of a group with room is
-picked by `oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be
-dropped without a word.
+A request goes to each plain subscription that matches, and to one member of each group, as a message does. So an
+observing program receives the request too, and no responder misses it. A member of a group with room is picked by
+`oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be dropped
+without an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StreamResponders:
     """Choice of streams for requests, as `oz.node.requests.Responders` describes it.
 
     Attributes:
-        greets: returns whether a link may bring subscriptions that are not known yet.
+        greets: returns whether a link may declare further subscriptions soon.
         name: returns the name of a peer.
     """
 
@@ -40,7 +40,7 @@ class StreamResponders:
 
         Args:
             find: returns the route of a subject among the sessions of nodes.
-            greets: returns whether a link may bring subscriptions that are not known yet.
+            greets: returns whether a link may declare further subscriptions soon.
             name: returns the name of a peer.
             lock: of the publisher. Other threads raise and lower the load of a stream.
         """
@@ -49,7 +49,7 @@ class StreamResponders:
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a link may bring subscriptions that are not known yet."""
+        """Whether a link may declare further subscriptions soon."""
         return self.greets()
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:

@@ -4,11 +4,11 @@ Theory of operation
 -------------------
 A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The attending
 side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which is made for this answer. So a node
-that is not asked does no work, and a node needs no subscription to answer. All questions of one turn get the same
+that is not asked does no work, and a node needs no subscription to answer. All questions of one turn share a
 snapshot.
 
-With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. Else the answer
-has the reason in place of the snapshot.
+With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. Without the
+permission, the answer has the reason in place of the snapshot.
 
 A question ends when each peer has answered or is not up any more, or at its deadline.
 """
@@ -51,7 +51,7 @@ _NO_DROPS = [0] * len(REASONS)
 
 
 class _Question:
-    """Question that has not ended: ids of peers that have not answered, snapshots, and denials."""
+    """Open question: ids of peers without an answer, snapshots, and denials."""
 
     def __init__(self, peers: set[bytes]) -> None:
         self.missing = peers
@@ -272,7 +272,7 @@ class Sampling:
             }
         missing = set(names).difference(found.values())
         if missing:
-            raise NoResponders(f"no peer {min(missing)!r} is up")
+            raise NoResponders(f"no peer {min(missing)!r} is up; node.peers has the names")
         return found
 
 

@@ -7,7 +7,7 @@ answers with a hop: the subscriptions that match, and whether its permissions de
 routing tells the tracing node which peers receive the message, and the member that each group would pick.
 
 A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
-answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows which answers are to come.
+answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows the missing answers.
 
 A message with the id in the header `oz-trace` is marked. A peer that has answered the question within `SECONDS`
 reports to the peer that asked when a marked message arrives, and when its handler has ended. A message without a
@@ -50,9 +50,9 @@ HEADER = "oz-trace"
 SECONDS = 60.0
 """Seconds after a question for which a peer reports marked messages."""
 MAX_REPORTS = 100
-"""Reports of a peer for one question at most."""
+"""Maximum number of reports of one peer for one question."""
 MAX_SUBSCRIPTIONS = 100
-"""Subscriptions, and recipients, in a hop at most."""
+"""Maximum number of subscriptions in a hop, and of recipients."""
 _MAX_OPEN = 1_000
 _MAX_SIZE = 1 << 20  # Bytes of a direct message.
 _MAX_TEXT = 1_000  # Characters.
@@ -200,7 +200,7 @@ class Traces:
 
         Args:
             raw: subject.
-            via: ids of forwarders that have passed the question on. They are not asked again.
+            via: ids of forwarders that have passed the question on. The question is not sent to these nodes again.
         """
         node = self._node
         passed = {via[at : at + FORWARDER_ID] for at in range(0, len(via), FORWARDER_ID)}

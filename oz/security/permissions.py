@@ -1,4 +1,4 @@
-"""Permissions: which user may publish, subscribe and send requests on which subjects. Decisions only.
+"""Permissions: the subjects on which each user may publish, subscribe, and send requests. Decisions only.
 
 A pattern matches many subjects, so it is granted as a whole or not at all: one rule that allows must cover the
 pattern, and no rule that denies may overlap it. A refusal names the rule and a subject as an example.
@@ -33,7 +33,7 @@ _VERBS: Mapping[Action, str] = {
 Effect = Literal["allow", "deny"]
 
 _TRIED = 16
-"""Subjects that are compared with each rule, and rules among which a reason is chosen, at most."""
+"""Maximum number of subjects that are compared with each rule, and of rules from which a reason is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Rule:
     """One pattern in a list `allow` or `deny`.
 
     Attributes:
-        action: that the rule concerns.
+        action: to which the rule applies.
         effect: "allow" or "deny".
         text: as in the file.
         pattern: of the subjects.
@@ -57,7 +57,7 @@ class Rule:
     group: Pattern | None = None
 
     def __str__(self) -> str:
-        """Show place and text of the rule."""
+        """Return the line and the text of the rule."""
         return f"{self.place}: {self.effect} {self.action} {self.text!r}"
 
 
@@ -85,7 +85,7 @@ class Verdict:
 
     Attributes:
         granted: whether it is allowed.
-        rule: that decided; None without one.
+        rule: rule that decided; None without a rule.
         subject: example of a denied subject; None if it is granted, or without an example.
         reason: in words.
     """
@@ -125,7 +125,7 @@ _UNKNOWN_USER = User("this key")
 
 @dataclass(frozen=True)
 class Permissions:
-    """Rules of one file. They do not change.
+    """Immutable rules of one file.
 
     Attributes:
         default: "deny" or "allow", for an action about which a user has no rule that allows.
@@ -276,7 +276,7 @@ def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
     """Return the refusal of a pattern that no rule covers.
 
     Args:
-        rules: each with a subject that it does not cover.
+        rules: each rule with a subject that it does not cover.
         asked: pattern.
     """
     last = reversed(rules[-_TRIED:])

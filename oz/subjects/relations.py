@@ -90,7 +90,7 @@ def witness(pattern: Comparable, other: Comparable) -> str | None:
 
 
 def counterexample(pattern: Comparable, other: Comparable) -> str | None:
-    """Return a shortest subject that the other matches and the pattern does not, or None if it covers the other.
+    """Return a shortest subject that only the other pattern matches, or None if this pattern covers the other.
 
     The subject is text as in `witness`.
 

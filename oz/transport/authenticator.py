@@ -60,7 +60,7 @@ class ContextAuthenticator(Authenticator):
         threading.Thread(target=self._answer, name="oz-authenticator", daemon=True).start()
 
     def add(self, admission: Admission) -> None:
-        """Answer requests of the sockets of a domain too."""
+        """Answer the requests of a further domain."""
         self._admissions[admission] = admission.domain
 
     def _answer(self) -> None:

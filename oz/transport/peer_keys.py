@@ -1,8 +1,8 @@
-"""Peers of a connection: the key of each frame, and the endpoint of an event of a monitor.
+"""Peers of a socket: the key of each frame, and the endpoint of an event of a monitor.
 
-The authenticator names the key of a peer that has connected here. If this side has
-connected, the peer has the key of the endpoint: libzmq names the connection of a frame, and the system names the
-address of the peer (`docs/decisions/063-keys-of-connections.md`).
+The authenticator names the key of a peer that has connected here. If this side has connected, the peer has the key of
+the endpoint: libzmq reports the descriptor of a frame, and the system the address of the peer
+(`docs/decisions/063-keys-of-connections.md`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PeerKeys:
         return Connection(descriptor, inode, known[1])
 
     def _find_key(self, descriptor: int, frame: zmq.Frame, called: Mapping[str, str]) -> str:
-        """Return the key by the two addresses of a connection; empty if they do not tell it.
+        """Return the key by the two addresses of a connection; empty if the addresses belong to several keys.
 
         `User-Id` is used only for connections to an endpoint of this socket: a server may set it to any value,
         and the authenticator checks clients only.

@@ -1,4 +1,4 @@
-"""Descriptors that a waiting subscriber polls: its sockets, and a descriptor that wakes it."""
+"""Descriptors that a waiting subscriber polls: its sockets, and a wake-up descriptor."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Poll:
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def remove(self, descriptors: Iterable[int]) -> None:
-        """Poll descriptors no more, before they are closed."""
+        """Stop to poll descriptors, before they are closed."""
         for descriptor in descriptors:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(descriptor)

@@ -15,6 +15,12 @@ def node(bus):
     return bus.node
 
 
+@pytest.fixture(params=range(5))
+def seeded_bus(request):
+    with oz.testing.Bus(request.param) as made:
+        yield made
+
+
 def test_nodes_find_each_other_and_reply(bus, node):
     async def price(message):
         await asyncio.sleep(5)
@@ -250,3 +256,51 @@ def test_bus_closes_nodes_that_are_left_open(end):
             bus.kill("other")
     assert made.closed
     assert other.closed
+
+
+JOBS = 20
+
+
+async def leave(bus, end, *, acks_first=False):
+    """Let one of two members of a redelivering group leave with jobs in its queue; return the handled jobs.
+
+    Args:
+        bus: of the nodes.
+        end: called with the node and the subscription of the member that leaves.
+        acks_first: whether the handler acknowledges a job before it works.
+    """
+    handled = []
+
+    async def do(message):
+        handled.append(message.payload)
+        if acks_first:
+            message.ack()
+        await asyncio.sleep(0.25)
+
+    options = {"handler": do, "group": "workers", "ack": "handled", "delivery": oz.Delivery(redeliver=True)}
+    async with bus.node("boss") as boss, bus.node("ann") as ann, bus.node("bob") as bob:
+        leaving = ann.subscribe("job", **options)
+        bob.subscribe("job", **options)
+        await boss.wait_ready("ann", "bob")
+        for number in range(JOBS):
+            await boss.publish("job", number)
+        await asyncio.sleep(0.6)
+        await end(ann, leaving)
+        await asyncio.sleep(JOBS * 0.25)
+    return handled
+
+
+@pytest.mark.parametrize("acks_first", [True, False])
+def test_jobs_that_wait_at_a_member_that_unsubscribes_go_to_another_member(seeded_bus, acks_first):
+    async def unsubscribe(ann, leaving):
+        await leaving.unsubscribe()
+
+    assert {*seeded_bus.run(leave(seeded_bus, unsubscribe, acks_first=acks_first))} == {*range(JOBS)}
+
+
+@pytest.mark.parametrize("way", ["close", "drain"])
+def test_jobs_of_a_member_that_leaves_are_handled_once(seeded_bus, way):
+    async def end(ann, leaving):
+        await (ann.close(timeout=60) if way == "close" else leaving.drain(timeout=60))
+
+    assert sorted(seeded_bus.run(leave(seeded_bus, end))) == [*range(JOBS)]
