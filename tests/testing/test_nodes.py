@@ -271,6 +271,14 @@ def test_jobs_that_wait_at_a_member_that_unsubscribes_go_to_another_member(seede
     assert {*seeded_bus.run(leave(seeded_bus, unsubscribe, acks_first=acks_first))} == {*range(JOBS)}
 
 
+def test_jobs_that_a_member_does_not_handle_before_the_end_of_a_drain_go_to_another_member(seeded_bus):
+    async def drain(ann, leaving):
+        assert not await leaving.drain(timeout=0.3)
+        await ann.close(timeout=0)
+
+    assert {*seeded_bus.run(leave(seeded_bus, drain))} == {*range(JOBS)}
+
+
 @pytest.mark.parametrize("way", ["close", "drain"])
 def test_jobs_of_a_member_that_leaves_are_handled_once(seeded_bus, way):
     async def end(ann, leaving):
