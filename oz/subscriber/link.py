@@ -30,7 +30,7 @@ connect (a new handle)        HELLO, DECLARE –                         –    
 subscribe, unsubscribe        –              DECLARE, if no epoch is   DECLARE                 –
                                              known
 probe (a new connection)      HELLO          HELLO                     HELLO, GREETING         HELLO, new id
-1 s without WELCOME           –              same HELLO again          –                       –
+1, 3, 7 s without WELCOME     –              same HELLO again          –                       –
 WELCOME, another attempt      –              –                         –                       –
 WELCOME, epoch known          –              first > expected: Gap     same; DECLARE only if   –
                                                                        none is under way
@@ -51,7 +51,7 @@ BYE                           –              known before: Gap(None)   Gap(n �
                                              ENDED                     drops, ENDED; reason
                                                                        not closed: Gap(None)
 no WELCOME for 10 s           –              replace                   –                       –
-silent for 3.5 s              –              replace, if heard once    replace                 –
+silent, see `silent_after`    –              replace, if heard once    replace                 –
 silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
                                              ENDED
 retry time over               –              –                         –                       replace
@@ -70,12 +70,12 @@ from typing import Any, NamedTuple
 from oz.errors import ProtocolError
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire import links
-from oz.wire.links import SILENT_AFTER, SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome
+from oz.wire.links import SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome, silent_after
 
 NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
 
 HELLO_AGAIN = 1.0
-"""Listened seconds after which a HELLO without WELCOME is sent again."""
+"""Listened seconds after which a HELLO without WELCOME is sent again. The time doubles with each repetition."""
 WELCOME_WITHIN = 10.0
 """Listened seconds after which a connection without WELCOME is replaced."""
 ACK_AGE = 0.02
@@ -305,7 +305,7 @@ class Link:
         self.ending: int | None = None
         self.delivered = self.repeated = self.unwanted = self.malformed = 0
         self._backoff = 1.0
-        self._ignored_limit = SILENT_AFTER
+        self._ignored_limit = silent_after(1)
         self._connected_at = self._hello_at = self._heard_at = self._live_at = self._retry_at = 0.0
         self._has_heard = False
         self._acked_at = float("-inf")
@@ -336,7 +336,8 @@ class Link:
         self._head: Head | None = None
         # The last ACK of an earlier connection may be lost.
         self._sent_marks: dict[int, int] = {}
-        self._pings = 0
+        # The first PING is acknowledged.
+        self._pings, self._beats = SLOW_PINGS, 1
         self._idle_ping: bytes | None = None
         self._declared = self._replaced_by = 0
         self._ignored: int | None = None
@@ -373,7 +374,7 @@ class Link:
         self.attempt += 1
         self._begin_connection()
         self._declares.clear()
-        self.state = GREETING
+        self.state, self._hello_again = GREETING, HELLO_AGAIN
         self._say_hello(listened)
 
     def _say_hello(self, listened: float) -> None:
@@ -440,9 +441,9 @@ class Link:
             frame: of the current handle.
             listened: time of the `ListeningClock`.
         """
-        if frame != self._idle_ping or self._pings % SLOW_PINGS == 0:
+        if frame != self._idle_ping or self._pings >= SLOW_PINGS:
             return False
-        self._pings += 1
+        self._pings += self._beats
         self._heard_at = self._live_at = listened
         return True
 
@@ -539,9 +540,11 @@ class Link:
         if ping.following > self.expected:
             self._replace("the connection lost messages", effects)
             return
-        if self._pings % SLOW_PINGS == 0 or self._unacked_batches or self._has_new_marks():
+        if self._pings >= SLOW_PINGS or self._unacked_batches or self._has_new_marks():
             self.is_ack_due = True
-        self._pings += 1
+            self._pings = 0
+        self._beats = ping.beats
+        self._pings += ping.beats
         self.applied = ping.applied
         has_pending = any(drops.pending for drops in ping.streams.values())
         self.idle = 0 if has_pending else ping.applied
@@ -562,7 +565,7 @@ class Link:
             # The first PING has made an ACK due. A publisher that receives it sends more.
             ignored = self.expected
         if ignored is None:
-            self._ignored, self._ignored_limit = None, SILENT_AFTER
+            self._ignored, self._ignored_limit = None, silent_after(self._beats)
         elif ignored != self._ignored:
             self._ignored, self._ignored_since = ignored, listened
         elif listened - self._ignored_since >= self._ignored_limit:
@@ -767,7 +770,7 @@ class Link:
         """
         effects: list[Effect] = []
         if self.state == LIVE:
-            if listened - self._heard_at >= SILENT_AFTER:
+            if listened - self._heard_at >= silent_after(self._beats):
                 self._replace("the publisher is silent", effects)
         elif self.state == ENDED:
             if listened >= self._retry_at:
@@ -784,20 +787,22 @@ class Link:
             if self._may_report:
                 effects.append(Gap(None, "lost"))
             self._end(listened)
-        elif self._has_heard and listened - self._heard_at >= SILENT_AFTER:
+        elif self._has_heard and listened - self._heard_at >= silent_after(1):
             self._replace("the publisher is silent", effects)
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
-        elif listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
+        elif listened - self._hello_at >= self._hello_again and self._hello is None:
+            # A publisher that is late, because hundreds of links begin at once, has no use for more of them.
+            self._hello_again *= 2
             self._say_hello(listened)
 
     def next_deadline(self) -> float:
         """Return the listened time of the next `tick` in seconds."""
         if self.state == LIVE:
-            return self._heard_at + SILENT_AFTER
+            return self._heard_at + silent_after(self._beats)
         if self.state == ENDED:
             return self._retry_at
-        return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
+        return self._hello_at + self._hello_again if self.state == GREETING else float("inf")
 
     @property
     def ack_at(self) -> float:

@@ -1,7 +1,7 @@
 """Connections between sockets of a test bus.
 
-A connection has two ends. Each end keeps the messages that its socket sends until they arrive, because a message
-that was accepted by a socket is not delivered yet. The end of the socket that dials lives from `connect` to
+A connection has two ends. Each end keeps the messages that its socket has sent until they arrive, because an accepted
+message is not delivered yet. The end of the socket that dials lives from `connect` to
 `disconnect`: its unsent messages outlive a lost connection, as without IMMEDIATE in libzmq. The end of the socket
 that listens lives as long as one connection.
 """
@@ -31,13 +31,13 @@ class End:
         socket: of the end.
         network: of the socket.
         target: transport and address that the socket dials; None at the socket that listens.
-        endpoint: that the socket dials, or that it is bound to.
+        endpoint: endpoint that the socket dials or has bound.
         name: routing id of the peer for a ROUTER.
         peer: other end of the connection; None without a connection, and if the connection is half-open.
         hosts: of both sockets.
-        is_local: whether the transport is inproc. Such messages arrive at once, also while no time passes.
+        is_local: whether the transport is inproc. Such messages arrive at once, without a change of the clock.
         inbox: messages that have arrived and are not received.
-        outgoing: messages that have not arrived. The first of them are in transit.
+        outgoing: messages that have not arrived. The first messages are in transit.
         has_ended: whether the end is of no use any more.
     """
 
@@ -70,7 +70,7 @@ class End:
 
         Args:
             socket: of the end.
-            endpoint: that the socket dials, or that it is bound to.
+            endpoint: endpoint that the socket dials or has bound.
             target: transport and address to dial; None for a socket that listens.
             name: routing id of the peer.
         """
@@ -246,7 +246,7 @@ class End:
         self.break_off()
 
     def break_off(self) -> None:
-        """Lose the connection and the messages in transit. The socket learns of it a moment later."""
+        """Lose the connection and the messages in transit. The socket is notified a moment later."""
         self.peer = None
         for _ in self._arrivals:
             self.outgoing.popleft()

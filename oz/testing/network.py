@@ -1,7 +1,7 @@
 """Virtual network of a test bus: bound endpoints, connections and faults.
 
-The network does not wait. The loop of the bus advances its clock. The seed determines what a real network leaves
-open, such as the time that a message takes and the number of messages in transit.
+The network does not wait. The loop of the bus advances its clock. The seed determines the random properties of a real
+network, such as the delay of a message and the number of messages in transit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Network:
         random: source of all random choices.
         latency: seconds of transit of a message at least.
         jitter: seconds of additional transit at most.
-        grid: seconds. Messages arrive at multiples of it, so that one turn of an engine reads several; 0 for any time.
+        grid: seconds. messages arrive at multiples of these seconds, so that one turn of an engine reads several
+            messages; 0 for any time.
         connections: both ends of each connection.
         half_open_ends: ends whose peer has lost the connection.
         mute_ends: ends whose messages do not arrive.
@@ -135,7 +136,7 @@ class Network:
 
     def bound(self, transport: str, prefix: str) -> list[str]:
         """Return the bound addresses with a prefix, also unreachable ones."""
-        return [address for port, address in self._ports if port == transport and address.startswith(prefix)]
+        return [address for own, address in self._ports if own == transport and address.startswith(prefix)]
 
     @property
     def capacity(self) -> int:

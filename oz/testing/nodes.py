@@ -39,13 +39,17 @@ class VirtualDirectory(Directory):
         found = {f"ipc://{address}" for address in self._network.bound("ipc", self._begins)}
         return found - {self.endpoint}
 
+    def count_separate(self) -> int:
+        """Return 0: nodes of a virtual network have no keys."""
+        return 0
+
     def remove_dead(self, endpoint: str) -> bool:
         """Return False: an endpoint ends with its socket."""
         return False
 
     @property
     def is_missing(self) -> bool:
-        """Whether the socket of this node was deleted: never."""
+        """False, because an endpoint of the virtual network is never deleted."""
         return False
 
     def remove(self) -> None:
@@ -66,12 +70,12 @@ class VirtualEngine(Engine):
             return tuple(map(self.publisher.bind_links, config.bind))
         context: Any = self._context
         path = str(self.options.directory or "/oz")
-        self._directory = VirtualDirectory(context.network, path, self.bus, self.id)
-        return tuple(map(self.publisher.bind_links, (*config.bind, self._directory.endpoint)))
+        self.directory = VirtualDirectory(context.network, path, self.bus, self.id)
+        return tuple(map(self.publisher.bind_links, (*config.bind, self.directory.endpoint)))
 
     def die(self) -> None:
         """End the requests and handlers of a node whose process was killed."""
-        self.exchange.end_requests(ClosedError("the node was killed"))
+        self.exchange.end_requests(ClosedError("the node was killed: create another one with bus.node()"))
         self.pool.finish(0.0)
 
 
@@ -102,7 +106,7 @@ class Node(oz.node.aio.Node):
         return VirtualEngine(*arguments, context=context, **options)
 
     def adopt(self) -> None:
-        """Attend to peers in the running loop."""
+        """Start the tasks of the node in the running loop."""
         if not self.closed:
             self._attendance.start()
 

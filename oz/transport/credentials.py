@@ -1,4 +1,4 @@
-"""Credentials of sockets: the own key, the trusted keys and their permissions.
+"""Credentials of sockets: the key of the socket, the trusted keys and their permissions.
 
 The files are read at the start, and again after a change. The earlier content stays in force
 while a file cannot be used.
@@ -34,7 +34,7 @@ from oz.transport.refusals import RefusalLog
 _log = peer_logger("oz.security")
 
 _CHECK_INTERVAL, _SHORT_INTERVAL = 0.4, 0.05
-"""Seconds between two checks whether a file has changed: in general, and for an unknown key or an unfinished file.
+"""Seconds between two checks for a change of a file: in general, and for an unknown key or an incomplete file.
 
 Publishers and subscribers ask every 0.5 s: each time the file is checked.
 """
@@ -44,7 +44,10 @@ _BACKLOG = 2_048
 packets, and a caller gets no answer."""
 
 _MAX_FOUND = 4_096
-"""Endpoints whose last key is remembered."""
+"""Maximum number of endpoints whose last key is cached."""
+
+_MAX_REFUSED_KEYS = 100
+"""Keys of refused callers that are remembered, so that texts can name them."""
 
 _numbers = itertools.count()
 
@@ -52,7 +55,7 @@ T = TypeVar("T")
 
 
 class Credentials:
-    """Own key, trusted keys and their permissions.
+    """Key of a socket, trusted keys and their permissions.
 
     Attributes:
         public_key: the own public key, 40 characters of Z85.
@@ -76,6 +79,7 @@ class Credentials:
         require_curve()
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
+        self._refused_keys: dict[str, None] = {}
         self._counting = threading.Lock()
         self._refusals = RefusalLog()
         # Absolute, because a program may change its directory.
@@ -112,11 +116,21 @@ class Credentials:
         """Return whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.value_for_unknown_key():
             return True
+        with self._counting:
+            if len(self._refused_keys) >= _MAX_REFUSED_KEYS:
+                del self._refused_keys[next(iter(self._refused_keys))]
+            self._refused_keys[key] = None
         self._count(
             "an unknown key",
             f"a connection from {address} is refused: its key {key} is not in {self.directory}",
         )
         return False
+
+    @property
+    def refused_keys(self) -> list[str]:
+        """Keys of callers that were refused lately."""
+        with self._counting:
+            return [*self._refused_keys]
 
     def turn_away(self, endpoint: str, why: str) -> None:
         """Count and log a caller that a listener has refused because it proved no key.
@@ -207,44 +221,48 @@ class Credentials:
         return found
 
     def _key_named(self, name: str | None) -> str | None:
-        """Return the trusted key whose certificate has a name, such as the name of a host; None without."""
+        """Return the trusted key whose certificate has a name, such as a host name; None if no certificate has it."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
-    def refused_by(self, endpoint: str, key: str | None) -> str:
-        """Return the error text for a listener that does not trust the own key."""
-        return (
-            f"{endpoint} does not trust the key of this side, {self.public_key}; it has {key}. "
-            f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
-        )
+    def why_not(self, found: Probed, endpoint: str, key: str | None, name: str | None = None) -> str | None:
+        """Return why an endpoint cannot be connected; None if it can, or if nothing listens there yet.
 
-    def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
-        """Return why an endpoint cannot be connected; None if it can, or if nothing listens there yet."""
+        Args:
+            found: outcome of a search or of a handshake.
+            endpoint: of the listener.
+            key: of the listener, if it is known.
+            name: of the listener in the text; None for the endpoint.
+        """
+        name = name or endpoint
         match found:
             case Probed.REFUSED:
-                return self.refused_by(endpoint, key)
+                return (
+                    f"{name} does not trust the key of this side, {self.public_key}; it has {key}. "
+                    f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
+                )
             case Probed.STRANGER:
-                return self._strange_to(endpoint)
+                return self._strange_to(endpoint, name)
             case Probed.KEYLESS:
                 return (
-                    f"{endpoint} has no key at all, and this side, which has {self.public_key}, connects only "
+                    f"{name} has no key at all, and this side, which has {self.public_key}, connects only "
                     "to listeners with a key. Give it security=, or let OZ_SECURITY or [security] name a file "
                     "with its key"
                 )
             case Probed.SILENT:
                 return (
-                    f"{endpoint} accepts connections and proves no key: it may be busy, or is no listener of "
+                    f"{name} accepts connections and proves no key: it may be busy, or is no listener of "
                     f"ZeroMQ. This side has {self.public_key}, and trusts the certificates in "
                     f"{self.directory}"
                 )
         return None
 
-    def _strange_to(self, endpoint: str) -> str:
+    def _strange_to(self, endpoint: str, name: str) -> str:
         candidates, trusted = self.candidates(endpoint), self.trusted
         if not candidates:
-            return f"{endpoint}: no key is trusted; put certificates into {self.directory}"
+            return f"{name}: no key is trusted; put certificates into {self.directory}"
         theirs = ", ".join(f"{trusted[candidate]} {candidate}" for candidate in candidates[:3])
         return (
-            f"{endpoint} has no key that this side trusts: none of {theirs}"
+            f"{name} has no key that this side trusts: none of {theirs}"
             f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
             f"{self.public_key}, and trusts the certificates in {self.directory}"
         )
@@ -285,7 +303,7 @@ class Reloaded(Generic[T]):
             path: of the file or the directory.
             read: returns the whole content, or raises.
             kept: returns the part of the earlier content that stays in force while `read` raises; None for all of
-                it. With None a change is read only if the file is the same at two checks: it may be half written.
+                it. With None a change is read only if the file is the same at two checks: it may be incomplete.
         """
         self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
@@ -302,7 +320,7 @@ class Reloaded(Generic[T]):
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change was seen that is not read yet."""
+        """Whether a detected change is not read yet."""
         return self._changing != self._seen
 
     def at(self, now: float) -> T:
@@ -312,7 +330,7 @@ class Reloaded(Generic[T]):
     def value_for_unknown_key(self) -> T:
         """Return the content after a check, unless another unknown key has caused one a moment ago.
 
-        So a key that was added after the last regular check is found.
+        So a recently added key is found.
         """
         now = time.monotonic()
         if now - self._asked_at < _SHORT_INTERVAL:

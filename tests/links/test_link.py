@@ -246,6 +246,24 @@ def test_ping_makes_an_ack_due_at_once(following):
     assert subscriber.pull() == [Ack(5, {})]
 
 
+@pytest.mark.parametrize("beats", [1, 2, links.MAX_BEATS])
+def test_a_link_waits_for_the_ping_that_the_last_one_has_promised(beats):
+    one = live(5)
+    one.read(links.encode_ping(Ping(5, 1, {}, beats)))
+    one.pull()
+    assert one.tick(links.silent_after(beats) - 0.1) == []
+    assert [type(effect) for effect in one.tick(0.2)] == [Replace]
+
+
+def test_rare_pings_are_acknowledged_as_often():
+    """A publisher takes a program that it has not heard for a minute for one that does not read."""
+    one, acknowledged = live(5), 0
+    for _ in range(2 * links.SLOW_PINGS // links.MAX_BEATS):
+        one.read(links.encode_ping(Ping(5, 1, {}, links.MAX_BEATS)))
+        acknowledged += len(one.pull())
+    assert acknowledged == 2
+
+
 def test_one_of_twenty_pings_without_news_is_acknowledged():
     one = live(5)
     answers = []

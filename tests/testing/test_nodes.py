@@ -7,7 +7,7 @@ import pytest
 import oz
 import oz.testing
 from oz.errors import PeerLost
-from oz.options import NodeOptions
+from oz.options import Delivery, NodeOptions
 
 
 @pytest.fixture
@@ -87,6 +87,33 @@ def test_request_to_a_killed_node_is_lost_or_retried(bus, node):
     found = bus.run(main())
     assert sorted(map(str, found[:2])) == sorted(map(str, [PeerLost, "right"]))
     assert found[2:] == ["right", "right"]
+
+
+def test_messages_that_have_moved_are_not_pending_at_the_lost_member(bus, node):
+    async def handle(message):
+        await asyncio.sleep(60)
+
+    async def main():
+        async with node("feed") as feed:
+            for name in ("lost", "other"):
+                worker = node(name)
+                worker.subscribe(
+                    "job", handle, group="workers", ack="handled", delivery=Delivery(redeliver=True)
+                )
+            await feed.wait_ready("lost", "other")
+            await feed.wait_for_subscribers("job", count=2)
+            bus.stall("feed", "lost")
+            for number in range(20):
+                await feed.publish("job", number)
+            await feed.flush()
+            await asyncio.sleep(0.1)
+            before = {link.peer: link.pending for link in feed.snapshot().links}
+            bus.cut("feed", "lost")
+            await asyncio.sleep(6)
+            after = {link.peer: (link.state, link.pending) for link in feed.snapshot().links}
+            return before["lost"], after["lost"], feed.stats.redelivered
+
+    assert bus.run(main()) == (10, ("down", 0), 10)
 
 
 def test_cut_node_is_lost_and_found_again(bus, node):
