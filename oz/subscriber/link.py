@@ -566,12 +566,15 @@ class Link:
             ignored = self.expected
         if ignored is None:
             self._ignored, self._ignored_limit = None, silent_after(self._beats)
-        elif ignored != self._ignored:
+            return
+        if ignored != self._ignored:
             self._ignored, self._ignored_since = ignored, listened
-        elif listened - self._ignored_since >= self._ignored_limit:
+            return
+        seconds = listened - self._ignored_since
+        if self._hello_at > self._ignored_since and seconds >= self._ignored_limit:
             self._ignored_limit *= 2
             self._replace("the publisher receives nothing", effects)
-        elif listened - self._ignored_since >= HELLO_AGAIN:
+        elif seconds >= HELLO_AGAIN:
             self._say_hello(listened)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:

@@ -337,6 +337,15 @@ def test_publisher_that_repeats_welcome_is_not_replaced(ignored):
         assert subscriber.pull() == []
 
 
+def test_hello_is_repeated_before_a_connection_is_replaced():
+    subscriber = live(5)
+    make = undeclared(subscriber)
+    subscriber.read(make())
+    # PINGs of a crowded publisher are rare.
+    subscriber.now += links.MAX_BEATS * links.PING_INTERVAL
+    assert pings_without_effect(subscriber, make, 1) == [[Hello]]
+
+
 def test_publisher_that_sends_more_after_an_ack_receives():
     subscriber = live(5)
     for number in range(5, 25):
