@@ -99,7 +99,9 @@ def top(
                 _print(shown)
             if once:
                 if not source.nodes:
-                    print_stderr(ctx, f"no node on bus {printable(node.bus)}")
+                    silent = ", ".join(map(printable, source.summary()["unanswered"]))
+                    why = f"; no answer from {silent}" if silent else ""
+                    print_stderr(ctx, f"no node on bus {printable(node.bus)}{why}")
                     ctx.exit(NOBODY)
                 return
 
@@ -133,8 +135,14 @@ class _Source:
         now = time.monotonic()
         snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
         answered = {snapshot.id for snapshot in snapshots}
-        silent = [peer.name for peer in self._node.peers if peer.id not in answered]
-        self._before, self.at, self.nodes = Sample(now, snapshots, silent), now, len(snapshots)
+        silent: dict[str | None, str] = {
+            peer.id: peer.name for peer in self._node.peers if peer.id not in answered
+        }
+        # Peers that never answered this node have no name here, but their peers know it.
+        names = {link.member: link.peer for snapshot in snapshots for link in snapshot.links if link.peer}
+        for name, node in self._node._node.unanswered():
+            silent.setdefault(node or name, names.get(node or "", name))
+        self._before, self.at, self.nodes = Sample(now, snapshots, [*silent.values()]), now, len(snapshots)
         return self._before
 
     def sample(self) -> dict[str, list[Row]]:
@@ -146,7 +154,7 @@ class _Source:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Return the bus, the number of nodes, and the names of silent nodes."""
+        """Return the bus, the number of nodes, and the names or endpoints of nodes that did not answer."""
         silent = [] if self._before is None else list(self._before.unanswered)
         return {"bus": self._node.bus, "time": time.time(), "answered": self.nodes, "unanswered": silent}
 

@@ -762,6 +762,17 @@ class Engine:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
         return sorted(found, key=lambda item: (item.name, item.id))
 
+    def unanswered(self) -> list[tuple[str, str | None]]:
+        """Return nodes that accept a connection and do not answer: name or endpoint, and id if it is known."""
+        found = []
+        for endpoint in self.subscriber.unanswered():
+            card = self.subscriber.card_at(endpoint)
+            node = None if self.directory is None else self.directory.node_at(endpoint)
+            node = node if card is None else card.node
+            name = None if node is None else self._known_name(node)
+            found.append((name or endpoint, None if node is None else node.hex()))
+        return found
+
     # subscriptions
 
     def check_usable(self) -> None:

@@ -124,11 +124,13 @@ class Connections(ABC):
         keys: of the publishers, None without security.
         denials: refusals that the program was not told of, by endpoint and number of the subscription (0 for
             a refused connection), each with its inbox.
+        watches_links: whether the events of all connections of links are read; for nodes.
         subscriptions_class: class of the subscriptions; a node has another.
         on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
         on_connection: called under the lock with a place without fallback, an event of the monitor, and the address.
     """
 
+    watches_links = False
     subscriptions_class = Subscriptions
 
     def __init__(
@@ -381,7 +383,8 @@ class Connections(ABC):
         if self.filtering == "auto" and may_fall_back:
             place.fallback = Fallback(self.clock())
             self._undecided[place] = None
-        if place.fallback is not None or self.keys is not None:
+        if place.fallback is not None or self.keys is not None or self.watches_links:
+            # First, because a connection to a process of this host stands at once.
             self._watch(place)
         random_bytes = self.runtime.random_bytes
         place.link = Link(

@@ -59,6 +59,7 @@ class Place:
         key_refusal: why a connection was refused for its key, until one stands; else None.
         heard_at: time of the last frame or message, or None.
         is_given_up: whether the connections have ended because of a key, until `Keys` connects again.
+        is_connected: whether the connection of the link stands, with or without WELCOME. Only nodes know it.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
         drained: whether the plain connection was read empty since `drain` began.
@@ -75,6 +76,7 @@ class Place:
         "handle",
         "heard_at",
         "is_bound",
+        "is_connected",
         "is_given_up",
         "is_twin",
         "key_refusal",
@@ -102,7 +104,7 @@ class Place:
         self.key_refusal: str | None = None
         self.heard_at: float | None = None
         self.reported, self.reported_epoch = NEW, links.UNKNOWN_EPOCH
-        self.is_bound = self.is_given_up = self.is_twin = self.drained = False
+        self.is_bound = self.is_connected = self.is_given_up = self.is_twin = self.drained = False
 
     def mode(self) -> str:
         """Return "link", "prefix", "multicast" or "connecting"."""
