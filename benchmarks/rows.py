@@ -164,17 +164,21 @@ def explanations(measured: Measured) -> list[str]:
         f"{versions}.",
     ]
     if before >= BUSY:
-        lines.append("**Other programs had the machine meanwhile: these figures mean little.**")
+        lines.append(
+            "**Other programs used the machine during the run, so that these figures are unreliable.**"
+        )
     return lines + [f"{name}: {reason}." for name, reason in measured["missing"].items()]
 
 
 def losses(measured: Measured) -> Iterator[str]:
-    """Yield the rows in which oz is slower than its rival, or than C."""
-    yield from _listed(
-        "oz loses against what stands beside it in", list(_behind(measured, lambda row: row.rival))
-    )
-    yield ""
-    yield from _listed("C, or REQ and REP, is ahead in", list(_behind(measured, lambda row: row.c)))
+    """Yield a table of the rows in which the rival, or C, is faster than oz."""
+    yield "| faster than oz | rows, with the ratio |"
+    yield "| --- | --- |"
+    for name, side_of in (
+        ("the other side", lambda row: row.rival),
+        ("C, or REQ and REP", lambda row: row.c),
+    ):
+        yield f"| {name} | {'; '.join(_behind(measured, side_of)) or 'none'} |"
 
 
 def _behind(measured: Measured, side_of: Callable[[Row], str]) -> Iterator[str]:
@@ -185,12 +189,3 @@ def _behind(measured: Measured, side_of: Callable[[Row], str]) -> Iterator[str]:
             ratio = statistics.median(item / other for item, other in zip(ours, theirs, strict=True))
             if not reaches(ratio, 1, row):
                 yield f"{row.name}: {number(ratio)}"
-
-
-def _listed(text: str, names: list[str]) -> Iterator[str]:
-    if not names:
-        yield f"{text} no row."
-        return
-    yield f"{text}:"
-    yield ""
-    yield from (f"- {name}" for name in names)

@@ -122,7 +122,7 @@ class NoResponders(OzError):
 
 
 class PeerLost(OzError):
-    """The node that held a request is lost, or has closed. The request may have run.
+    """The responder of a request is lost, or has closed. The request may have run.
 
     Attributes:
         subject: of the request.
@@ -169,7 +169,11 @@ class WouldBlock(OzError, BlockingIOError):
 
 
 class OwnershipError(OzError, RuntimeError):
-    """Use of an object in a process that did not create it, or of a socket in two threads at once."""
+    """Use of an object outside of its process, thread or event loop.
+
+    Causes: the object is older than a fork, two threads use a socket at once, or another event loop runs. A call that
+    waits is in an inline handler, or in a running loop of a test bus.
+    """
 
 
 class PermissionDenied(OzError, PermissionError):

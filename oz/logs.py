@@ -9,7 +9,7 @@ from contextlib import suppress
 from oz.escaping import printable
 
 FIRST = 10
-"""Records of one kind that are logged at once."""
+"""Number of records of one kind that are logged without a delay."""
 SECONDS = 5.0
 """After that, seconds between two records of the kind. Each names the number of dropped records."""
 _KINDS = 256

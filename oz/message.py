@@ -1,4 +1,4 @@
-"""Messages and gaps as a program sees them."""
+"""Messages and gaps, as programs receive them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from oz.errors import NoRequest
 
 MessageId = bytes | tuple[bytes, int]
-"""Id by itself, or a series and a number in it."""
+"""Id of a message: bytes, or a series and the number of the message in the series."""
 
 NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 
@@ -38,7 +38,7 @@ class Extras(NamedTuple):
         headers: text to text, bytes, numbers, truth values or None.
         reply_to: subject to reply on.
         message_id: identifies a repeated message.
-        key: for sticky queue groups, in place of the subject. It stays with the publisher.
+        key: for sticky queue groups, in place of the subject. It is not sent.
         forwarded: source of a message that a forwarder published.
         to_all: True if a request expects the replies of all responders.
         redelivered: True if another forwarder may have passed the message on before.

@@ -37,7 +37,7 @@ class _StrictOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(_StrictOptions):
-    """Limits of a socket, a node or a service. They bound what a peer can cost.
+    """Limits of a socket, a node or a service. They bound the memory, time and connections that a peer can use.
 
     Attributes:
         patterns: subscriptions of one link at a publisher.
@@ -90,7 +90,7 @@ class Multicast:
             subscriber connects again. libpgm may need 25 seconds for a repair, and connecting again ends the
             repair. Without repairs the subscriber waits 5 seconds at most.
         plain: whether messages are those of plain ZeroMQ, `[subject, payload]` or with a delimiter one frame.
-            Then there is no checksum, no account of losses and no heartbeat.
+            Then there are no checksums, no reports of losses and no heartbeats.
     """
 
     rate_kbps: int = 10_000
@@ -173,13 +173,13 @@ class Options(_StrictOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions(Options):
-    """Options of a node: those of a publisher and a subscriber, and its own.
+    """Options of a node: options of a publisher and a subscriber, and five options of nodes.
 
     Attributes:
         advertise: address or name of this host that other hosts dial, in place of the bound address.
         directory: where nodes of one host find each other; None for the directory of the user.
         lost_after: seconds without an answer of a silent peer after which the peer is lost.
-        threads: handlers that run at once at most; without asyncio.
+        threads: maximum number of running handlers; unused in asyncio.
         echo: whether subscriptions of the node receive what the node publishes.
         error_replies: whether the reply to a request has the text of the exception of a handler.
     """

@@ -1,7 +1,7 @@
-"""The end of a program that left objects open.
+"""The end of a program with open objects.
 
 Python ends a program in four steps. It joins all threads except daemons. It calls the functions of `atexit`.
-It stops the daemons, wherever they are. It destroys the objects that are left. In the last step a `close`
+It stops the daemons at any instruction. It destroys the remaining objects. In the last step a `close`
 that waits for a thread never returns. So objects with threads are closed in the second step, by `close_all`.
 A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
 """
@@ -40,11 +40,14 @@ def close_all(open_objects: Iterable[Closable]) -> None:
         try:
             owner._close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
         except Exception as error:
-            _log.warning("closing an object at the end of the program failed: %s", error)
+            _log.warning(
+                "an object that the program did not close failed to close at its end: %s. Use `with`, or call close()",
+                error,
+            )
 
 
 def check_running(kind: str) -> None:
-    """Raise ClosedError if `close_all` was called: nothing closes later objects, and Python's end waits for them."""
+    """Raise ClosedError if `close_all` was called, because nothing would close a later object."""
     if _ends_at < inf:
         raise ClosedError(
             f"the program ends, and a new {kind} would never be closed; an atexit function that needs one must "

@@ -115,9 +115,9 @@ class Hot(Protocol):
     def make_plain(
         self, batch: Any, routes: dict[bytes, Any], find: Callable[[bytes], Any], arrival: Any, /
     ) -> tuple[list[Any], Any, int] | None:
-        """Return the wanted messages of plain publishers, the common target of their routes, and the others' number.
+        """Return matching messages of plain publishers, their common target, and the number of other messages.
 
-        None if a message has not two frames. The target is None if there are several or none.
+        None if a message has not two frames. The target is None unless all routes have the same target.
 
         Args:
             batch: frames of each message.
@@ -141,7 +141,7 @@ class Hot(Protocol):
         """
 
     def SharedFrame(self, first: bytes, second: bytes, /) -> Any:
-        """Return a frame of libzmq with the content of both, which several messages share.
+        """Return a frame of libzmq with head and body, which several messages share.
 
         len() returns its bytes.
         """
@@ -150,7 +150,7 @@ class Hot(Protocol):
         """Append messages to the queues of their routes.
 
         Returns:
-            Index of the first message whose queues need more than that.
+            Index of the first message that the function did not append.
         """
 
     def pack_body(self, flat: Any, /) -> bytes | None:
@@ -228,7 +228,7 @@ class Hot(Protocol):
             in_hand: likewise.
             engine: its slot `attend_at` has the time to attend.
             alone: waits shortly for a lone message; None for the queue of a subscription.
-            chunk: messages between two looks at the clock.
+            chunk: messages before the clock is read again.
         """
 
     def know_lone_links(
@@ -253,7 +253,7 @@ class Hot(Protocol):
         stats: Any,
         wake_up: int,
     ) -> Callable[[float | None], Any]:
-        """Return a function that waits shortly for a message that comes alone; None if other waits are needed.
+        """Return a function that waits shortly for a single message; None if the caller must use another wait.
 
         Args:
             twin: function in Python, called while the slot `lone` of the engine is None, and for other cases.

@@ -1,7 +1,7 @@
 """Directory in which the nodes of one host find each other: its default path, and checks of its mode and owner.
 
-A process that can write in the directory can impersonate each node. So only its owner may enter it, and
-the owner is the user of the node.
+A process that can write in the directory can impersonate each node. So only the user of the node may own it and enter
+it.
 """
 
 from __future__ import annotations

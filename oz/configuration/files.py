@@ -158,7 +158,7 @@ WORLD_WRITABLE = "all users can write it, and so choose the trusted keys"
 
 
 def is_world_writable(file: BinaryIO) -> bool:
-    """Return whether all users can write a file. Such a file must not name trusted keys."""
+    """Return whether all users can write a file. Such a file cannot be trusted to name keys."""
     return bool(os.fstat(file.fileno()).st_mode & stat.S_IWOTH)
 
 

@@ -48,7 +48,7 @@ class SettingKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Name of a node. It travels in announcements and is shown to users."""
+    """Name of a node. Cards contain the name, and commands show it to users."""
 
     def from_text(self, text: str) -> str:
         """Return the checked name."""
@@ -106,7 +106,7 @@ class Endpoints:
         """Return the endpoints of an argument: one endpoint, or a list of them.
 
         Raises:
-            ValueError: the value is neither, or there are too many.
+            ValueError: the value is neither an endpoint nor a list, or there are too many endpoints.
         """
         given: Any = [value] if isinstance(value, (str, bytes)) else value
         if not isinstance(given, (list, tuple, set, frozenset)):

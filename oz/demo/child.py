@@ -33,7 +33,7 @@ class Child:
         return self.process.returncode is not None
 
     def read_line(self) -> str:
-        """Wait for a line of the output. There is no timeout, because a process may need long on a busy machine.
+        """Wait for a line of the output. There is no timeout, because a process may start slowly on a busy machine.
 
         Raises:
             ChildError: the process has ended without a line.
@@ -72,7 +72,7 @@ def child_process(name: str, command: Sequence[str]) -> Iterator[Child]:
 
 
 def end_with_parent() -> None:
-    """End this process when its stdin is closed, which the end of the parent does."""
+    """End this process when its stdin is closed, because the parent has ended."""
 
     def wait() -> None:
         # Not sys.stdin: the end of the interpreter would wait for its lock, and abort.

@@ -28,8 +28,8 @@ END = "demo.end"
 def replay(subscribers: int) -> None:
     """Publish every flight and then `END`.
 
-    It waits for `subscribers` subscribers without a timeout, also while they are full: they are in the parent
-    process, whose end ends this process.
+    It waits for `subscribers` subscribers without a timeout, also while they are full: they run in the parent
+    process, and this process ends with its parent.
     """
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:

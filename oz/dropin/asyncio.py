@@ -2,13 +2,13 @@
 
 **Theory of operation.** A socket of `zmq.asyncio` works through a blocking shadow of itself. It watches FD
 and asks the shadow for EVENTS. When a Future waits, it calls `recv` or `send` of the shadow with NOBLOCK.
-Here the shadow is a blocking drop-in socket, and `_is_ready` decides for the Future that waits first.
+In oz the shadow is a blocking drop-in socket, and `_is_ready` decides for the Future that waits first.
 
 The Future of a receive needs a message that matches. So does the Future of an `oz.asyncio.Poller`. A plain
-`zmq.asyncio.Poller` asks libzmq again when its Future is done, so that Future needs what libzmq reports: a
-message that was read and kept would never be reported.
+`zmq.asyncio.Poller` asks libzmq again when its Future is done, so that this Future must follow libzmq: libzmq would
+never report a message that was read and kept.
 
-A Future that has a message may be lost: the task that awaits it may be cancelled before it runs again. So
+A Future with a message may be discarded: its task may be cancelled before it runs again. So
 `Received`, the Future of a receive, gives its message back to the socket in that case.
 
 The methods of pyzmq that begin with an underscore are not public. They have been the same since pyzmq 22.
@@ -50,8 +50,7 @@ class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
 class ReceiveFuture(asyncio.Future[Any]):
     """Future of a receive.
 
-    If the task that awaits it is cancelled when the message is there already, the message goes back to the
-    socket.
+    If the task that awaits it is cancelled after the message was read, the message returns to the socket.
     """
 
     _raw: Any = None
@@ -66,7 +65,7 @@ class ReceiveFuture(asyncio.Future[Any]):
         self.resolve(result, result, self._socket._reading.is_first)
 
     def resolve(self, result: Any, raw: Any, is_first: bool) -> None:
-        """Resolve with a result that was made of the frames `raw`."""
+        """Resolve with a result that was built from the frames `raw`."""
         self._raw, self._is_first = raw, is_first
         super().set_result(result)
 
@@ -77,7 +76,7 @@ class ReceiveFuture(asyncio.Future[Any]):
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
     def load(self, received: ReceiveFuture, load: Callable[[Any], Any]) -> None:
-        """Resolve with the loaded message of another Future, or as the other Future ended."""
+        """Resolve with the loaded message of another Future, or with its exception."""
         if self.done():
             received.give_back()
         elif received.cancelled():
@@ -107,7 +106,7 @@ class ReceiveFuture(asyncio.Future[Any]):
 
 
 class _Shadow(sub.SubSocket):
-    """Blocking shadow. Its EVENTS reads no message, and knows messages that were read."""
+    """Blocking shadow. Its EVENTS reads no message from libzmq, and includes messages that were read before."""
 
     def get(self, option: int) -> Any:
         if option != _EVENTS:
@@ -333,7 +332,7 @@ class PubSocket(zmq.asyncio.Socket):
         """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`; the first one is its subject.
 
         Raises:
-            SubjectError: from the Future: the dialect does not allow the subject; nothing is sent.
+            SubjectError: the dialect does not allow the subject; nothing is sent. The Future raises it.
         """
         return super().send_multipart(msg_parts, flags, copy, track, **kwargs)
 

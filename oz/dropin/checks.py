@@ -11,17 +11,17 @@ from oz.subjects import dialects
 
 
 def check_arguments(name: str, context: Any, socket_type: int, allowed: int, dialect: str) -> None:
-    """Check what a drop-in socket is made of.
+    """Check the arguments of a drop-in socket.
 
     Args:
         name: public name of the class.
         context: context of pyzmq, or None.
-        socket_type: type that the program asks for.
+        socket_type: type that the program passes.
         allowed: type that the class is for.
         dialect: name of a dialect.
 
     Raises:
-        ConfigurationError: the type is another one, or no dialect has this name.
+        ConfigurationError: the type is wrong, or no dialect has this name.
         TypeError: the context is gevent's.
     """
     if socket_type != allowed:

@@ -1,11 +1,11 @@
 """Patterns of one SUB socket, and the decision which subjects they match.
 
-Each pattern has a count, as each prefix has in libzmq: two subscriptions need two ends. The socket gives
-libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while another pattern
-needs it.
+Each pattern has a count, as each prefix has in libzmq: two calls of `subscribe` need two calls of `unsubscribe`. The
+socket gives libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while another
+pattern needs it.
 
 Up to `FEW` patterns are tried in turn. More are in a `PatternIndex`, which visits only patterns that may
-match. Answers are remembered, because publishers repeat their subjects.
+match. The filter caches its answers, because publishers repeat their subjects.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FEW = 4
 """Number of patterns up to which trying each costs less than a search in the index."""
 
 ANSWERS = 8_192
-"""Number of subjects that are remembered."""
+"""Number of cached subjects."""
 
 LONGEST_SUBJECT = 256
-"""Bytes of the longest subject that is remembered, so that peers cannot fill the memory."""
+"""Size in bytes of the longest cached subject, so that peers cannot fill the memory."""
 
 Rule = tuple[tuple[bytes, ...], bool | None]
 """Texts with one token between them. True if one or more tokens must follow, None if anything may follow. The
@@ -38,9 +38,9 @@ class Filter:
     """Counted patterns.
 
     Attributes:
-        is_active: whether any pattern other than a prefix was ever added. Until then libzmq's own filter
-            decides alone.
-        answers: whether a pattern matches, for subjects that were asked for lately.
+        is_active: whether any pattern other than a prefix was ever added. Until the first pattern only the filter of
+            libzmq decides.
+        answers: whether a pattern matches, for recent subjects.
         rules: a rule for each pattern. Empty if a pattern has no rule.
     """
 
@@ -140,7 +140,7 @@ def _accept_all(subject: bytes) -> object:
 
 
 def _is_costly(pattern: Pattern) -> bool:
-    """Return whether a pattern needs what the index does: a time limit, or no regex of thousands of words."""
+    """Return whether a pattern needs the index: it has a time limit, or thousands of words."""
     return is_timed(pattern) or len(pattern.text) > LONG_PATTERN
 
 

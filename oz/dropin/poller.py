@@ -1,4 +1,4 @@
-"""The poller that knows which messages a pattern refuses."""
+"""The poller that ignores messages which a pattern refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLLIN = int(zmq.POLLIN)
 
 
 class FilteredSocket:
-    """Base of sockets that refuse some of the messages that libzmq has for them."""
+    """Base of sockets that refuse some messages of libzmq."""
 
     def _has_message(self) -> bool:
         """Skip refused messages, and return whether a receive would return at once."""

@@ -39,7 +39,7 @@ class PubSocket(zmq.Socket[bytes]):
     Args:
         context: a `zmq.Context`, or another PUB to shadow. Default: `zmq.Context.instance()`.
         socket_type: `zmq.PUB`.
-        dialect: one of `oz.DIALECTS`; a first frame that is not a subject of it is not sent. Default: "zmq",
+        dialect: one of `oz.DIALECTS`; a first frame that is no subject of the dialect is refused. Default: "zmq",
             which allows any bytes.
         options: `shadow` and `copy_threshold`, as for `zmq.Socket`.
 

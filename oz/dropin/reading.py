@@ -1,11 +1,10 @@
 """State of one libzmq SUB that is read through a filter. Its shadows share the state.
 
-`held` has messages that come before those of libzmq. libzmq cannot be asked for a message without reading it,
-so a message that a poll found is held. So is a message whose task was cancelled. When a program receives a
-held message frame by frame, `rest` has its other frames. The frames of other messages stay in libzmq, so that
-a `zmq.Poller` reports them.
+`held` has messages that are delivered before those of libzmq. libzmq cannot show a message without a read, so a poll
+reads and holds it. The message of a cancelled task is held too. When a program receives a held message frame by frame,
+`rest` has its other frames. The frames of other messages stay in libzmq, so that a `zmq.Poller` reports them.
 
-An exception inside a receive, such as KeyboardInterrupt, may come in the middle of a message. `interrupted`
+An exception inside a receive, such as KeyboardInterrupt, may be raised between two frames of a message. `interrupted`
 is set then, and the next receive skips the other frames of that message.
 """
 
@@ -45,7 +44,7 @@ class ReceiveState:
         is_first: whether the last delivered frame began a message. Not kept while `is_plain`.
         interrupted: whether a receive was interrupted.
         error: error that the next receive raises.
-        is_ready: whether the next frame is in libzmq, and begins a message.
+        is_ready: whether the next frame is still in libzmq, and is the first of a message.
         is_plain: whether `is_ready`, libzmq's filter suffices, and nothing can be given back.
         is_awaited: whether asyncio receives, so that cancelled receives are given back.
     """

@@ -1,16 +1,15 @@
 """A SUB of pyzmq that takes patterns.
 
 **Theory of operation.** `subscribe` gives libzmq the prefixes of a pattern, so that libzmq filters by them. A
-receive reads the first frame of a message and asks the filter. If no subscription matches, the receive reads
-the other frames of that message too, drops them, and goes on. Nothing else happens: no thread, no second
-socket, no change on the wire.
+receive reads the first frame of a message and asks the filter. If no subscription matches, the receive also reads and
+drops the other frames of that message, and continues. There is no thread, no second socket and no change on the wire.
 
 `Reading` holds the state: patterns, frames read ahead, the place in the current message. While no pattern is
 subscribed to, only prefixes, `recv` passes straight to pyzmq.
 
 Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message the rest of
-that time is waited for by `zmq_poll`. A receive that must not wait skips refused messages for at most
-`SKIP_SECONDS`, so that a stream of refused messages cannot hold it.
+that time is waited for by `zmq_poll`. A receive with NOBLOCK skips refused messages for at most
+`SKIP_SECONDS`, so that a stream of refused messages cannot block it.
 
 EVENTS is exact: reading it skips refused messages, and keeps the first frame of a message that matches.
 `zmq.asyncio` and Tornado's streams depend on EVENTS, so they see matching messages only. `zmq.Poller`,
@@ -36,7 +35,7 @@ from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_defa
 from oz.transport.libzmq import IS_KNOWN
 
 SKIP_SECONDS = 0.01
-"""Seconds for which a receive that must not wait skips refused messages: about ten thousand of them."""
+"""Seconds for which a receive with NOBLOCK skips refused messages: about ten thousand messages."""
 
 CHECK_AFTER = 0.001
 """Seconds of skipping after which a receive checks its time."""
@@ -115,11 +114,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     def subscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
         """Subscribe to a pattern.
 
-        A subscription that is made twice must be ended twice, as in libzmq.
+        Two equal calls need two calls of `unsubscribe`, as in libzmq.
 
         Args:
             topic: bytes are a prefix in every dialect. Text is a pattern. Empty text is everything. Patterns
-                of `oz.compile`, `re` and `regex` are taken as they are.
+                of `oz.compile`, `re` and `regex` keep their dialect.
             dialect: dialect of the whole text. Default: the dialect of the socket; unless that is "zmq", text
                 may name another one before a colon, as in "rv:Foo.*".
 
@@ -188,7 +187,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Set an option, as `zmq.Socket.set`; SUBSCRIBE and UNSUBSCRIBE take a prefix.
 
         libzmq is never given an SNDHWM other than 0, because a SUB forwards only that many subscriptions in a
-        burst and drops the others. `get` returns what was set.
+        burst and drops the others. `get` returns the value that was set.
 
         Raises:
             ConfigurationError: CONFLATE or INVERT_MATCHING, and a pattern is subscribed to.
@@ -238,7 +237,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             Flags of the next read.
 
         Raises:
-            zmq.Again: the time is over.
+            zmq.Again: the timeout has passed.
         """
         timeout: Any = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)
         if timeout < 0:
@@ -262,7 +261,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Receive one frame, as `zmq.Socket.recv`: the next one of a message that matches.
 
         Raises:
-            zmq.Again: no message matched in the time of RCVTIMEO, or at once with NOBLOCK.
+            zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.
             PatternTimeout: a pattern exceeded its time limit; the message is dropped.
         """
         reading = self._reading
@@ -338,7 +337,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         After `recv` of a first frame it returns the other frames of that message.
 
         Raises:
-            zmq.Again: no message matched in the time of RCVTIMEO, or at once with NOBLOCK.
+            zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.
             PatternTimeout: a pattern exceeded its time limit; the message is dropped.
         """
         reading = self._reading
@@ -391,7 +390,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             flags: of the receive.
             copy: of the receive.
             track: of the receive.
-            is_whole: False to leave all frames but the first in libzmq, if they are there.
+            is_whole: False to leave all frames after the first in libzmq.
         """
         reading = self._reading
         if reading.interrupted:
@@ -423,7 +422,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
 
     def _skip_refused(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
-        """Read messages until one matches, after a message that did not.
+        """Read messages until a message matches, after a refused message.
 
         Args:
             read: reads one message, or its first frame; takes flags.

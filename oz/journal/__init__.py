@@ -15,16 +15,14 @@ try:
 except ImportError as error:
     raise missing_module(error.name or "pyarrow", "journal") from None
 
-from oz.journal.format import COLUMNS, GAP, MESSAGE, SCHEMA, DamageError
+from oz.journal.format import GAP, SCHEMA, DamageError
 from oz.journal.journal import Journal, Segment
 from oz.journal.records import JournalGap, Record
 from oz.journal.report import Finding, Report
 from oz.journal.writer import Writer
 
 __all__ = [
-    "COLUMNS",
     "GAP",
-    "MESSAGE",
     "SCHEMA",
     "DamageError",
     "Finding",

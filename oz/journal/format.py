@@ -12,7 +12,7 @@ A journal is a directory:
     writer.lock                    the lock of the writer, with its process id.
 
 **Segment id.** A file name of a stream is never used again, and a writer never continues a stream that it
-finds. So a place in a journal is an offset, and the id of the segment that holds the record before it. If the
+finds. So a position in a journal is an offset and the id of the segment that holds the previous record. If the
 id differs, the journal was restored from a copy, and its offsets name other records.
 
 **Checksums.** The metadata of each message of a stream has the CRC-32 of the message. The segment id is its
@@ -168,7 +168,7 @@ def parse_name(name: str) -> SegmentFile | None:
 def sort_segments(names: Iterable[str]) -> list[SegmentFile]:
     """Return the segments among file names, sorted by offset.
 
-    A stream whose sealed form is present too is left out: a kill came between the rename and the unlink.
+    A stream whose sealed form is present too is left out: the writer was killed between the rename and the unlink.
     """
     # Names sort by offset, because it has 20 digits.
     found = [file for file in map(parse_name, sorted(names)) if file is not None]
@@ -222,15 +222,15 @@ class Head(NamedTuple):
 _MARK = struct.Struct("<16sQQQI")
 MARK_SIZE = _MARK.size
 _MARK_READS = 3
-"""Reads of a mark whose checksum is wrong. A read may overlap a write, which takes microseconds."""
+"""Number of times that a mark with a wrong checksum is read. A read may overlap a write, which takes microseconds."""
 
 
 class Mark(NamedTuple):
-    """The acknowledged mark: how far the records of a journal are acknowledged.
+    """The acknowledged mark: the end of the acknowledged records of a journal.
 
     Attributes:
         segment: the id of the active segment; empty while there is none.
-        first: the first offset of the active segment. While there is none, the offset after the last record.
+        first: the first offset of the active segment. Without an active segment, the offset after the last record.
             A greater `end` then records a gap.
         size: the acknowledged bytes of its stream.
         end: the offset after the last acknowledged record.

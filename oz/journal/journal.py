@@ -1,4 +1,4 @@
-"""The journal as its readers see it; the walk over its files is in `oz.journal.reading`."""
+"""The journal for readers; the walk over its files is in `oz.journal.reading`."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Journal:
             missing offsets and for gap records whose pattern overlaps with `pattern`.
 
         Raises:
-            JournalError: a file is damaged; a `DamageError` names the file and the offsets. Or the codec does
-                not decode a payload.
+            JournalError: a file is damaged; a `DamageError` names the file and the offsets. The codec does not decode
+                a payload.
             PatternError, ValueError, TypeError: an argument has a wrong type or value.
             PatternTimeout: a pattern exceeded its time limit on a subject.
         """

@@ -1,4 +1,4 @@
-"""Ranges of offsets, for readers that share a journal and remember their place, such as Spark.
+"""Ranges of offsets, for readers that share a journal and store their position, such as Spark.
 
 A planner calls `checkpoint` for the end, `resume` to check its old checkpoint, and `plan` for the files of a
 range. Any reader of Parquet reads the sealed files. Workers read the active part, or any range, by
@@ -38,7 +38,7 @@ Directory = str | os.PathLike[str]
 
 
 class Checkpoint(NamedTuple):
-    """A place in a journal, which is valid until the journal is restored from a copy.
+    """A position in a journal, which is valid until the journal is restored from a copy.
 
     Attributes:
         offset: the offset of the next record to read.
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
         sealed: the sealed files, by offset.
         active: first and end offset of the part that is not sealed, for `read_range`; None if there is none.
         missing: the offsets of the range that are not in the journal.
-        bytes: the size of all parts in bytes, as far as the range covers them.
+        bytes: the size in bytes of the parts that the range covers.
     """
 
     sealed: tuple[SealedPart, ...]
@@ -108,7 +108,7 @@ def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
     """Check a saved checkpoint.
 
     Returns:
-        None if reading goes on at its offset; the gap if retention removed records after it.
+        None if reading continues at its offset; the gap if retention removed records after it.
 
     Raises:
         JournalError: the offset names another record, because the journal was restored or replaced.
@@ -326,7 +326,7 @@ def read_range(
         elif removed == "raise" and part.reason == "retention":
             raise JournalError(
                 f"{directory}: retention removed the records from offset {part.first} to {part.end - 1} "
-                "they were read; keep more with retain_bytes or retain_seconds"
+                "before they were read; keep more with retain_bytes or retain_seconds"
             )
 
 

@@ -1,14 +1,14 @@
 """The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
 
 **The end.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream that
-begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
-stream, which is readable up to its end mark. The mark is read before the directory is listed, so that the
-files of all records before the acknowledged end are in the list, unless they were removed.
+begins at or after the acknowledged end has no acknowledged record yet. Every other stream has an end mark of the
+writer, up to which it is readable. The mark is read before the directory is listed, so that the files of all records
+before the acknowledged end are in the list, unless they were removed.
 
-**The place of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
+**The segment of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
 was sealed or removed, and the reader lists the directory again. An open file stays readable after its
-removal. A list may miss a segment that was sealed during the listing: the old name is gone, and the new one
-was added behind the place of the scan. So a gap is reported after a second list only.
+removal. A list may miss a segment that was sealed during the listing: the old name is removed, and the scan has
+passed the position of the new name. So a reader lists the directory a second time before it reports a gap.
 
 **Damage** raises `DamageError`, unless the stream was removed meanwhile. Its sealed form has the records.
 """
@@ -74,7 +74,7 @@ def end_offset(store: Store) -> int:
 
 
 class Reading:
-    """One walk over a journal. `parts` yields tables of selected records, and gaps of missing offsets."""
+    """One read of a journal: `parts` yields tables of selected records, and gaps of missing offsets."""
 
     def __init__(self, store: Store, selection: Selection, *, follow: bool) -> None:
         """Prepare a walk.
@@ -97,7 +97,7 @@ class Reading:
         self._pause = _SHORTEST_WAIT
 
     def parts(self) -> Iterator[pa.Table | JournalGap]:
-        """Yield tables, with dictionaries of subjects and none of them empty, and gaps, by offset.
+        """Yield non-empty tables with dictionaries of subjects, and gaps, in the order of offsets.
 
         Raises:
             DamageError: a file is damaged.
@@ -224,7 +224,7 @@ class Reading:
                     future.cancel()
 
     def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
-        """Read the columns that decide, then the other columns of row groups with a selected record."""
+        """Read the columns that the selection needs, then the other columns of row groups with a selected record."""
         selection = self._selection
         deciding = selection.deciding_columns(unit)
         if not deciding:
@@ -368,7 +368,7 @@ def _units(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 
 def _with_gaps(table: pa.Table | None, gaps: deque[JournalGap], end: int) -> Iterator[pa.Table | JournalGap]:
-    """Yield a table, and the gaps before an offset at their places."""
+    """Yield a table, with the gaps before an offset in order."""
     while gaps and gaps[0].first < end:
         gap = gaps.popleft()
         # Without the column of offsets, the caller has no use for the exact place of a gap.

@@ -56,7 +56,7 @@ class RecoveredState(NamedTuple):
 
 
 def recover(directory: Path) -> RecoveredState:
-    """Repair what a killed writer left. The caller holds the lock.
+    """Repair the files of a killed writer. The caller holds the lock.
 
     Raises:
         JournalError: segments overlap, or belong to different journals.

@@ -14,7 +14,7 @@ class Finding:
         reason: the fault, or its repair.
         first: the first offset that the fault costs; None if it costs no record.
         end: the offset after the last that the fault costs; None if it costs no record.
-        position: the byte of the file at which the fault begins; None if it is the whole file.
+        position: the position of the fault in the file; None if the fault concerns the whole file.
     """
 
     file: str

@@ -1,8 +1,8 @@
 """Sealed segments: Parquet files that are complete under their names, and are never written again.
 
-**Row groups** have at most 8,192 rows and 16 MiB. So a reader skips most of a file by the statistics, and
-sealing never holds the interpreter, the disk or the memory for long. Groups of 16,384 rows make a
-file 4% smaller and a full scan 4% faster, and a read of a few records twice as slow.
+**Row groups** have at most 8,192 rows and 16 MiB. So a reader skips most of a file by the statistics, and sealing
+needs the interpreter, the disk and the memory for a short time only. Groups of 16,384 rows make a file 4% smaller and
+a full scan 4% faster, and a read of a few records twice as slow.
 
 **Metadata** of the footer, beside that of `Head`, in the order of the file:
 
@@ -16,8 +16,8 @@ file 4% smaller and a full scan 4% faster, and a read of a few records twice as 
     oz.checksums  `crc32:`, then the CRC-32 of each column chunk, row group by row group, 8 digits each
 
 The checksums of Parquet's pages do not cover the headers of pages, in which 4 of 16,688 flipped bits changed
-the decoded values without an error (pyarrow 26). So the reader checks column chunks. The checksums are
-known after the file is complete: the writer reserves their place in the footer, and writes them into it.
+the decoded values without an error (pyarrow 26). So the reader checks column chunks. The checksums are known after
+the file is complete: the writer reserves space in the footer, and writes them there.
 """
 
 from __future__ import annotations
@@ -168,7 +168,11 @@ def _subjects_of(table: pa.Table) -> set[str]:
     texts = pc.unique(table["subject"].filter(pc.is_null(raw))).to_pylist()
     return {
         *texts,
-        *(item.decode(errors="surrogateescape") for item in pc.unique(raw).to_pylist() if item is not None),
+        *(
+            subject.decode(errors="surrogateescape")
+            for subject in pc.unique(raw).to_pylist()
+            if subject is not None
+        ),
     }
 
 
@@ -383,7 +387,7 @@ class Footer:
             raise self.damage("a row group is larger than a writer makes it")
         if not self._has_listed_subjects(groups):
             raise self.damage("the list of subjects contradicts the statistics")
-        is_ordered = all(item.first >= end for item, end in zip(groups, ends, strict=False))
+        is_ordered = all(group.first >= end for group, end in zip(groups, ends, strict=False))
         if (
             ends[-1] != self.file.end
             or not is_ordered
@@ -584,7 +588,7 @@ class SealedFile:
         """Check that the column chunks and the footer cover the file, and the magic at its beginning.
 
         Raises:
-            DamageError: a byte of the file belongs to neither.
+            DamageError: a byte of the file belongs to no column and not to the footer.
         """
         place = len(_MAGIC)
         for group in self.footer.groups:
@@ -602,7 +606,7 @@ def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def nulls(name: str, rows: int) -> pa.Array:
-    """Return a column of nulls. Most files have several, whose memory all tables share."""
+    """Return a column of nulls. Most files have several dictionaries, whose memory all tables share."""
     size = 1 << max(15, (rows - 1).bit_length())
     return _nulls(TYPES[name], size).slice(0, rows)
 

@@ -17,15 +17,15 @@ _URI = re.compile(r"[a-z][a-z0-9+.-]+://")
 
 
 class OpenFile(Protocol):
-    """A file that is open for reading at any place."""
+    """An open file, for reads at any position."""
 
     size: int
 
     def read(self, count: int, place: int) -> bytes:
-        """Read bytes at a place; fewer at the end of the file."""
+        """Read bytes at a position; fewer bytes at the end of the file."""
 
     def read_into(self, target: memoryview, place: int) -> int:
-        """Fill a buffer from a place, and return the number of bytes."""
+        """Fill a buffer from a position, and return the number of bytes."""
 
     def close(self) -> None:
         """Close the file."""

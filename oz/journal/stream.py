@@ -9,8 +9,8 @@
 CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CRC-32 of the segment id. The
 stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
 
-A reader reads no byte beyond the acknowledged size, except in a stream whose writer has gone on to another
-segment. Bytes after the acknowledged size may be a partial batch, which the next writer cuts. Damage before it raises.
+A reader reads no byte beyond the acknowledged size, except in a stream whose writer has begun another segment. Bytes
+after the acknowledged size may be a partial batch, which the next writer cuts. Damage before it raises.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class BatchEncoder:
 
 
 class Frame(NamedTuple):
-    """The place of a batch in a stream, from its stamp.
+    """The position of a batch in a stream, from its stamp.
 
     Attributes:
         place: the first byte of the message.
@@ -132,7 +132,7 @@ class ActiveStream:
     Attributes:
         path: the path of the file.
         head: the identity of the segment.
-        begin: the place of the first batch.
+        begin: the position of the first batch.
     """
 
     def __init__(self, path: Path, segment: str) -> None:
@@ -186,7 +186,7 @@ class ActiveStream:
         return os.fstat(self._descriptor).st_nlink == 0
 
     def frame(self, place: int, limit: int) -> Frame | bytes | None:
-        """Return the frame at a place, from its stamp alone.
+        """Return the frame at a position, from its stamp alone.
 
         Args:
             place: a byte of the file.
@@ -238,7 +238,7 @@ class ActiveStream:
         return ends == (frame.first, frame.end - 1) and is_rising(offsets)
 
     def find_intact(self, place: int, limit: int) -> Frame | None:
-        """Return the next intact batch that begins at or after a damaged place; None if there is none."""
+        """Return the next intact batch at or after a damaged position; None if there is none."""
         at = place
         while at < limit:
             # A stamp is in the first 4 KiB of a message, so chunks overlap by 4 KiB.

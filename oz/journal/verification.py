@@ -5,8 +5,8 @@ offsets are a finding, unless the journal itself records them. It has three reco
 `oz.missing` of a footer, `oz.previous` of the segment after a gap, and `first` and `end` of the acknowledged
 mark.
 
-`repair` keeps each intact batch and row group at its offset. It writes a damaged file anew without the
-damaged parts, and keeps the old file with the suffix `.damaged`. Then it records the missing offsets.
+`repair` keeps each intact batch and row group at its offset. It writes a damaged file again without the damaged
+parts, and keeps the old file with the suffix `.damaged`. Then it records the missing offsets.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def repair(directory: Path, progress: Progress | None = None) -> Report:
 
 
 def _set_aside_duplicates(directory: Path, damaged: set[str]) -> None:
-    """Set aside a damaged file whose repaired form is there too, because a kill ended a repair."""
+    """Set aside a damaged file whose repaired file exists too, because a repair was killed."""
     files = [file for file in LocalStore(directory).segments() if file.is_sealed]
     firsts = [file.first for file in files]
     for file in files:
@@ -244,7 +244,7 @@ def _intact_batches(opened: SealedFile) -> Iterator[pa.RecordBatch]:
 
 
 def _link_segments(store: LocalStore) -> None:
-    """Make each segment name the one before it, so that missing offsets between them are recorded."""
+    """Write the id of the previous segment into each segment, so that missing offsets between them are recorded."""
     previous: str | None = None
     for file in store.segments():
         if not file.is_sealed:

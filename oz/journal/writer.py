@@ -16,16 +16,16 @@ An append takes these steps, under one lock:
 5. Accept the bytes in memory.
 
 If a step fails, the bytes behind the accepted size are cut, and the append had no effect. KeyboardInterrupt
-may be raised between any two steps. So each use of the stream begins with `_resolve_interrupted`. It reads the
-mark, and accepts the bytes if step 4 has happened, or cuts them otherwise.
+may be raised between any two steps. So each use of the stream begins with `_resolve_interrupted`. It reads the mark,
+and accepts the bytes if step 4 was executed; otherwise it truncates the stream.
 
 A segment ends by size, by age, by `roll` or by `close`. The writer writes an end mark, syncs, and moves the
 mark behind the segment. The housekeeper, a thread, then seals the stream as a Parquet file, and removes old
 segments by the rules of retention. The next append begins a new stream, so that no segment is empty. A writer
 never continues the stream of another writer: recovery cuts its partial batch, and seals it.
 
-A full disk is the only error that a program can mend. The append is undone and raises `JournalFull`. With
-retention, the append first waits for the housekeeper, which may free space, and tries once more.
+A full disk is the only error that a program can mend. The append is undone and raises `JournalFull`. With retention,
+the append first waits for the housekeeper, which may free space, and is then tried once more.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class Writer:
 
         Args:
             directory: the directory of the journal; created if it is absent.
-            sync: when records are durable: "batch": before `append` returns. A number: within this many
-                seconds. "none": when the operating system writes them; a power cut may cost acknowledged
-                records, a killed process costs none.
+            sync: when records are durable: "batch": before `append` returns. A number: within this many seconds.
+                "none": when the operating system writes them. Then a power cut may lose acknowledged records; a
+                killed process loses none.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
             retain_bytes: remove the oldest sealed segments while all files have more bytes; None keeps all.
@@ -198,7 +198,8 @@ class Writer:
                 - an iterable of records. A record is a pair (subject, payload), a mapping of column names to
                   values, or an `oz.Message`, such as a `Record` of another journal.
                 - a mapping of column names to columns. A column is a list, a range, an Arrow array, or one
-                  value (text, bytes, a number or None) for all records. One column at least is no such value.
+                  value (text, bytes, a number or None) for all records. At least one column is a list or an Arrow
+                  array.
                 - a `pyarrow.Table` or `pyarrow.RecordBatch`.
 
                 `subject` and `payload` are required. The other columns of `oz.journal.SCHEMA` are optional;
@@ -280,7 +281,7 @@ class Writer:
         """Seal the active segment, and release the lock. A second call does nothing.
 
         Raises:
-            JournalError: the operating system failed to write; the writer is closed all the same.
+            JournalError: the operating system failed to write; the writer is closed nevertheless.
         """
         self._close(None)
 
@@ -329,7 +330,7 @@ class Writer:
             )
         if self._is_closed:
             end_daemon()
-            raise ClosedError(f"{self._directory}: the writer is closed")
+            raise ClosedError(f"{self._directory}: the writer is closed; create another one")
         if self._fault is not None:
             raise self._broken_error(self._fault)
 
@@ -367,7 +368,7 @@ class Writer:
             self._housekeeper.wake()
 
     def _resolve_interrupted(self) -> None:
-        """Accept the bytes of an interrupted append if they are acknowledged; otherwise cut them."""
+        """Accept the bytes of an interrupted append if they are acknowledged; otherwise truncate the stream."""
         stream = self._stream
         if stream is None or not stream.has_unaccepted:
             return
@@ -467,7 +468,7 @@ class _OpenStream:
         size: the accepted bytes, which are acknowledged.
         begun: the time of its creation, of the monotonic clock.
         is_empty: whether no record is accepted.
-        is_scheduled: whether the housekeeper knows the deadline of the segment.
+        is_scheduled: whether the housekeeper has the deadline of the segment.
         dirty_since: the time of the first append after the last sync by the interval; None if there is none.
     """
 
@@ -535,7 +536,7 @@ class _OpenStream:
         self.is_empty = False
 
     def cut(self) -> None:
-        """Cut the bytes that are not accepted."""
+        """Truncate the stream after the accepted bytes."""
         os.ftruncate(self._open_descriptor, self.size)
         self._written = self.size
 

@@ -1,7 +1,7 @@
 """Packets at a multicast endpoint, observed beside libpgm.
 
-libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port
-show which publishers send packets, and whether repairs are among them.
+libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port show
+which publishers send packets, and whether they send repairs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BUFFER = 2**16
 _HEAD = struct.Struct(">2s2xB3x6s")
 _REPAIRS = frozenset({0x05, 0x0A})
 _FROM_PUBLISHERS = frozenset({0x00, 0x04}) | _REPAIRS
-"""Types of packets of publishers: SPM (window), data, repairs, and NCF (confirmations that a repair was asked for).
+"""Types of packets of publishers: SPM (window), data, repairs, and NCF (confirmation of a repair request).
 Source: RFC 3208, section 8.
 """
 
@@ -55,7 +55,7 @@ class PacketArrivals:
             OSError: the sockets cannot be opened.
         """
         self._seen: dict[bytes, float] = {}
-        self._looked_at: float | None = None
+        self._checked_at: float | None = None
         self._began_at = 0.0
         self._repaired_at = -FRESH
         self._sockets: list[socket.socket] = []
@@ -78,20 +78,20 @@ class PacketArrivals:
         made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         return made
 
-    def look(self, now: float) -> Arriving | None:
+    def check(self, now: float) -> Arriving | None:
         """Return which packets arrived lately; None before that is known.
 
         Args:
             now: in monotonic seconds.
         """
         publishers, has_repairs = self._read()
-        if self._looked_at is None or now - self._looked_at > FRESH:
+        if self._checked_at is None or now - self._checked_at > FRESH:
             # The time of these packets is unknown.
             self._began_at = now
             publishers.clear()
         elif has_repairs:
             self._repaired_at = now
-        self._looked_at = now
+        self._checked_at = now
         self._seen.update(dict.fromkeys(publishers, now))
         self._seen = {key: at for key, at in self._seen.items() if now - at <= FRESH}
         if now - self._began_at < FRESH:

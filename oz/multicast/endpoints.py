@@ -30,7 +30,7 @@ _EXAMPLE = "epgm://eth0;239.192.1.1:5555"
 _IPPROTO_PGM = 113
 _SIOCGIFADDR, _SIOCGIFCONF, _SIOCGIFMTU = 0x8915, 0x8912, 0x8921
 _ADDRESSES, _ADDRESS_SIZE = 1_024, 40 if struct.calcsize("P") == 8 else 32
-"""Addresses of this host that are read at most; bytes of one address with the name of its interface."""
+"""Maximum number of addresses of this host, and the size in bytes of one address with its interface name."""
 
 _DESCRIPTORS = 24
 """Open files that must be free. A PGM socket opened 8 of them."""
@@ -192,7 +192,7 @@ def _bind(probe: socket.socket, endpoint: Endpoint) -> None:
                 errno.EADDRINUSE,
             ) from None
         raise EndpointError(
-            f"{str(endpoint)!r}: UDP port {endpoint.port} cannot be bound: {error.strerror}",
+            f"{str(endpoint)!r}: UDP port {endpoint.port} cannot be bound: {error.strerror}; choose another port",
             error.errno or zmq.EINVAL,
         ) from None
 
@@ -232,8 +232,8 @@ def _check_descriptors(endpoint: Endpoint) -> None:
             error.errno or zmq.EINVAL,
         ) from None
     finally:
-        for raw in opened:
-            os.close(raw)
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def holders(port: int) -> int:

@@ -1,4 +1,4 @@
-"""Socket of a multicast subscriber: it reads everything of one endpoint, and connects again if libpgm is stuck."""
+"""Socket of a multicast subscriber: it reads all messages of one endpoint, and connects again if libpgm is stuck."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Listener:
             endpoint: to read.
             options: of the endpoint.
             high_water_mark: frames that wait in the socket at most.
-            on_notice: called with news of publishers; None writes them to the log.
+            on_notice: called with each notice about a publisher; None logs the notices.
 
         Raises:
             EndpointError: the endpoint cannot be used, libzmq has no PGM, or a privilege or free descriptors are
@@ -97,8 +97,8 @@ class Listener:
             effects += on_frame(frame, now)
         return effects
 
-    def look(self, now: float) -> list[Effect]:
-        """Do what is due by the clock; return losses.
+    def check(self, now: float) -> list[Effect]:
+        """Run the steps whose time has come; return losses.
 
         Args:
             now: in monotonic seconds.
@@ -111,7 +111,7 @@ class Listener:
             self._observe()
         else:
             self._stop_observing()
-        notices = watchdog.look(
+        notices = watchdog.check(
             receiver.senders, now,
             is_idle=self.is_empty, arriving=self._arriving(now), malformed=receiver.malformed,
         )  # fmt: skip
@@ -152,7 +152,7 @@ class Listener:
             arrivals.close()
 
     def _arriving(self, now: float) -> Arriving | None:
-        return UNOBSERVED if self._arrivals is None else self._arrivals.look(now)
+        return UNOBSERVED if self._arrivals is None else self._arrivals.check(now)
 
     def _connect(self) -> None:
         with refused_by_libzmq(self.endpoint, ""):
@@ -166,7 +166,7 @@ class Listener:
         self._connect()
 
     def next_deadline(self) -> float | None:
-        """Return when `look` is due without a frame, in monotonic seconds; None for never."""
+        """Return when `check` is due without a frame, in monotonic seconds; None for never."""
         return self._watchdog.next_deadline(self.receiver.senders)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """A plan for `oz.Multicast` under a load: the arithmetic of libpgm, as libzmq sets it up.
 
 Sources: `compute_sqns` and `init` in pgm_socket.cpp of libzmq 4.3; source.c, rate_control.c, txw.c, rxw.c and
-skbuff.h of OpenPGM. Where a number was measured, it says so.
+skbuff.h of OpenPGM. Measured numbers are marked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IP_AND_UDP = 28
 """Bytes of the headers of IPv4 and UDP; RATE counts them."""
 
 PGM_HEADERS = 26
-"""Bytes of PGM's headers, and two by which libzmq says where a message begins; RATE counts them."""
+"""Bytes of PGM's headers, and two bytes with the offset of the first message, from libzmq; RATE counts them."""
 
 HEADERS = IP_AND_UDP + PGM_HEADERS
 
@@ -32,37 +32,37 @@ SPARE = 100
 """Bytes of a packet that oz leaves free when it fills one with messages."""
 
 ITEM = 10
-"""Bytes that a message takes at most in a batch beside its subject and payload."""
+"""Maximum number of bytes that a message adds to a batch beside its subject and payload."""
 
 LONE_FRAMES = 4_000
-"""Frames a second that are not full: in each `max_delay` of 0.5 ms a message alone and the end of a batch."""
+"""Incomplete frames per second: in each `max_delay` of 0.5 ms a message alone and the end of a batch."""
 
 BEATS = 5
-"""Heartbeats a second of a publisher, each in a packet of its own: with slow messages, most of the window."""
+"""Heartbeats of a publisher per second, each in its own packet. With slow messages they fill most of the window."""
 
 BEAT_SIZE = 92
-"""Bytes of a heartbeat at most, without the headers around it."""
+"""Maximum size of a heartbeat in bytes, without the headers around it."""
 
 BUFFER = 208
 """Bytes that libpgm keeps beside each packet of a window. Measured: 1,670 in all for packets of 1,500."""
 
 MARGIN = 1.25
-"""How much faster than the load RATE is, so that a burst does not wait."""
+"""Ratio of RATE to the load, so that a burst does not wait."""
 
 SLOW_SHARE = 0.3
-"""Share of RATE that is sent at least, if libpgm meters every millisecond by itself.
+"""Minimum share of RATE that is sent if libpgm limits each millisecond separately.
 
 Measured: 0.50 to 0.97 on a free processor, 0.18 to 0.83 on a busy one; docs/multicast.md.
 """
 
 HELD_SECONDS = 5.0
-"""Seconds for which the window holds the packets of an outage after it, while they are sent again.
+"""Seconds after an outage for which the window keeps its packets, while they are sent again.
 
-Measured: up to 5 seconds, where two subscribers are cut off at once and one hears of repairs to the other.
+Measured: up to 5 seconds, if two subscribers are cut off together and one receives the confirmations for the other.
 """
 
 WINDOW_MARGIN = 1.5
-"""Factor of the window over its need. At 1.15 repairs came too late (measured)."""
+"""Factor of the window over its need. With 1.15, repairs arrived too late (measured)."""
 
 REPAIRED_AT_ONCE = 1_000
 """Packets lost in a row that were repaired in every run; from 1,450 on, in some runs not (measured)."""
@@ -75,8 +75,8 @@ class Load:
     Attributes:
         rate: messages a second of each publisher.
         size: bytes of a payload.
-        outage: seconds; the longest interruption after which PGM is to repair what was lost.
-        publishers: how many there are.
+        outage: seconds of the longest interruption whose lost packets PGM must repair.
+        publishers: number of publishers.
         subject: bytes of a subject.
         mtu: bytes of the largest IP packet.
     """
@@ -140,7 +140,7 @@ class MulticastPlan:
 def packets_of(load: Load) -> tuple[float, float]:
     """Return the packets and the bytes a second that a load takes at most, with all headers.
 
-    Messages that come fast travel in batches; a large one is cut into packets.
+    Frequent messages are sent in batches; a large message is split into packets.
     """
     item = load.subject + load.size + ITEM
     in_frame = (load.mtu - SPARE - OVERHEAD) // item
@@ -153,7 +153,7 @@ def packets_of(load: Load) -> tuple[float, float]:
 
 
 def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
-    """Return the packets that a window holds, as libzmq works it out: in whole bytes a millisecond."""
+    """Return the number of packets in a window, as libzmq computes it: in whole bytes per millisecond."""
     return max(1, round(recovery * 1000) * (rate_kbps // 8) // mtu)
 
 
@@ -208,7 +208,7 @@ def _rate_for(kbps: float, mtu: int) -> int:
 
 
 def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
-    """Return the shortest recovery that makes such a window, in tenths of a second."""
+    """Return the shortest recovery with such a window, in tenths of a second."""
     tenths = max(1, floor(window * mtu / (rate_kbps // 8) / 100))
     while window_of(rate_kbps, tenths / 10, mtu) < window:
         tenths += 1

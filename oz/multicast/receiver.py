@@ -6,10 +6,10 @@ A subscriber reads all messages of its endpoints, whatever it subscribes to. Eac
 messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
 were lost if the publisher began while the subscriber listened.
 
-The records of a publisher have its age. A record that has waited in a queue makes the publisher look younger
-than it is. So two records must agree within `STEADY_NS`, and the age counts from the last time at which no frame
-was left to read. If the publisher then began after the subscriber, the messages are lost. If it began within
-`JOINING_NS` of the subscriber, their number is unknown.
+The records of a publisher have its age. A record that has waited in a queue shows a start of the publisher that is
+too late. So two records must agree within `STEADY_NS`, and the age counts from the last time at which all frames were
+read. If the publisher then began after the subscriber, the messages are lost. If it began within `JOINING_NS` of
+the subscriber, their number is unknown.
 
 `Receiver` reads no clock. Times are in nanoseconds since 1970.
 """
@@ -28,7 +28,7 @@ JOINING_NS = 500_000_000
 STEADY_NS = 50_000_000
 """Nanoseconds by which the start of a publisher may differ between two records."""
 MAX_SENDERS = 1_024
-"""Publishers that are known at a time. The publisher that was heard longest ago is forgotten first."""
+"""Maximum number of known publishers. The publisher with the oldest last frame is forgotten first."""
 
 _log = peer_logger("oz.subscriber")
 
@@ -55,7 +55,7 @@ class Loss:
         origin: id of the publisher.
         sequence: of the first lost message; None if unknown.
         count: None if the number is unknown.
-        reason: "lost", "restarted" (a higher epoch) or "silent" (the publisher is not heard any more).
+        reason: "lost", "restarted" (a higher epoch) or "silent" (no frame of the publisher arrives any more).
     """
 
     origin: bytes
@@ -68,17 +68,16 @@ Effect = Messages | Loss
 
 
 class HeardSender:
-    """One publisher that was heard.
+    """One publisher whose frames arrive.
 
     Attributes:
         epoch: of the sequence.
         expected: number of the next message.
         rate: kilobits a second, by its last record; 0 before.
         heard_at: time of its last frame.
-        has_left: whether it said bye.
-        quiet: seconds of silence that it announced, if no frame came after that.
-        first: number of the first message that was heard, until it is known whether the messages before it
-            were lost; then None.
+        has_left: whether its last record announced its end.
+        quiet: seconds of silence that its last frame announced.
+        first: number of the first received message, until it is known whether earlier messages were lost; then None.
         began_by: time at which it began, by its last record; None before.
     """
 
@@ -97,9 +96,9 @@ class Receiver:
     """Decodes frames and detects losses.
 
     Attributes:
-        senders: publishers that were heard, by origin.
+        senders: publishers whose frames arrived, by origin.
         joined_at: time at which the subscriber began to listen.
-        idle_at: time at which no frame was left to read.
+        idle_at: last time at which all frames were read.
         last_heard_at: time of the last frame of any publisher; 0 before.
         malformed: frames that were damaged or do not decode.
         repeated: messages that arrived again.
@@ -128,7 +127,9 @@ class Receiver:
             # The numbers of its messages are missing, so that they count as lost.
             self.malformed += 1
             if self.malformed == 1:
-                _log.warning("a multicast frame was dropped: %s; further ones are only counted", error)
+                _log.warning(
+                    "a multicast frame was dropped: %s; stats.malformed counts further frames", error
+                )
             return []
         self.last_heard_at = now
         sender = self.senders.get(head.origin) or self._add(head)
@@ -150,7 +151,7 @@ class Receiver:
 
     def _add(self, head: Head) -> HeardSender:
         if len(self.senders) >= MAX_SENDERS:
-            oldest = min(self.senders, key=lambda item: self.senders[item].heard_at)
+            oldest = min(self.senders, key=lambda origin: self.senders[origin].heard_at)
             del self.senders[oldest]
         sender = self.senders[head.origin] = HeardSender(head)
         return sender
@@ -189,11 +190,11 @@ class Receiver:
             effects.append(Loss(origin, 0, missing if is_known else None, "lost"))
 
     def _is_older(self, began_at: int) -> bool:
-        """Return whether a publisher that began at a time did so before the subscriber."""
+        """Return whether a publisher began before the subscriber."""
         return began_at <= self.joined_at - STEADY_NS
 
     def on_idle(self, now: int) -> list[Effect]:
-        """Record that no frame is left to read; report doubts about publishers that have left."""
+        """Record that all frames were read; report doubts about publishers that have ended."""
         self.idle_at = now
         effects: list[Effect] = []
         for origin, sender in self.senders.items():
@@ -204,5 +205,5 @@ class Receiver:
         return effects
 
     def on_silence(self, origin: bytes) -> list[Effect]:
-        """Report that messages of a publisher that is silent may be missing."""
+        """Report that messages of a silent publisher may be missing."""
         return [Loss(origin, None, None, "silent")] if origin in self.senders else []

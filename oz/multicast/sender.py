@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Every message gets its number before it is sent, so that a message that is dropped or interrupted is a gap at
-the subscribers. A frame fits one packet, but for a larger message, which PGM cuts into packets.
+Every message gets its number before it is sent, so that subscribers report a dropped or interrupted message as a gap.
+A frame fits one packet, but for a larger message, which PGM cuts into packets.
 
 Several times a second the publisher sends a *record*: its next number, its rate and its age. The record shows
 the loss of the last messages, and that the publisher is alive. The age shows a subscriber whether the messages
 before its first message were sent while it listened. A record before a large message announces the
 time in which no other frame can arrive.
 
-The caller sends `frames` in order. It calls `sent` for each frame that ZeroMQ has taken, and `drop` for a frame
+The caller sends `frames` in order. It calls `sent` for each frame that ZeroMQ has accepted, and `drop` for a frame
 that is not sent.
 """
 
@@ -62,7 +62,7 @@ class Sender:
         Args:
             origin: id of the publisher, 16 bytes.
             options: of the endpoint.
-            epoch: of the sequence, later than that of a publisher that this one replaces.
+            epoch: of the sequence; higher than the epoch of a publisher that this publisher replaces.
         """
         self.frames: deque[Frame] = deque()
         self.is_announced = False
@@ -139,7 +139,7 @@ class Sender:
         self.skip(None, now)
 
     def sent(self, now: float) -> None:
-        """Remove the first frame, which ZeroMQ has taken."""
+        """Remove the first frame, which ZeroMQ has accepted."""
         frame = self.frames.popleft()
         seconds = _PACKET_OVERHEAD * len(frame.data) / self._bytes_per_second
         self._busy_until = max(self._busy_until, now) + seconds
@@ -160,7 +160,7 @@ class Sender:
         self.is_announced, self.next_beat = True, 0.0
 
     def beat(self, now: float) -> None:
-        """Append a record, if one is due. Frames that wait are more recent news."""
+        """Append a record, if one is due. Waiting frames are newer than a record."""
         if self.is_announced and now >= self.next_beat:
             self.next_beat = now + BEAT
             if not self.frames:

@@ -62,11 +62,14 @@ class Transmitter:
         """Begin to send to an endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, there is one already, or a privilege or free descriptors
-                are missing.
+            EndpointError: the endpoint cannot be used, the socket has an endpoint already, or a privilege or free
+                descriptors are missing.
         """
         if not is_multicast(text):
-            raise EndpointError(f"{text!r} is no multicast endpoint, and this publisher has options for one")
+            raise EndpointError(
+                f"{text!r} is no multicast endpoint: leave Options(multicast=) out, or give an endpoint such as "
+                "epgm://eth0;239.192.1.1:5555"
+            )
         if self.claim is not None:
             raise EndpointError(
                 f"{text!r} is a second endpoint, and a multicast publisher has one, because its messages are "

@@ -1,10 +1,10 @@
-"""Watch over the publishers of a multicast endpoint: which one is silent, and when to connect again.
+"""Supervision of the publishers of a multicast endpoint: silent publishers, and new connections.
 
 Theory of operation
 -------------------
-libzmq delivers messages and no other news. A network failure, a stopped publisher, a long repair and a stuck
-receiver of libpgm look the same. Only a stuck receiver needs a new connection, which ends the repairs of
-libpgm. So the subscriber connects again only if packets of the publisher arrive and no message does, for longer
+libzmq delivers messages, and reports nothing else. So a network failure, a stopped publisher, a long repair and a
+stuck receiver of libpgm cannot be distinguished. Only a stuck receiver needs a new connection, which ends the repairs
+of libpgm. So the subscriber connects again only if packets of the publisher arrive and no message does, for longer
 than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
 
 ================ ==================================== ==========================================================
@@ -20,7 +20,7 @@ silent           stuck `MAX_TRIES` times, or no       gone: it is not waited for
 any              a record that says bye               left
 ================ ==================================== ==========================================================
 
-Silence counts only while no frame is left to read, because unread frames show that the publisher is alive.
+The time of silence counts only after all frames were read, because unread frames show that the publisher is alive.
 Times are in seconds of a monotonic clock.
 """
 
@@ -38,14 +38,14 @@ DOUBT = 5.0
 UNREPAIRED = 5.0
 """Seconds with packets and without messages and repairs after which libpgm is stuck.
 
-If more was lost than the window holds, libpgm asks for nothing until the publisher announces its window, every
-30 seconds. By then the window has moved on.
+If more packets were lost than the window holds, libpgm requests no repair before the publisher announces its window,
+every 30 seconds. By then the window has moved on.
 """
 FORGOTTEN = 300.0
 """Seconds without a packet after which libpgm has forgotten a publisher."""
 MAX_TRIES = 5
-"""New connections for one publisher. Each wait is twice as long as the one before."""
-_LOOK_INTERVAL = 0.5  # Seconds between two looks at the packets of a silent publisher.
+"""Maximum number of new connections for one publisher. Each wait is twice as long as the one before."""
+_CHECK_INTERVAL = 0.5  # Seconds between two checks of the packets of a silent publisher.
 
 
 class Arriving(NamedTuple):
@@ -53,7 +53,7 @@ class Arriving(NamedTuple):
 
     Attributes:
         publishers: number of publishers with packets.
-        has_repairs: whether repairs, or confirmations that a repair was asked for, are among them.
+        has_repairs: whether the packets include repairs, or confirmations of repair requests.
     """
 
     publishers: int
@@ -65,7 +65,7 @@ UNOBSERVED = Arriving(1, has_repairs=True)
 
 
 class Notice(NamedTuple):
-    """News of the watchdog.
+    """Notice of the watchdog.
 
     Attributes:
         kind: "silent", "heard", "stuck", "gone", "left", "rate" (a publisher has another rate), "corrupt", or
@@ -83,21 +83,29 @@ class _Watch:
     """State of one publisher.
 
     Attributes:
-        seen: `heard_at` of the sender at the last look.
+        seen: `heard_at` of the sender at the last check.
         heard_at: time of that frame.
-        looked_at: time of the last look at a silent publisher.
+        checked_at: time of the last check of a silent publisher.
         waits_from: time since which its packets arrive without messages.
         repaired_at: time of the last repairs while it was silent.
-        tries: new connections since it was heard.
+        tries: new connections since its last frame.
         state: "heard", "silent" or "gone".
         is_doubted: whether the doubt was reported.
         is_compared: whether its rate was compared.
-        has_left: whether it said bye.
+        has_left: whether its last record announced its end.
     """
 
     __slots__ = (
-        "has_left", "heard_at", "is_compared", "is_doubted", "looked_at", "repaired_at", "seen", "state",
-        "tries", "waits_from",
+        "checked_at",
+        "has_left",
+        "heard_at",
+        "is_compared",
+        "is_doubted",
+        "repaired_at",
+        "seen",
+        "state",
+        "tries",
+        "waits_from",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -106,7 +114,7 @@ class _Watch:
         self.mark_heard(now)
 
     def mark_heard(self, now: float) -> None:
-        self.heard_at = self.waits_from = self.looked_at = self.repaired_at = now
+        self.heard_at = self.waits_from = self.checked_at = self.repaired_at = now
         self.tries = 0
         self.state = "heard"
         self.is_doubted = False
@@ -130,7 +138,7 @@ class Watchdog:
         """Return whether a publisher is silent, so that its packets must be observed."""
         return any(watch.state == "silent" and not watch.has_left for watch in self._watches.values())
 
-    def look(
+    def check(
         self,
         senders: Mapping[bytes, HeardSender],
         now: float,
@@ -139,12 +147,12 @@ class Watchdog:
         arriving: Arriving | None = UNOBSERVED,
         malformed: int = 0,
     ) -> list[Notice]:
-        """Return the news since the last look.
+        """Return the notices since the last check.
 
         Args:
-            senders: publishers that were heard.
+            senders: publishers whose frames arrived.
             now: in seconds.
-            is_idle: whether no frame was left to read.
+            is_idle: whether all frames were read.
             arriving: packets at the endpoint; None before they are known.
             malformed: number of damaged frames so far.
         """
@@ -186,7 +194,7 @@ class Watchdog:
         watch.has_left = sender.has_left
 
     def _unheard(self, arriving: Arriving | None) -> Arriving | None:
-        """Return the packets without those of publishers that are heard."""
+        """Return the packets of publishers whose frames do not arrive."""
         if arriving is None or arriving is UNOBSERVED:
             return arriving
         heard = sum(watch.state == "heard" and not watch.has_left for watch in self._watches.values())
@@ -200,8 +208,8 @@ class Watchdog:
         now: float,
         came: Arriving | None,
     ) -> Iterator[Notice]:
-        """Return the news of a publisher of which no frame came."""
-        watch.looked_at = now
+        """Return the notice about a publisher of which no frame arrived."""
+        watch.checked_at = now
         if watch.state == "heard":
             if now >= watch.heard_at + SILENCE + sender.quiet:
                 watch.state = "silent"
@@ -234,14 +242,14 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return when `look` is due if no frame comes before; None for never.
+        """Return when `check` is due if no frame comes before; None for never.
 
         Args:
-            senders: publishers that were heard.
+            senders: publishers whose frames arrived.
         """
         return min(
             (
-                watch.looked_at + _LOOK_INTERVAL
+                watch.checked_at + _CHECK_INTERVAL
                 if watch.state == "silent"
                 else watch.heard_at + SILENCE + senders[origin].quiet
                 for origin, watch in self._watches.items()

@@ -27,7 +27,7 @@ from oz.subscriber.aio import Subscription as PlainSubscription
 from oz.transport.steps import Steps
 
 TURN = 0.005
-"""Seconds after which a task that always finds a message lets the loop run."""
+"""Seconds after which a task with waiting messages yields to the loop."""
 
 _log = peer_logger("oz.node")
 
@@ -42,7 +42,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
     _turn_ends = 0.0
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which is made at the call of `subscribe`."""
+        """Return the subscription, which is created at the call of `subscribe`."""
         return self
         yield
 
@@ -53,7 +53,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
             PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
             OwnershipError: the node was created before a fork.
@@ -124,7 +124,7 @@ class _Notices:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, event: Event) -> None:
-        """Add an event. Events before the first turn of a loop wait for it."""
+        """Add an event. Events before the first turn of the loop wait for that turn."""
         self._events.append(event)
         if self._task is None and asyncio._get_running_loop() is not None:
             self._task = asyncio.create_task(self._run())
@@ -146,9 +146,8 @@ class _Notices:
 class Node(NodeBase, Publishing, LoopRequesting):
     """Joins a bus, in an event loop; see `oz.Node`.
 
-    The loop attends to the node from the constructor on, or from the first `await` on if it is made outside a loop.
-    All calls belong to the thread of the loop. Methods that do not wait do their work at the call; their result
-    may be awaited.
+    The loop runs the node from the constructor on, or from the first `await` on if it is made outside a loop.
+    All calls belong to the thread of the loop. Methods that do not wait act at the call; their result may be awaited.
     """
 
     _class_name = "oz.asyncio.Node"
@@ -194,8 +193,8 @@ class Node(NodeBase, Publishing, LoopRequesting):
             group: name of a queue group.
             overflow: policy when more than `max_pending` messages wait.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received" or "handled"; with "handled" the task that receives takes the place of the thread.
-            concurrency: messages that the handler handles at once.
+            ack: "received" or "handled"; with "handled", the receiving task has the role of the thread.
+            concurrency: number of messages that the handler handles at the same time.
             max_messages: messages after which the subscription ends.
             delivery: with `inline`, the handler is a plain function and runs where frames are read.
             unknown: misspelled arguments, for an error with a suggestion.
@@ -220,7 +219,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         subscriber: str | bytes | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        """Wait for peers, and until no later message is missed in either direction; see `oz.Node.wait_ready`.
+        """Wait for peers, until no later message is lost in either direction; see `oz.Node.wait_ready`.
 
         Args:
             peers: names of peers that must be up.
@@ -249,9 +248,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
             PermissionDenied: peers deny the request for `_OZ.STATISTICS`, and none has answered.
             ClosedError, OwnershipError: as `publish`.
         """
-        self._check_names(peers)
-        check_wait("timeout", timeout)
-        found: list[Snapshot] = await self._wait(self._node.sampling.ask(peers, timeout))
+        found: list[Snapshot] = await self._wait(self._snapshot_steps(peers, timeout))
         return found
 
     async def _wait(self, steps: Steps[Any]) -> Any:
@@ -263,7 +260,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         After a cancellation no message can be published, and `close` may be called again.
 
         Args:
-            timeout: seconds for all of it; None as there.
+            timeout: seconds for the whole call; None as for the blocking class.
 
         Returns:
             Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.

@@ -17,7 +17,7 @@ from oz.node.handlers import Pool, Runner
 from oz.node.metrics import exposition, families
 from oz.node.snapshot import Snapshot
 from oz.node.stats import NodeStats
-from oz.numbers import check_count
+from oz.numbers import check_count, check_wait
 from oz.options import Delivery, NodeOptions, OnFull
 from oz.publisher.base import PublishingBase
 from oz.subjects import dialects
@@ -26,6 +26,7 @@ from oz.subscriber.base import SubscriptionBase
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox, Queue
 from oz.transport.endpoints import Endpoints, as_list
+from oz.transport.steps import Steps
 from oz.wire.codec import Codec
 
 _MAX_COUNT = 2**31
@@ -58,7 +59,9 @@ class NodeSubscriptionBase(SubscriptionBase):
     def _queue(self) -> Queue:
         queue = self._inbox.queue
         if self._inbox.handler is not None or queue is None:
-            raise ClosedError("the handler of the subscription receives its messages")
+            raise ClosedError(
+                "the handler of the subscription receives its messages: leave handler= out to call receive()"
+            )
         return queue
 
     def _take(self) -> Message | None:
@@ -110,17 +113,17 @@ class NodeBase(PublishingBase):
             codec: encodes and decodes payloads: "msgpack", "json", an object with `encode` and `decode`, or
                 None for bytes.
             dialect: rules for subjects and patterns, one of `oz.DIALECTS`.
-            on_full: for a peer that is too slow: "drop" the message for it, "block" for `send_timeout`
+            on_full: if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout`
                 seconds, or "raise" `WouldBlock`.
-            last_value: whether subscriptions may ask for the newest message of each subject.
+            last_value: whether subscriptions may request the newest message of each subject.
             on_event: called with each `Event`, one after the other.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: few programs change them.
-            unnamed: arguments without a name, for an error that asks for it.
+            unnamed: positional arguments, which raise an error that names the parameter.
             unknown: misspelled arguments, for an error with a suggestion.
 
         Raises:
-            TypeError: there is no such argument.
+            TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
             ClosedError: the program ends.
@@ -178,11 +181,11 @@ class NodeBase(PublishingBase):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin to attend to the engine."""
+        """Start the thread or the tasks that run the engine."""
 
     @abstractmethod
     def _drop(self) -> None:
-        """Close without a wait, because the node became garbage: in any thread, at any place."""
+        """Close without a wait, because the node was garbage-collected, in any thread."""
 
     @property
     def name(self) -> str:
@@ -292,11 +295,12 @@ class NodeBase(PublishingBase):
         )
         return subscription_class(self, inbox, delivery, overflow)
 
-    @staticmethod
-    def _check_names(peers: Sequence[str]) -> None:
+    def _snapshot_steps(self, peers: Sequence[str], timeout: float | None) -> Steps[list[Snapshot]]:
         for name in peers:
             if not isinstance(name, str):
                 raise TypeError(f"peers are given by name, not by {name!r}")
+        check_wait("timeout", timeout)
+        return self._node.sampling.ask(peers, timeout)
 
     @staticmethod
     def _check_ready(peers: Sequence[str], count: int | None) -> None:

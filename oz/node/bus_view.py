@@ -13,16 +13,19 @@ from oz.node.snapshot import LinkStatus, Snapshot
 SLOW_SECONDS = 1.0
 """Age of the oldest pending message from which a subscriber is slow."""
 
+MAX_SUBJECTS = 100_000
+"""Subjects whose messages are counted one by one, so that a flood of new subjects cannot fill the memory."""
+
 Row = dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """Snapshots of one time.
+    """Snapshots of all nodes, taken together.
 
     Attributes:
         at: time in seconds of a monotonic clock.
         snapshots: of the nodes that answered.
-        unanswered: names of the peers that did not answer.
+        unanswered: names of the nodes that did not answer, or their endpoints.
     """
 
     at: float
@@ -58,7 +61,7 @@ def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]
     Args:
         now: newest sample.
         before: an older sample, for rates; None for rates of 0.
-        own: id of the node that has taken the samples, which is left out.
+        own: id of the sampling node, which is left out.
     """
     seconds = max(now.at - before.at, 1e-9) if before is not None else 0.0
     past = {snapshot.id: snapshot for snapshot in before.snapshots} if before is not None else {}

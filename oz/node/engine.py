@@ -91,11 +91,12 @@ INTRODUCTION = "_OZ.PEERS"
 LOSS = "_OZ.LOSS"
 """Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
-"""Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
+"""Maximum size of an introduction in bytes. The node ignores a larger introduction, because many small values take
+much memory."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 HEALTHY_SECONDS = 5.0
-"""Seconds after a deadline of the attending side at which the node is not healthy."""
+"""Seconds after a missed deadline of the attending side from which the node counts as unhealthy."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
@@ -160,14 +161,14 @@ class Engine:
         kind: str = links.NODE,
         id_suffix: bytes | None = None,
     ) -> None:
-        """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
+        """Bind, and dial the known endpoints. The arguments are those of `oz.Node`.
 
         `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
         `kind`, and a forwarder the last 6 bytes of the id. A name server has no directory, and takes no settings
         from the environment or a file.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
+            ConfigurationError: an argument does not apply to this node.
             EndpointError: an endpoint cannot be used.
             ClosedError: the program ends.
         """
@@ -335,7 +336,10 @@ class Engine:
             self.directory = None
             if not (config.connect or config.bind):
                 raise
-            _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
+            _log.warning(
+                "this node reaches processes of its host over TCP only: correct or leave out directory=",
+                exc_info=True,
+            )
         if not tcp and any(endpoint.startswith("tcp://") for endpoint in config.connect):
             tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(endpoint) for endpoint in tcp]
@@ -477,7 +481,7 @@ class Engine:
 
     @property
     def wake(self) -> Callable[[], None]:
-        """Called when the attending side must run."""
+        """Called to wake the attending side."""
         return self._wake
 
     @wake.setter
@@ -515,7 +519,10 @@ class Engine:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the node is open, and its attending side is less than `HEALTHY_SECONDS` late. It needs no lock."""
+        """Whether the node is open, and its attending side is less than `HEALTHY_SECONDS` late.
+
+        The caller needs no lock.
+        """
         if self.is_foreign or self.is_closing:
             return False
         return self.clock() < max(self._attended_at, self._due_at) + HEALTHY_SECONDS
@@ -530,7 +537,7 @@ class Engine:
             return ()
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Attend to both engines and to the roster; return whether there is more to do at once.
+        """Run both engines and the roster once; return whether work remains.
 
         Args:
             flushes: whether waiting messages are due.
@@ -552,7 +559,7 @@ class Engine:
         self.publisher.flush_due()
 
     def _turn(self) -> None:
-        """Pass events to the roster, do what is due, and report."""
+        """Pass events to the roster, run due steps, and report events."""
         happened, now = self._events, self.clock()
         self._attended_at = now
         self.exchange.turn(now)
@@ -618,7 +625,7 @@ class Engine:
         return None if deadline == inf else deadline
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
-        """Carry out what the roster has decided."""
+        """Execute the decisions of the roster."""
         for effect in effects:
             if isinstance(effect, roster.Dial):
                 self._dial(effect.endpoint, now)
@@ -665,7 +672,12 @@ class Engine:
             try:
                 self.directory = directory = self._rebind(directory)
             except (ClosedError, ConfigurationError, EndpointError, zmq.ZMQError) as error:
-                _log.warning("the socket %s was deleted: %s", directory.endpoint, error)
+                _log.warning(
+                    "the socket %s was deleted, and cannot be bound again: %s. The node tries it again; protect "
+                    "its directory from cleaners such as systemd-tmpfiles",
+                    directory.endpoint,
+                    error,
+                )
         self._run(directory.read(self.roster, now), now)
 
     def _rebind(self, old: Directory) -> Directory:
@@ -673,7 +685,9 @@ class Engine:
         new = self._make_directory(self.configuration.directory)
         self.publisher.bind_links(new.endpoint)
         _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
-        self.endpoints = tuple(new.endpoint if one == old.endpoint else one for one in self.endpoints)
+        self.endpoints = tuple(
+            new.endpoint if endpoint == old.endpoint else endpoint for endpoint in self.endpoints
+        )
         self._make_card()
         self.roster.move(self.card, new.prefix)
         return new
@@ -718,7 +732,7 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(item.kind != links.FORWARDER for item in self.cards(roster.UP)):
+        if all(other.kind != links.FORWARDER for other in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
@@ -760,7 +774,7 @@ class Engine:
             return []
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
-        return sorted(found, key=lambda item: (item.name, item.id))
+        return sorted(found, key=lambda peer: (peer.name, peer.id))
 
     def unanswered(self) -> list[tuple[str, str | None]]:
         """Return nodes that accept a connection and do not answer: name or endpoint, and id if it is known."""
@@ -780,7 +794,7 @@ class Engine:
         self.publisher.check_usable()
 
     def check_may_wait(self) -> None:
-        """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
+        """Raise OwnershipError in the thread of the node: an inline handler cannot wait for its own thread."""
         if self.is_attended_here():
             raise OwnershipError(
                 "an inline handler cannot wait, because its own thread attends to the node: leave inline=True out"
@@ -807,8 +821,8 @@ class Engine:
             patterns: of the subscription.
             handler: called with each message; None for a queue.
             stream: delivery options.
-            delivery: delivery options of the receiving side.
-            concurrency: messages that the handler handles at once.
+            delivery: delivery options of the subscription.
+            concurrency: number of messages that the handler handles at the same time.
             last_value: whether publishers send the last values that match.
             limit: messages after which the subscription ends, or None.
 
@@ -907,7 +921,7 @@ class Engine:
             self._tell()
 
     def handled(self, timeout: float | None) -> Steps[None]:
-        """Receive no more messages for handlers, and wait until the received messages are handled.
+        """Stop to receive messages for handlers, and wait until the received messages are handled.
 
         Args:
             timeout: in seconds, None for ever.
@@ -971,7 +985,7 @@ class Engine:
         _engines.discard(self)
 
     def end_context(self) -> None:
-        """Terminate the context. It waits until libzmq has sent everything, or its linger time is over."""
+        """Terminate the context. It waits until libzmq has sent all messages, or its linger time has passed."""
         if self.owns_context and not self.is_foreign:
             self._owns_context = False
             self._context.term()
@@ -982,10 +996,10 @@ class Engine:
         return self._owns_context
 
     def _abandon(self, error: BaseException) -> None:
-        """Close what the constructor has made.
+        """Close the objects that the constructor has created.
 
         Args:
-            error: that ended the constructor, perhaps of a signal handler.
+            error: that ended the constructor; it may come from a signal handler.
         """
         self._leave_directory()
         # A frame may have a socket that pyzmq has not registered yet. The end of the context would wait for it.
@@ -1027,9 +1041,9 @@ def _no_effects(now: float) -> Iterable[Any]:
 
 
 def _decode_peers(payload: bytes) -> list[Any]:
-    """Return id and endpoints of the peers of an introduction; entries that are malformed are left out.
+    """Return id and endpoints of the peers of an introduction, without malformed entries.
 
-    The roster checks the endpoints, because it knows most peers already.
+    The roster checks the endpoints of new peers.
     """
     if len(payload) > MAX_INTRODUCTION:
         return []

@@ -1,11 +1,11 @@
-"""Peers of a node and events about them, as a program sees them."""
+"""Peers of a node, and events about them, as programs receive them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MAX_EVENTS = 10_000
-"""Events that wait for `on_event` at most; then the oldest are dropped."""
+"""Maximum number of events that wait for `on_event`. Beyond it the oldest events are dropped."""
 PEER_UP, PEER_SILENT, PEER_LEFT, PEER_LOST = "peer_up", "peer_silent", "peer_left", "peer_lost"
 NAME_CONFLICT, SLOW_HANDLER, DENIED, LOSS = "name_conflict", "slow_handler", "denied", "loss"
 
@@ -20,7 +20,7 @@ class Peer:
         host: name of its host.
         pid: number of its process.
         endpoints: where other nodes dial it.
-        up_since: time at which it came up, in seconds since 1970.
+        up_since: time since which it is up, in seconds since 1970.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Event:
 
     Attributes:
         kind: of the event, see below.
-        about: name of the peer, else the endpoint or the subject.
+        about: name of the peer, or the endpoint, or the subject.
         text: what happened.
         peer: of the event, or None.
         count: lost messages, with "loss"; None if the number is unknown.

@@ -19,7 +19,7 @@ class Stopwatch:
     Attributes:
         call: called with each message.
         calls: calls that have ended.
-        seconds: of these calls together.
+        seconds: all of these calls together.
         longest: seconds of the longest of these calls.
         began: time at which the current call began; None without one.
         on_call: called with the message of a call that has ended, and its seconds; None without a trace.
@@ -36,11 +36,11 @@ class Stopwatch:
         self.on_call: Callable[[Any, float], object] | None = None
 
     def start(self, clock: Callable[[], float], *, is_running: bool) -> None:
-        """Measure the calls that begin from now on.
+        """Measure calls that begin later.
 
         Args:
             clock: in seconds.
-            is_running: whether a call has begun before. It counts from now on.
+            is_running: whether a call has begun before. Its time counts from this moment.
         """
         if self._clock is None:
             self._clock = clock
@@ -48,7 +48,7 @@ class Stopwatch:
             self.call = self._measured
 
     def stop(self) -> None:
-        """Measure no more calls."""
+        """Stop to measure calls."""
         self._clock, self.began, self.call, self.on_call = None, None, self._handler, None
 
     def _measured(self, message: Any) -> Any:
@@ -79,8 +79,10 @@ class Stopwatch:
         self.calls += 1
         self.seconds += now - began
         self.longest = max(self.longest, now - began)
-        if self.on_call is not None:
-            self.on_call(message, now - began)
+        # `stop` may come from another thread.
+        on_call = self.on_call
+        if on_call is not None:
+            on_call(message, now - began)
 
 
 def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> HandlerTimes:
@@ -88,7 +90,7 @@ def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> Ha
 
     Args:
         watches: of its lanes.
-        running: watches of the lanes with a call that has not ended.
+        running: watches of the lanes with a call that is UP or DOWN.
         now: in seconds.
     """
     began = min((watch.began for watch in running if watch.began is not None), default=None)

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The attending thread or loop gives the messages of a subscription to its `Runner`. The runner schedules the lanes
+The thread or loop of the node gives the messages of a subscription to its `Runner`. The runner schedules the lanes
 that were empty (`oz.node.lanes`). In a `ThreadPool` (`oz.node.threads`) a thread handles the messages of a lane,
 in a `TaskPool` (`oz.node.tasks`) a task does.
 
@@ -46,7 +46,7 @@ class Pool(Protocol):
         """Return whether the caller is a handler."""
 
     def finish(self, timeout: float | None) -> object:
-        """Accept no more work, and wait for handlers as long as the caller may wait.
+        """Reject further work, and wait for running handlers.
 
         Args:
             timeout: in seconds; None waits for ever.
@@ -82,9 +82,9 @@ class Runner:
             pool: workers.
             owner: replies and counters of the node.
             handler: of the program; in a loop it may return an awaitable.
-            concurrency: messages that are handled at once.
+            concurrency: number of messages that are handled at the same time.
             max_pending: messages that wait at most.
-            max_bytes: bytes of these messages at most.
+            max_bytes: maximum size of these messages in bytes.
             overflow: policy of a full queue.
         """
         self._pool, self.owner, self.handler = pool, owner, handler
@@ -108,23 +108,21 @@ class Runner:
             dropped = lanes.dropped - dropped
         if dropped:
             self.owner.overflowed += dropped
-            self._abandon()
+            removed, self.lanes.removed = self.lanes.removed, []
+            for message in removed:
+                # A dropped message of a handled stream must not hold up its mark.
+                message.ack()
 
     def __call__(self, message: Message) -> None:
         """Call the handler with one message."""
         self.put((message,))
 
-    def clear(self) -> None:
-        """Drop the messages that wait, because the subscription ends."""
+    def clear(self) -> list[Message]:
+        """Remove and return the messages that wait, because the subscription ends."""
         with self._pool.lock:
             self.lanes.clear()
-        self._abandon()
-
-    def _abandon(self) -> None:
-        # A dropped message of a handled stream must not hold up its mark.
-        removed, self.lanes.removed = self.lanes.removed, []
-        for message in removed:
-            message.ack()
+            removed, self.lanes.removed = self.lanes.removed, []
+        return removed
 
     def ended(self, message: Message, result: Any, *, is_alone: bool = True) -> None:
         """Reply and acknowledge after a handler.
@@ -147,7 +145,7 @@ class Runner:
 
 
 class InlineRunner:
-    """Handler that the attending thread or loop calls itself.
+    """Handler that the thread or loop of the node calls directly.
 
     Attributes:
         handler: of the program.
@@ -178,7 +176,7 @@ class InlineRunner:
 
 
 def finish_at_once(wanted: Awaitable[Any]) -> Any:
-    """Return the result of an awaitable that does not wait, such as that of `message.reply`.
+    """Return the result of an awaitable that never suspends, such as the awaitable of `message.reply`.
 
     Raises:
         OwnershipError: it waits.

@@ -17,11 +17,11 @@ from oz.publisher.loop import LoopAttendance
 class LoopTimes:
     """Times at which a loop sends requests and replies, and ends requests.
 
-    It does not refer to the node, so that a node that the program has dropped is closed.
+    It has no reference to the node, so that a node without references is closed.
     """
 
     def __init__(self, node: Engine) -> None:
-        """Let the engine call this object.
+        """Register this object at the engine.
 
         Args:
             node: engine of the node.
@@ -33,7 +33,7 @@ class LoopTimes:
         node.publisher.defer = self._defer
 
     def _defer(self) -> None:
-        """Send the requests and replies of this turn of the loop together, at its end."""
+        """Send the requests and replies of this turn of the loop together, at the end of the turn."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -84,7 +84,7 @@ class AsyncReplies(ManyReplies):
         """Wait for the next reply.
 
         Raises:
-            StopAsyncIteration: there are `limit` replies, or the time is over.
+            StopAsyncIteration: there are `limit` replies, or the timeout has passed.
             ReplyError: a handler raised, and all other replies were returned.
             OzError: the request has failed.
         """
@@ -118,7 +118,7 @@ class LoopRequesting:
             timeout: seconds for all tries; None waits for ever.
             headers: as in `publish`.
             key: for sticky queue groups, in place of the subject.
-            retries: times that the request goes to another node if the node that holds it is lost.
+            retries: maximum number of times that the request is sent to another node after its responder is lost.
 
         Raises:
             NoResponders, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.

@@ -38,7 +38,7 @@ FOREIGN_TEXT = (
 
 
 class NodePublisher(PublisherEngine):
-    """Publisher of a node: it knows reserved subjects."""
+    """Publisher of a node, with the rules for reserved subjects."""
 
     __slots__ = ("describe_peers", "send_reply")
 
@@ -78,6 +78,16 @@ class NodePublisher(PublisherEngine):
             due = sessions.next_deadline()
             return due is None or now < due
 
+    def check_subject(self, subject: str | bytes) -> bytes:
+        """Return a subject as bytes.
+
+        Raises:
+            SubjectError, TypeError: the subject is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        return self._subjects.check(subject)[1]
+
     def nodes_that_receive(self, subject: str | bytes) -> set[bytes]:
         """Return the ids of the nodes that subscribe to a subject and have a connection.
 
@@ -85,12 +95,11 @@ class NodePublisher(PublisherEngine):
             SubjectError, TypeError: the subject is not allowed.
             ClosedError, OwnershipError: as `check_usable`.
         """
-        text, raw = self._subjects.check(subject)
-        route = self.responders(text, raw)
+        route = self.responders(*self._subjects.check(subject))
         if route is None:
             return set()
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return {one.session.member for one in streams if one.session.is_up}
+        return {stream.session.member for stream in streams if stream.session.is_up}
 
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
@@ -109,7 +118,7 @@ class NodePublisher(PublisherEngine):
 
 
 class NodeSubscriber(SubscriberEngine):
-    """Subscriber of a node: the attending side alone reads.
+    """Subscriber of a node, which only the attending side reads.
 
     Attributes:
         on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
@@ -160,7 +169,7 @@ class NodeSubscriber(SubscriberEngine):
             self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
 
     def _unwatch(self) -> None:
-        """Keep the monitor: it reports connections that end."""
+        """Keep the monitor, which reports the end of connections."""
 
     def _on_connection(self, place: Place, event: int, where: str) -> None:
         """Report the link of a process that has ended as refused.
@@ -207,7 +216,7 @@ class NodeSubscriber(SubscriberEngine):
             ]
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Begin with the likeliest key: the attending side does not wait for handshakes."""
+        """Begin with the likeliest key, because the attending side does not wait for handshakes."""
         with self.lock:
             if self.keys is not None and endpoint not in self.places:
                 self.keys.expect(endpoint)
@@ -268,7 +277,7 @@ class NodeSubscriber(SubscriberEngine):
                 self.report(item)
 
     def add_runner(self, inbox: Inbox) -> None:
-        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+        """Queue the messages of a subscription in the lanes of its runner. The caller has the lock.
 
         The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
         """
@@ -282,7 +291,10 @@ class NodeSubscriber(SubscriberEngine):
         with self.lock:
             self.denials = {key: denial for key, denial in self.denials.items() if denial[0] is not inbox}
         if isinstance(inbox.handler, Runner):
-            inbox.handler.clear()
+            removed = inbox.handler.clear()
+            with self.lock:
+                for message in removed:
+                    self.dispatcher.abandon(message)
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
         """Return whether all messages are handled that were published before `begin_drain`."""

@@ -1,4 +1,4 @@
-"""Proofs of ids: which node, publisher or inbox belongs to which key.
+"""Proofs of ids: the key to which a node, publisher or inbox belongs.
 
 With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three places check
 that: the HELLO of a peer at the listener, the WELCOME of a peer at the dialling side, and each request.

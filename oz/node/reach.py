@@ -1,4 +1,4 @@
-"""Rules for endpoints that other nodes announce: which may be dialled.
+"""Rules that decide which announced endpoints a node may dial.
 
 A node dials the endpoints of introductions and cards without a decision of its user. The rules keep a stranger
 from directing the dials of a node to multicast groups, to sockets of other programs, or to the node itself.

@@ -44,7 +44,7 @@ class Readiness:
 
         Raises:
             Timeout: something is missing; the text names it.
-            PermissionDenied: a peer denies a subscription, or a message that this node has published.
+            PermissionDenied: a peer denies a subscription or a message of this node.
             ProtocolError: a peer refuses a subscription for another reason.
             ClosedError, OwnershipError: as `check_usable`.
         """
@@ -237,7 +237,7 @@ class Readiness:
         )
 
     def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
-        """Return why subscriptions of this node or of a peer may not be known to the other one yet."""
+        """Return the reasons why this node or a peer may miss subscriptions of the other."""
         with self._node.subscriber.lock:
             if not any(link.is_answered for link in self._links_to(node)):
                 return "has not answered the subscriptions of this node"

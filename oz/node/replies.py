@@ -1,11 +1,11 @@
-"""Replies of a node: the error of a handler on the wire, and replies that wait for the session of the asker.
+"""Replies of a node: errors of handlers on the wire, and replies that wait for the session of the requester.
 
 Theory of operation
 -------------------
-A request may arrive before the asker's link to this node has greeted, so that the asker has no session here
-yet. `WaitingReplies` keeps the reply until the session is up, for `WAIT` seconds at most. The replies of one
-node leave in their order. The bounds hold for all nodes together: beyond them a reply is refused, because a
-peer that never greets must not fill the memory.
+A request may arrive before the HELLO of the requester, so that the requester has no session yet. `WaitingReplies`
+keeps the reply until the session is up, for `WAIT` seconds at most. The replies to one node are sent in order. The
+bounds hold for all nodes together. Beyond them a reply is refused, so that a peer without a HELLO cannot fill the
+memory.
 
 An error is a reply with the extra `error`: the class name of the exception and its text. Both are empty if
 the responder hides them.
@@ -21,9 +21,9 @@ from oz.errors import ReplyError
 WAIT = 2.0
 """Seconds that a reply waits for the session of its asker."""
 MAX_REPLIES = 1_000
-"""Replies that wait at most."""
+"""Maximum number of waiting replies."""
 MAX_BYTES = 8 << 20
-"""Bytes of the replies that wait at most."""
+"""Maximum size of all waiting replies in bytes."""
 ERROR = "error"
 """Key of an error among the extras."""
 MAX_KIND = 200
@@ -33,7 +33,7 @@ MAX_TEXT = 1_000
 
 
 class Reply(NamedTuple):
-    """A direct message to the node that asked.
+    """A direct message to the requester.
 
     Attributes:
         subject: `reply_to` of the request.
@@ -47,10 +47,10 @@ class Reply(NamedTuple):
 
 
 class WaitingReplies:
-    """Replies that wait for the session of their asker.
+    """Replies that wait for the session of their requester.
 
     Attributes:
-        given_up: replies whose asker had no session in time, or that were refused.
+        given_up: replies without a session in time, and refused replies.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class WaitingReplies:
         return self._count
 
     def add(self, node: bytes, reply: Reply, now: float) -> bool:
-        """Keep a reply; return False if there is no space.
+        """Queue a reply; return False if the queue is full.
 
         Args:
             node: id of the asker.
@@ -95,7 +95,7 @@ class WaitingReplies:
         self._bytes -= sum(map(_size, replies))
 
     def tick(self, now: float) -> None:
-        """Drop the replies whose time is over."""
+        """Drop the replies whose timeout has passed."""
         for node, waiting in list(self._replies.items()):
             over = []
             while waiting and waiting[0][0] <= now:
@@ -120,7 +120,7 @@ def encode_error(error: BaseException, *, is_hidden: bool) -> list[str]:
 
     Args:
         error: that the handler raised.
-        is_hidden: whether class and text stay here.
+        is_hidden: whether class and text are not sent.
     """
     if is_hidden:
         return ["", ""]

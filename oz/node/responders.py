@@ -1,9 +1,9 @@
 """Streams that receive a request: matching subscriptions of the peers.
 
-A request goes to each plain subscription that matches, and to one member of each group, as a message does. So a
-program that only observes receives it too, and takes it from no responder. A member of a group with room is
-picked by `oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be
-dropped without a word.
+A request goes to each plain subscription that matches, and to one member of each group, as a message does. So an
+observing program receives the request too, and no responder misses it. A member of a group with room is picked by
+`oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be dropped
+without an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StreamResponders:
     """Choice of streams for requests, as `oz.node.requests.Responders` describes it.
 
     Attributes:
-        greets: returns whether a link may bring subscriptions that are not known yet.
+        greets: returns whether a link may declare further subscriptions soon.
         name: returns the name of a peer.
     """
 
@@ -40,7 +40,7 @@ class StreamResponders:
 
         Args:
             find: returns the route of a subject among the sessions of nodes.
-            greets: returns whether a link may bring subscriptions that are not known yet.
+            greets: returns whether a link may declare further subscriptions soon.
             name: returns the name of a peer.
             lock: of the publisher. Other threads raise and lower the load of a stream.
         """
@@ -49,7 +49,7 @@ class StreamResponders:
 
     @property
     def is_greeting(self) -> bool:
-        """Whether a link may bring subscriptions that are not known yet."""
+        """Whether a link may declare further subscriptions soon."""
         return self.greets()
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:
@@ -73,8 +73,8 @@ class StreamResponders:
                 member = _pick_member(group, members, key, excluded, now)
                 if member is not None:
                     found.append(member)
-            found = [item for item in found if not item.session.has_ended]
-            accepting = [item for item in found if item.pending < item.limit]
+            found = [stream for stream in found if not stream.session.has_ended]
+            accepting = [stream for stream in found if stream.pending < stream.limit]
             if len(accepting) < len(found):
                 _check_space(content, found, accepting)
             for stream in accepting:
@@ -87,7 +87,7 @@ class StreamResponders:
 def _check_space(content: Content, found: list[Stream], accepting: list[Stream]) -> None:
     """Raise WouldBlock if the member of each group is full; without groups, if each stream is full."""
     # Plain subscriptions beside a group only observe.
-    wanted = [item for item in found if item.group is not None] or found
+    wanted = [stream for stream in found if stream.group is not None] or found
     if not any(stream in accepting for stream in wanted):
         raise WouldBlock(
             f"the request to {content.subject!r} was not sent: each node that has a subscription for it is full"

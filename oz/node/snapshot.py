@@ -19,11 +19,11 @@ import msgpack
 
 VERSION = 1
 MAX_LINKS = 1_000
-"""Links, and subscriptions, in a snapshot at most."""
+"""Maximum number of links in a snapshot, and of subscriptions."""
 MAX_PATTERNS = 1_000
-"""Patterns in a snapshot at most, except that each subscription has its first pattern."""
+"""Maximum number of patterns in a snapshot. Each subscription has its first pattern anyway."""
 MAX_TEXT = 200
-"""Characters of a pattern at most."""
+"""Maximum length of a pattern in characters."""
 
 
 class LinkStatus(NamedTuple):
@@ -34,7 +34,7 @@ class LinkStatus(NamedTuple):
         member: id of the subscriber, 32 hexadecimal digits.
         state: "up", or "down" without a connection.
         patterns: number of patterns that the publisher has applied.
-        pending: messages that the subscriber has not received, as far as the publisher knows.
+        pending: messages that the subscriber has not acknowledged.
         pending_bytes: bytes of them.
         oldest: age of the oldest of these messages in seconds; None without messages.
         dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
@@ -58,7 +58,7 @@ class HandlerTimes(NamedTuple):
 
     Attributes:
         calls: that have ended.
-        seconds: of these calls together.
+        seconds: all of these calls together.
         longest: seconds of the longest of these calls.
         running: seconds since the start of the oldest call that has not ended; None without one.
     """

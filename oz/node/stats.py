@@ -15,12 +15,12 @@ class NodeStats:
     """Counters of the publisher and the subscriber of a node since it was created.
 
     Attributes:
-        peers: that are up now.
-        requests: of this node that wait for a reply now.
-        late_replies: replies that came when their request had ended.
-        lost_replies: replies of this node whose requester had no session here in time, or was too slow.
+        peers: number of peers that are up.
+        requests: number of requests of this node without a reply yet.
+        late_replies: replies that arrived after the end of their request.
+        lost_replies: replies of this node whose requester had no session in time, or was too slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
-        dropped: messages that this node dropped for single peers, by reason.
+        dropped: messages that the publisher of this node dropped for some of its peers, by reason.
         received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.
         overflowed: messages that the queues of subscriptions dropped, because they were full.
         denied: subscriptions and messages that permissions refused.

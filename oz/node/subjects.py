@@ -137,7 +137,7 @@ def check_subscribed(pattern: Pattern) -> None:
     """Check a pattern that a program subscribes to on a node.
 
     Raises:
-        PatternError: it may match replies to other nodes, or subjects of oz itself.
+        PatternError: it may match replies to other nodes, or internal subjects.
     """
     if reaches(pattern, INBOX):
         rule = "an inbox belongs to one node: request() receives the replies"

@@ -41,7 +41,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
             PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
             OwnershipError: the node was created before a fork, or the caller is an inline handler.
@@ -95,7 +95,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` with one event after the other, in a thread of its own while there are events."""
+    """Calls `on_event` with one event after the other, in a separate thread."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -146,9 +146,9 @@ class _Lifetime(ThreadLifetime):
 
 
 class Node(NodeBase, Publishing, ThreadRequesting):
-    """Joins a bus: publishes, subscribes, requests and replies there by subject alone.
+    """Member of a bus, which publishes, subscribes, requests and replies by subject.
 
-    Threads may share it. A signal handler must not use it. The node has one thread, which attends to the links.
+    Threads may share it. A signal handler must not use it. The node has one thread for its links.
     """
 
     @staticmethod
@@ -195,7 +195,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             last_value: whether publishers send the newest message of each subject that matches.
             ack: "received", or "handled": a message counts as delivered when the handler has returned or
                 raised, when the same thread calls `receive` again, or when `Message.ack` is called.
-            concurrency: messages that the handler handles at once. Messages of one subject keep their order.
+            concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
+                their order.
             max_messages: messages after which the subscription ends.
             delivery: few programs change it.
             unknown: misspelled arguments, for an error with a suggestion.
@@ -217,7 +218,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> None:
         """Wait until nodes have subscribed; see `oz.Publisher.wait_for_subscribers`.
 
-        The node itself counts, if it subscribes and `echo` is on.
+        The node itself counts if it subscribes and `echo` is on.
 
         Args:
             subject: count only nodes that receive this subject.
@@ -239,10 +240,10 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         subscriber: str | bytes | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        """Wait for peers, and until no later message is missed in either direction.
+        """Wait for peers, until no later message is lost in either direction.
 
-        Afterwards each peer that is up knows the subscriptions of this node, and this node knows what the peer
-        had subscribed to before. Endpoints that were found a moment ago are waited for too. A peer that has been
+        Afterwards each peer that is up knows the subscriptions of this node, and this node knows the earlier
+        subscriptions of the peer. It also waits for new endpoints. A peer that has been
         silent for a while is not waited for, unless it is named.
 
         Args:
@@ -279,10 +280,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             OwnershipError: the caller is an inline handler, or the child of a fork.
             ClosedError: the node is closed.
         """
-        self._check_names(peers)
-        check_wait("timeout", timeout)
         self._node.check_may_wait()
-        found: list[Snapshot] = self._run(self._node.sampling.ask(peers, timeout))
+        found: list[Snapshot] = self._run(self._snapshot_steps(peers, timeout))
         return found
 
     def _run(self, steps: Steps[Any]) -> Any:
@@ -291,7 +290,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until each connected peer has been sent its messages, and says goodbye.
+        Waits until the messages of each connected peer are sent, and sends BYE.
 
         Args:
             timeout: seconds for all of it; None waits as long as peers acknowledge, and until groups with

@@ -11,7 +11,7 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a task that always finds a message lets the loop run."""
+"""Seconds after which a task with waiting messages yields to the loop."""
 
 
 class TaskPool:
@@ -30,7 +30,7 @@ class TaskPool:
         self._is_closed = False
 
     def schedule(self, lane: Lane) -> None:
-        """Create the task of a lane. The caller holds the lock, in the thread of the loop."""
+        """Create the task of a lane. The caller is the thread of the loop, and holds the lock."""
         if self._is_closed:
             return
         task = asyncio.get_running_loop().create_task(self._handle(lane))
@@ -75,10 +75,10 @@ class TaskPool:
         return asyncio.current_task() in self._tasks
 
     def finish(self, timeout: float | None) -> None:
-        """Accept no more work, and cancel the handlers that run, but not the calling one.
+        """Reject further work, and cancel the running handlers except the caller.
 
         Args:
-            timeout: has no effect, because a loop cannot wait here.
+            timeout: has no effect, because this call cannot wait in a loop.
         """
         self._is_closed = True
         current = asyncio.current_task() if asyncio._get_running_loop() is not None else None

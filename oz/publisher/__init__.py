@@ -1,1 +1,1 @@
-"""Publishers: pure machines of links, and the engine that puts them on sockets."""
+"""Publishers: state machines of links without I/O, and the engine with the sockets."""

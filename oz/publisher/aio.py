@@ -1,4 +1,4 @@
-"""The publisher for asyncio. It has no thread: the event loop attends to it."""
+"""The publisher for asyncio. It has no thread: it runs in the event loop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Publishing(PublishingBase):
     _done: _Done
 
     def _attend_with(self, attendance: LoopAttendance) -> None:
-        """Make the calls wait with an attendance."""
+        """Set the attendance that the calls wait with."""
         self._attendance = attendance
         self._done = _Done(attendance)
 
@@ -56,9 +56,8 @@ class Publishing(PublishingBase):
     ) -> Awaitable[None]:
         """Publish one message; the arguments and errors are those of `oz.publisher.sync.Publisher.publish`.
 
-        The message is published by the call itself, and need not be awaited. To await it gives the loop a
-        turn every millisecond. Only with `on_full="block"` and a full subscriber it is published when it is
-        awaited.
+        The message is published by the call itself, and need not be awaited. An await yields to the loop once every
+        millisecond. Only with `on_full="block"` and a full subscriber it is published when it is awaited.
 
         Returns:
             Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
@@ -143,7 +142,7 @@ class Publishing(PublishingBase):
         return self.publish(subject, payload)
 
     def flush(self) -> Awaitable[None]:
-        """Send the messages that wait for a batch. It is done by the call itself.
+        """Send the messages that wait for a batch. The call itself flushes.
 
         Raises:
             ClosedError, OwnershipError: as `publish`.
@@ -221,7 +220,7 @@ class Publisher(Publishing, PublisherBase):
         `close` may be called again.
 
         Args:
-            timeout: seconds for all of it; None as there.
+            timeout: seconds for the whole call; None as for the blocking class.
 
         Returns:
             Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.

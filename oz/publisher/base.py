@@ -1,4 +1,4 @@
-"""Calls that the publishers for threads and for asyncio share: none of them waits."""
+"""Non-blocking calls that the publishers for threads and for asyncio share."""
 
 from __future__ import annotations
 
@@ -113,18 +113,18 @@ class PublisherBase(PublishingBase, ABC):
             connect: endpoints to connect to, such as that of a proxy. Links need `bind`.
             codec: encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
             dialect: rules for subjects, one of `oz.DIALECTS`.
-            on_full: for a subscriber that is too slow and has no overflow policy: "drop" the message for it,
+            on_full: if a subscriber without an overflow policy is too slow: "drop" the message for this subscriber,
                 "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
-            last_value: whether subscriptions may ask for the newest message of each subject.
+            last_value: whether subscriptions may request the newest message of each subject.
             links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
                 an ipc or inproc name); False turns links off.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
-            context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
+            context: of the sockets; needed for inproc endpoints. Without a context the publisher creates one.
             options: see `oz.options.Options`.
             unknown: misspelled arguments, for an error with a suggestion.
 
         Raises:
-            TypeError: there is no such argument.
+            TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
             ClosedError: the program ends.
@@ -155,11 +155,11 @@ class PublisherBase(PublishingBase, ABC):
 
     @abstractmethod
     def _begin(self, engine: Engine) -> None:
-        """Make what attends to the engine."""
+        """Create the thread or task that runs the engine."""
 
     @abstractmethod
     def _start(self) -> None:
-        """Start to attend: the publisher has an endpoint."""
+        """Start the engine: the publisher has an endpoint."""
 
     @abstractmethod
     def _abort(self) -> None:
@@ -167,12 +167,12 @@ class PublisherBase(PublishingBase, ABC):
 
     @abstractmethod
     def _drop(self) -> None:
-        """Close without a wait, because the publisher became garbage: in any thread, at any place."""
+        """Close without a wait, because the publisher was garbage-collected, in any thread."""
 
     def report_loss(self, count: int | None) -> None:
         """Report messages that were lost before this publisher to its subscribers, for gateways and forwarders.
 
-        Links report a gap behind the messages that were published before. Plain subscribers are told nothing.
+        Links report a gap behind the messages that were published before. Plain subscribers receive no report.
 
         Args:
             count: number of lost messages; None if it is unknown.

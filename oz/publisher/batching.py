@@ -1,4 +1,4 @@
-"""Batches of a publisher: messages that wait for others, and bodies that several sessions share.
+"""Batches of a publisher: messages that are sent together, and bodies that several sessions share.
 
 Theory of operation
 -------------------
@@ -7,8 +7,8 @@ waits until `batch` messages have come or `batch_delay` seconds are over. A flus
 messages: all recipients of equal messages share one `Body`, which is packed once.
 
 Quiet means that the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
-messages since)`. The duration counts because a send to 50 subscribers takes longer than 20 µs. The last
-factor detects a program that publishes in a loop but whose messages mostly match nothing.
+messages since)`. The duration is included because a send to 50 subscribers takes longer than 20 µs. The last factor
+detects a program that publishes in a loop, while most of its messages match nothing.
 
 A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its
 own, so that a subscriber with a small `largest_frame` loses this message only. A body ends where the next
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oz.publisher.session import Stream
 
 BODY_BYTES = 1 << 20
-"""Bytes of a body with several messages at most."""
+"""Maximum size in bytes of a body with several messages."""
 ALONE_BYTES = 1 << 16
 """Bytes from which a message is a body of its own."""
 QUIET = 20e-6
@@ -43,7 +43,7 @@ _pack_waiting = None if HOT is None else HOT.pack_waiting
 
 
 class Body:
-    """Messages that one or more sessions send: packed once.
+    """Messages of one or more sessions, which are packed once.
 
     Attributes:
         count: messages.
@@ -62,7 +62,7 @@ class Body:
         Args:
             flat: subject, payload, extras of each message; None with a frame.
             positions: of the messages, rising.
-            frame: the packed messages, if they are packed.
+            frame: the packed messages; None before they are packed.
         """
         self.count = len(positions)
         self.frame = links.encode_body(flat or ()) if frame is None else frame
@@ -220,7 +220,7 @@ class Batcher:
         found: list[tuple[Recipients, Body]] = []
         for key, streams in shared.items():
             indexes = (
-                by_choice[key[0]] if len(key) == 1 else sorted(i for part in key for i in by_choice[part])
+                by_choice[key[0]] if len(key) == 1 else sorted(i for choice in key for i in by_choice[choice])
             )
             own = [part for i in indexes for part in items[3 * i : 3 * i + 3]]
             found += [(tuple(streams), body) for body in self._bodies(own, [base + i for i in indexes])]

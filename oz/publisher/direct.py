@@ -1,7 +1,7 @@
 """Direct stream of a session: replies and introductions of a node for one other node.
 
 Stream 0 exists in each session without a declaration. No pattern matches in it, and no overflow policy or limit of
-memory drops its messages: a full stream refuses the next one. The messages of a session that ends are given up.
+memory drops its messages: a full stream refuses the next one. The messages of an ended session are discarded.
 
 The object is created with the first message, so that the sessions of plain publishers have none.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oz.publisher.session import Session
 
 MAX_DIRECT = 10_000
-"""Direct messages that wait for space in the window of a session at most."""
+"""Maximum number of direct messages that wait for space in the window of a session."""
 
 
 class DirectStream(Stream):

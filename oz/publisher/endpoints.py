@@ -39,7 +39,8 @@ class PublisherEndpoints:
     """The endpoints of a publisher. The caller has the lock of the engine.
 
     Attributes:
-        bound: bound endpoints, each with its link endpoint or None. An endpoint for links only is its own.
+        bound: bound endpoints, each with its link endpoint or None. An endpoint for links only is its own link
+            endpoint.
         connected: endpoints.
         listener: the ROUTER, None before the first link endpoint.
         taken: bound endpoints whose link endpoint is in use.
@@ -73,7 +74,7 @@ class PublisherEndpoints:
 
     @property
     def last(self) -> str | None:
-        """Endpoint that was bound last, else the one connected to last; None without any."""
+        """Last bound endpoint, or the last connected endpoint; None without endpoints."""
         return next(reversed(self.bound), None) or (self.connected[-1] if self.connected else None)
 
     @property

@@ -2,30 +2,29 @@
 
 Theory of operation
 -------------------
-The engine has an XPUB for plain subscribers, a ROUTER for links and the pure machine `Sessions`. One lock
-guards all of them. Threads that publish, and the *attending* side, which is a thread (`oz.publisher.thread`)
-or an event loop, share it:
+The engine has an XPUB for plain subscribers, a ROUTER for links and the pure machine `Sessions`. One lock guards the
+sockets and the sessions. Threads that publish, and the *attending* side, which is a thread (`oz.publisher.thread`) or
+an event loop, share it:
 
 - `publish` finds the recipients in a cache, and appends the message to the waiting list of the batcher. The
-  publishing thread flushes when the batch is full or the publisher is quiet. It also reads after a flush,
-  because libzmq may have processed the command that makes the descriptor readable.
-- `attend` reads 100 frames at most, applies declarations for 3 ms at most, does what is due, and sends. It
-  returns whether there is more to do at once, so that publishing threads get the lock in between.
+  publishing thread flushes when the batch is full or the publisher is quiet. The flushing thread also reads, because
+  libzmq may have processed the command that makes the descriptor readable.
+- `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. It returns
+  whether work remains, so that publishing threads get the lock between two calls.
 - `next_deadline` is the time at which `attend` must run without news from a descriptor.
 
-The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL
-both are atomic, and a flush removes only what it has copied. A message may be routed just before a
-declaration is applied and appended just after: then `publish` had not returned when the publisher answered
-the declaration. The attending side must not sleep past the deadline of a message: it sets `is_resting`, then
-looks at the list; `publish` appends, then looks at `is_resting`. At least one of them sees the other.
+The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL both are
+atomic, and a flush removes only messages that it has copied. A message may be routed before a declaration is applied,
+and appended after it. Then `publish` had not returned when the publisher answered the declaration. The attending side
+must not sleep past the deadline of a message: it sets `is_resting`, then checks the list; `publish` appends, then
+looks at `is_resting`. At least one thread sees the change of the other.
 
-An exception inside the machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
-`_recover` replaces it by an empty one with the same numbers, and sends a probe to each link, so that the
-subscribers greet again and report a gap of unknown size. `LinkListener` completes a message that was
-interrupted.
+An exception inside the state machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
+`_recover` replaces it by an empty one with the same numbers, and sends a probe to each link, so that the subscribers
+send HELLO again and report a gap of unknown size. `LinkListener` completes a message that was interrupted.
 
 Waits are described as `Steps` (`oz.transport.steps`): `room`, `subscribers`, `acknowledgements`. `waiters`
-are called when there is news for them.
+are called after each change.
 """
 
 from __future__ import annotations
@@ -71,15 +70,15 @@ from oz.wire.extras import check_extras, sticky_bytes
 from oz.wire.links import Hello, join
 
 MAX_READ = 100
-"""Frames of subscribers that are read before publishing threads get the lock."""
+"""Maximum number of frames of subscribers in one read, before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
 RETRY_INTERVAL = 1.0
 """Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
-"""Batches of a session without acknowledgement at most."""
+"""Maximum number of unacknowledged batches of a session."""
 WATCH_INTERVAL = 0.01
-"""Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
+"""Seconds between two checks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _ITEMS = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
@@ -89,7 +88,7 @@ _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent b
 ON_FULL = ("drop", "block", "raise")
 
 UNKNOWN: Any = ()
-"""Result of a failed look-up in `Engine.quick`, which holds None for subjects without subscribers."""
+"""Result of a failed lookup in `Engine.quick`, which holds None for subjects without subscribers."""
 
 _FD = int(zmq.FD)
 _Result = TypeVar("_Result")
@@ -128,7 +127,7 @@ class Engine:
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
-        is_watching: whether the attending side looks for plain subscriptions every `WATCH_INTERVAL`, because
+        is_watching: whether the attending side checks plain subscriptions every `WATCH_INTERVAL`, because
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
         is_pressed: whether a batch may fill a stream, so that `publish` must look; only with "block" and "raise".
@@ -136,8 +135,8 @@ class Engine:
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
-        wake: called when the attending side must run.
-        waiters: called when a state changed that a wait may look for.
+        wake: called to wake the attending side.
+        waiters: called after each change for which a call may wait.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
         runtime: functions of the sockets and the clock.
@@ -531,7 +530,7 @@ class Engine:
             )
         if self.is_closing:
             end_daemon()
-            raise ClosedError("the publisher is closed")
+            raise ClosedError("the publisher is closed: create another one")
 
     def _change_endpoints(self, change: Callable[[], None]) -> None:
         self.check_usable()
@@ -577,7 +576,7 @@ class Engine:
 
     @property
     def endpoint(self) -> str | None:
-        """Endpoint that was bound last, else connected to last."""
+        """Last bound endpoint, or the last connected endpoint."""
         return self._endpoints.last
 
     @property
@@ -709,8 +708,8 @@ class Engine:
     def send_plain(self, raw: bytes, payload: bytes) -> bool:
         """Send a message of a subject that only plain subscribers want; return False if `offer` is needed.
 
-        After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
-        the socket costs as much as a send, so that the attending side looks at times.
+        After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A check of the
+        socket costs as much as a send, so the attending side checks at intervals.
 
         Raises:
             ClosedError: the context is terminated.
@@ -730,13 +729,13 @@ class Engine:
         return True
 
     def _watch(self, now: float) -> None:
-        """End the looks for plain subscriptions if no message was sent since the last one."""
+        """Stop the checks for plain subscriptions if no message was sent since the last check."""
         if self.is_watching and now >= self._watch_at:
             self.is_watching = self.plain_sent != self._watched
             self._watched, self._watch_at = self.plain_sent, now + WATCH_INTERVAL
 
     def _expect_flush(self) -> None:
-        """Flush if the waiting messages are due; else see that they are flushed later."""
+        """Flush if the waiting messages are due; else schedule the flush."""
         if self._held:
             if len(self.waiting) >= self.full_length:
                 self._flush()
@@ -765,7 +764,7 @@ class Engine:
         self._expect_flush()
 
     def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, now: float) -> bool:
-        """Send a message to one stream at once; return False if other messages or frames go first."""
+        """Send a message to one stream at once; return False if other messages or frames must be sent before."""
         listener = self._listener
         if listener is None:
             return False
@@ -781,22 +780,22 @@ class Engine:
         return True
 
     def _send_again(self, stream: Stream, began: float) -> None:
-        """Send a message that the socket did not take once more, and handle the result."""
+        """Send a refused message once more, and handle the result."""
         self._sessions.ready[stream.session] = None
         if self._listener is not None:
             self._pump(self._listener)
         self._sent(self._listener, began)
 
     def send_again(self, stream: Stream, began: float) -> None:
-        """See that a message is sent that the compiled part has numbered, and the socket did not take."""
+        """Schedule a message that the compiled part has numbered and the socket has refused."""
         self._locked(self._send_again, stream, began)
 
     def sent_alone(self, began: float) -> None:
-        """Read what has arrived while the compiled part sent a message; see `_sent`."""
+        """Read the frames that arrived while the compiled part sent a message; see `_sent`."""
         self._locked(self._sent, self._listener, began)
 
     def appended(self) -> None:
-        """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
+        """Schedule a flush, for the hot path, when the batch is full or the attending side sleeps."""
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
@@ -808,7 +807,7 @@ class Engine:
         self.wake()
 
     def refuse(self, subject: str) -> WouldBlock:
-        """Count a refused message and return the error for it."""
+        """Count a refused message and return its error."""
         self._refused += 1
         return WouldBlock(
             f"{subject!r} was not published: a subscriber is full. Wait, raise high_water_mark= or "
@@ -819,7 +818,7 @@ class Engine:
         """Publish a message when each subscriber has space for it.
 
         Raises:
-            WouldBlock: there was none within `send_timeout` seconds, or `on_full` is "raise".
+            WouldBlock: there was no space within `send_timeout` seconds, or `on_full` is "raise".
             ClosedError: the publisher was closed.
         """
         end = self._clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
@@ -898,7 +897,7 @@ class Engine:
                 raise
 
     def _check_context(self, error: BaseException) -> None:
-        """Close the sockets if an error shows the end of their context.
+        """Close the sockets if an error shows that their context has ended.
 
         Raises:
             ClosedError: the context is terminated.
@@ -907,7 +906,9 @@ class Engine:
             self._shut(0)
             # The attending side ends, before other sockets get the descriptors that it polls.
             self.wake()
-            raise ClosedError("the context of the publisher is terminated") from None
+            raise ClosedError(
+                "the context of the publisher is terminated: create a publisher in another context"
+            ) from None
 
     def _flush(self) -> None:
         sessions = self._sessions
@@ -919,7 +920,7 @@ class Engine:
         self._sent(listener, began)
 
     def _sent(self, listener: LinkListener | None, began: float) -> None:
-        """Read what has arrived during a send, and record the end of the send."""
+        """Read the frames that arrived during a send, and record the end of the send."""
         sessions = self._sessions
         if listener is not None:
             if listener.has_input():
@@ -942,7 +943,7 @@ class Engine:
         )
 
     def _pump(self, listener: LinkListener) -> None:
-        """Send what sessions have, until the window or the socket is full, or `SLICE` is over."""
+        """Send the frames of sessions, until the window or the socket is full, or `SLICE` is over."""
         sessions, send = self._sessions, listener.send
         replies, ready = sessions.replies, sessions.ready
         while replies:
@@ -984,7 +985,7 @@ class Engine:
         tell(self.waiters)
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Read, apply declarations, do what is due, and send; return whether there is more to do at once.
+        """Read, apply declarations, run due steps, and send; return whether work remains.
 
         Args:
             flushes: whether waiting messages are due.
@@ -1054,7 +1055,7 @@ class Engine:
         self.quick.clear()
 
     def _recover(self) -> None:
-        """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
+        """Replace the state machine, which may be inconsistent after an exception; see the docstring of the module."""
         old, batcher = self._sessions, self.batcher
         routes = [session.route for session in old.by_id.values() if session.is_up]
         with suppress(Exception):
@@ -1140,7 +1141,7 @@ class Engine:
         return f". Subscribers without a matching pattern: {others}{self._patterns_hint}"
 
     def sessions(self) -> list[Session]:
-        """Return the sessions that have not ended. A subscriber that comes again later has another object."""
+        """Return the sessions that have not ended. A subscriber that connects again later has another object."""
         with self.lock:
             return list(self._sessions.by_id.values())
 
@@ -1236,7 +1237,7 @@ class Engine:
                 self._shut(0)
 
     def _shut(self, linger: int) -> None:
-        """Close the sockets. A second call closes those that an interrupted call has left open."""
+        """Close the sockets. A second call closes the sockets that an interrupted call has left open."""
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()
@@ -1249,7 +1250,10 @@ class Engine:
         self._tell()
 
     def end_context(self) -> None:
-        """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
+        """Terminate the context, if the engine has created it.
+
+        It waits until libzmq has sent all messages, or its linger time has passed.
+        """
         if self.owns_context and not self.is_foreign:
             # A signal may interrupt the wait. A second `close` must not wait again.
             self.owns_context = False

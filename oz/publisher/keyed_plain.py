@@ -1,21 +1,21 @@
-"""Plain subscribers of a publisher with keys: which connection has which prefixes, and which it may have.
+"""Plain subscribers of a publisher with keys: the prefixes that each connection has, and may have.
 
 Theory of operation
 -------------------
 Each subscription frame carries the connection and the key that it came from. With a file of permissions the XPUB
-is in manual mode: libzmq reports each subscription, and applies it only if the program says so. Without one the
-XPUB applies subscriptions by itself, and this class records the connections of each key.
+is in manual mode: libzmq reports each subscription, and applies it only at the request of the program. Without such a
+file the XPUB applies subscriptions by itself, and this class records the connections of each key.
 
 Manual mode has these limits (`docs/libzmq.md`):
 
 - A subscription is applied to the connection whose frame was read last. A frame that is no subscription breaks
-  this rule for the frames behind it. Until everything was read, such frames are passed over and their
-  connections are cut; they connect again.
-- libzmq reads freed memory if a connection ends before its frames were read. So frames are read without a look
-  at EVENTS in between.
+  this rule for the frames behind it. Until all frames were read, such frames are ignored and their connections are
+  cut; the subscribers connect again.
+- libzmq reads freed memory if a connection ends before its frames were read. So frames are read without a check of
+  EVENTS in between.
 - At the end of a connection libzmq reports each prefix that the connection asked for, also refused ones, without
-  the connection. `settle` finds the connections whose descriptor is closed. A report that belongs to none of
-  them after a second came from inside the process, which has no connections.
+  the connection. `settle` finds the connections whose descriptor is closed. A report without such a connection after
+  a second is of a subscriber inside the process (inproc).
 
 A count that is too high costs a send that reaches no subscriber. A count that is too low would lose messages, so
 that reports are never guessed.
@@ -35,7 +35,7 @@ from oz.publisher.plain import PlainSubscribers
 from oz.transport.connections import Connection, cut, inode_of
 
 MAX_READ = 1_000
-"""Frames that are read at once at most."""
+"""Maximum number of frames in one read."""
 INSIDE_AFTER = 1.0
 """Seconds after which a report without a connection counts for subscribers inside the process."""
 
@@ -54,7 +54,7 @@ class _Held:
     Attributes:
         held: how often the connection has subscribed to each prefix that it may have.
         refused: prefixes that it may not have.
-        size: bytes of all of them.
+        size: size of all prefixes in bytes.
     """
 
     __slots__ = ("held", "refused", "size")
@@ -135,7 +135,11 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._is_astray = True
         if self._is_astray:
             if peer is not None:
-                _log.warning("a connection of key %s is ended: it sends what is no subscription", peer.key)
+                _log.warning(
+                    "a connection of key %s is ended: it sent a frame that is no subscription; only SUB and XSUB "
+                    "sockets may connect to a publisher",
+                    peer.key,
+                )
                 cut(peer)
                 self._expect(peer, prefix, kind)
         elif peer is None:
@@ -169,7 +173,12 @@ class KeyedPlainSubscribers(PlainSubscribers):
         connection.refused.add(prefix)
         self._keys.count(peer.key or "", denial)
         if connection.size > self._max_bytes:
-            _log.warning("a connection of key %s is ended: it asks for too much that is denied", peer.key)
+            _log.warning(
+                "a connection of key %s is ended: its subscriptions, with a denied one, exceed %d bytes; change "
+                "its subscriptions or the permissions",
+                peer.key,
+                self._max_bytes,
+            )
             cut(peer)
 
     def _unsubscribe(self, peer: Connection, prefix: bytes) -> None:
@@ -190,7 +199,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
 
     def _sweep(self) -> None:
         """Forget the connections that have ended."""
-        for peer in [item for item in self._connections if inode_of(item.descriptor) != item.inode]:
+        for peer in [known for known in self._connections if inode_of(known.descriptor) != known.inode]:
             connection = self._connections.pop(peer)
             if not self._is_manual:
                 continue
@@ -222,7 +231,10 @@ class KeyedPlainSubscribers(PlainSubscribers):
         self._expected, self._inside = +self._expected, +self._inside
 
     def reconsider(self) -> None:
-        """Cut the connections that have a prefix, or a key, that is not allowed any more. They may ask again."""
+        """Cut the connections that have a prefix, or a key, that is not allowed any more.
+
+        Their subscribers may connect again.
+        """
         self._sweep()
         access = self._keys.access
         for peer, connection in self._connections.items():
@@ -232,7 +244,8 @@ class KeyedPlainSubscribers(PlainSubscribers):
             ):
                 continue
             _log.warning(
-                "a connection of key %s is ended: what is trusted or allowed has changed; it may ask again",
+                "a connection of key %s is ended: the trusted keys or the permissions have changed; it may "
+                "subscribe again",
                 key,
             )
             cut(peer)

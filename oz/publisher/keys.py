@@ -96,7 +96,7 @@ class PublisherKeys(Keys):
         """Set the key of the listener that the socket of plain subscribers connects to next. inproc has no keys.
 
         Raises:
-            PermissionDenied: one side does not trust the key of the other.
+            PermissionDenied: one of the sides does not trust the key of the other side.
         """
         if not endpoint.startswith("inproc:"):
             self._socket = socket
@@ -127,7 +127,7 @@ class PublisherKeys(Keys):
             self.on_handshake(endpoint, event.outcome, self.plain, now)
 
     def forget(self, endpoint: str) -> None:
-        """Forget an endpoint that a socket is neither bound nor connected to any more."""
+        """Remove an endpoint after the socket has left it."""
         super().forget(endpoint)
         with suppress(ValueError):
             self._peers.bound.remove(endpoint)
@@ -157,7 +157,7 @@ class PublisherKeys(Keys):
         """Count and log a subscription that was refused."""
         self.denied += 1
         if self.denied == 1:
-            _log.warning("key %s may not subscribe: %s. stats.denied counts further ones", user, denial)
+            _log.warning("key %s may not subscribe: %s. stats.denied counts further denials", user, denial)
 
     def is_trusted(self, user: str) -> bool:
         """Return whether a key is trusted."""

@@ -22,7 +22,7 @@ from oz.subjects.pattern import Pattern, is_timed, match_within
 from oz.wire.links import SID
 
 STEP, SLOW_STEP = 256, 2
-"""Subjects that are compared in one step; the second for a pattern that may take long."""
+"""Number of subjects that are compared in one step; the second number is for slow patterns."""
 STRIKES = 3
 """Matches over the time limit after which a pattern is refused."""
 
@@ -50,7 +50,7 @@ class LastValues:
         return len(self._values)
 
     def put(self, position: int, subject: bytes, payload: bytes, extras: Any) -> None:
-        """Remember a message in place of an older one of its subject."""
+        """Keep a message in place of the older message of its subject."""
         values = self._values
         old = values.pop(subject, None)
         if old is not None:

@@ -1,7 +1,7 @@
 """Listening ROUTER of a publisher: frames of links in and out.
 
 Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here: the
-sessions decide. Both can only come from the first frame of a message, the routing id.
+sessions decide. Only the first frame of a message, the routing id, can cause them.
 
 After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has
 processed the command that makes it readable. The caller checks `has_input` after each round of sends.
@@ -27,13 +27,13 @@ TAKEN, FULL, GONE = range(3)
 """Results of a send: accepted by the socket, no space for the route (EAGAIN), no connection (EHOSTUNREACH)."""
 
 PROBE = (b"",)
-"""Frames that make a subscriber greet again, as libzmq's probe of a new connection does."""
+"""Frame that makes a subscriber send HELLO again, as libzmq's probe of a new connection does."""
 
 SHARED_BYTES = 4096
 """Bytes from which a body is a frame that sessions share. To copy a smaller body costs less."""
 
 MAX_LINGER = 10_000
-"""Milliseconds for which libzmq goes on sending after `close(timeout=None)`.
+"""Milliseconds for which libzmq continues to send after `close(timeout=None)`.
 
 Without an end, `zmq_ctx_term` did not return in 3 of 97 runs although the only subscriber had ended.
 """
@@ -55,7 +55,7 @@ class SharedJoin:
         self._last: tuple[bytes, bytes, Any] = b"", b"", None
 
     def __call__(self, head: bytes, body: bytes) -> Any:
-        """Return the JOINED frame of a head without differences and its body."""
+        """Return the JOINED frame that contains a body and its head, if the head has no differences."""
         if len(body) < SHARED_BYTES:
             return links.join(head, body)
         known_head, known_body, frame = self._last
@@ -196,7 +196,7 @@ class LinkListener:
         """Close the socket.
 
         Args:
-            linger: milliseconds for which libzmq goes on sending; -1 for `MAX_LINGER`.
+            linger: milliseconds for which libzmq continues to send; -1 for `MAX_LINGER`.
         """
         self.socket.close(MAX_LINGER if linger < 0 else linger)
 

@@ -47,11 +47,11 @@ class AttendedInLoop(AttendedEngine, Protocol):
 class LoopAttendance:
     """Rounds of `Engine.attend` in an event loop: for descriptors, `wake` and the next deadline.
 
-    Messages that wait for a batch are sent at the end of the loop's turn. So the engine rests whenever no
-    round is scheduled, and the first message that waits schedules one.
+    Messages that wait for a batch are sent at the end of the loop's turn. So the engine sleeps whenever no round is
+    scheduled, and the first waiting message schedules a round.
 
     A peer that floods the publisher has half of the loop's time at most: after a long round with more to do, the
-    next round waits for the same time. Messages of the program are sent meanwhile.
+    next round waits for the same time. During this pause the messages of the program are sent.
 
     Attributes:
         turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
@@ -82,7 +82,7 @@ class LoopAttendance:
         return self._loop is not None
 
     def start(self) -> None:
-        """Attend in the running loop; do nothing outside a loop, and in a loop that attends.
+        """Start the rounds in the running loop; do nothing outside a loop, or if the loop runs them already.
 
         Raises:
             OwnershipError: another loop attends.
@@ -98,7 +98,7 @@ class LoopAttendance:
         self._wake()
 
     def check_loop(self) -> None:
-        """Raise OwnershipError in a loop that does not attend."""
+        """Raise OwnershipError in another loop than the loop of the object."""
         running = asyncio._get_running_loop()
         if running is not None and self._loop is not None and running is not self._loop:
             raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
@@ -130,7 +130,9 @@ class LoopAttendance:
             self.stop()
             return
         except Exception:
-            _log.exception("a %s failed to attend to its links; it goes on", self._kind)
+            _log.exception(
+                "a %s failed in its event loop, and continues: please report this error", self._kind
+            )
             more = False
         engine.is_resting = True
         spent = self.clock() - began
@@ -163,7 +165,7 @@ class LoopAttendance:
         except ClosedError:
             self.stop()
         except Exception:
-            _log.exception("a %s failed to send; it goes on", self._kind)
+            _log.exception("a %s failed to send, and continues: please report this error", self._kind)
         self._engine.is_resting, self._is_scheduled = True, False
 
     def _end_pause(self) -> None:
@@ -212,7 +214,7 @@ class LoopAttendance:
         work()
 
     async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
-        """Run steps of the engine. A cancellation ends them where they hold nothing.
+        """Run steps of the engine. A cancellation ends them at a point without locks.
 
         Args:
             steps: of the engine.

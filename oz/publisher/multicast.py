@@ -1,7 +1,7 @@
 """Engine of a publisher on a multicast endpoint.
 
-It has the calls of `Engine`, and its thread or loop. In place of sessions it has a `Sender`, which numbers all
-messages; nothing comes back from subscribers. The socket of the plain subscribers sends the frames. With
+It has the calls of `Engine`, and its thread or loop. In place of sessions there is a `Sender`, which numbers all
+messages; subscribers send nothing back. The socket of the plain subscribers sends the frames. With
 `plain=True` it sends the messages themselves.
 
 A frame that the socket refuses waits in the sender, or is dropped with `on_full="drop"`. A dropped message keeps
@@ -166,7 +166,7 @@ class MulticastEngine(Engine):
             return beat if found is None else min(beat, found)
 
     def _recover(self) -> None:
-        """Begin another epoch: an exception interrupted the machine, and some messages may have no number."""
+        """Begin another epoch after an exception in the state machine: some messages may have no number."""
         self._given_up += len(self.waiting) // 4 + self._sender.pending
         self._numbered += len(self.waiting) // 4
         self.waiting.clear()
@@ -208,7 +208,7 @@ class MulticastEngine(Engine):
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and say bye until lost packets have been repaired; return the end of the timeout."""
+        """Refuse further messages, and announce the end while packets are repaired; return the end of the timeout."""
         end = float("inf") if timeout is None else _clock() + timeout
         sender = self._sender
         with self.lock:
@@ -228,7 +228,7 @@ class MulticastEngine(Engine):
         return end
 
     def finish(self, end: float) -> int:
-        """Close the socket; return the number of messages that it has not taken.
+        """Close the socket; return the number of messages that it has not accepted.
 
         Args:
             end: time until which libzmq may go on sending.

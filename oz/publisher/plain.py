@@ -20,7 +20,7 @@ from oz.transport.libzmq import option_reader, raw_socket
 from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
-"""Bytes of a subscription at most, because libzmq walks the prefix tree by recursion."""
+"""Maximum size of a subscription in bytes, because libzmq walks the prefix tree by recursion."""
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _FLAGS = (_MORE, _LAST)
 _ONE = (_LAST,)
@@ -32,7 +32,7 @@ class PlainSubscribers:
 
     Attributes:
         socket: the XPUB.
-        raw: C access to it, or None.
+        raw: access from C, or None.
     """
 
     def __init__(
@@ -185,6 +185,6 @@ class PlainSubscribers:
         """Close the socket.
 
         Args:
-            linger: milliseconds for which libzmq goes on sending.
+            linger: milliseconds for which libzmq continues to send.
         """
         self.socket.close(linger)

@@ -1,4 +1,4 @@
-"""Interest of all sessions: which streams receive a subject.
+"""Interest of all sessions: the streams that receive a subject.
 
 Theory of operation
 -------------------
@@ -10,9 +10,9 @@ are cached by subject. Any change of the interest clears the cache; equal tuples
 so that a batch compares identities.
 
 A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions
-that declared it see it as refused. A session may have `SLOW_MATCHES` slow matches for one subject. Then its
-other regexes are passed over, and each slow pattern counts as a pattern that exceeded its time. Many patterns
-that are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
+that declared it see it as refused. A session may have `SLOW_MATCHES` slow matches for one subject. Then the search
+skips the other regexes of the session, and each slow pattern counts as one that exceeded its time. Many patterns that
+are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ STRIKES = 3
 SLOW = 0.1
 """Part of the time for one match from which a match counts as slow."""
 SLOW_MATCHES = 8
-"""Slow matches of a session for one subject at most. A garbage collection makes one match slow, not several."""
+"""Maximum number of slow matches of a session for one subject. A garbage collection makes one match slow, not
+several."""
 PATTERN_TIME = 0.001
 """Seconds for one match."""
 _MAX_CHOICES = 4_096  # Tuples of recipients that are kept as one object.
@@ -92,8 +93,8 @@ class _TimeLimit:
     """Budget of an index: bounds the time of each match, and the number of slow matches of each session.
 
     Attributes:
-        slow: slow patterns of the sessions whose other patterns the last search has passed over.
-        has_passed_over: whether the last search has passed over patterns.
+        slow: slow patterns of the sessions whose other patterns the last search has skipped.
+        has_passed_over: whether the last search has skipped patterns.
     """
 
     is_tight = True
@@ -247,7 +248,7 @@ class Interest:
         alive = [
             stream for stream in set(streams) if not stream.session.has_ended and self._may_have(stream, raw)
         ]
-        alive.sort(key=lambda item: item.joined)
+        alive.sort(key=lambda stream: stream.joined)
         route = Route(raw, alive, self._choices) if alive else None
         if timed_out or self._limit.has_passed_over:
             # The answer is incomplete: it is not cached.

@@ -10,19 +10,18 @@ A message of a session passes these places:
 `offer` numbers a message at once if the window has room and the stream has no backlog. Else the message waits
 in the backlog of its stream, or the overflow policy drops it. Only a message that enters the window gets a
 number, so that the numbers of a session have no holes. A dropped message has no number: the next body of its
-stream carries the count of drops before it, so that the subscriber reports a drop in its place. A body that
-is dropped hands its count on.
+stream carries the count of drops before it, so that the subscriber reports a drop in its place. The drops of a
+dropped body are added to the next body.
 
 An acknowledgement frees the window, and backlogs enter it in turns, one body each. Batches of a redelivering
 stream stay *held* until their messages are handled, because another member may need them.
 
 The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted
-them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches,
-BYE goes behind them.
+them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames are sent before batches,
+and BYE after them.
 
 A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set
-it. A HELLO that resumes makes every unacknowledged batch unsent, so that the new connection carries them
-again.
+it. After a HELLO that resumes, every unacknowledged batch counts as unsent, and is sent again on the new connection.
 
 States and events (`Sessions` handles HELLO without a session, DECLARE and redelivery):
 
@@ -36,6 +35,10 @@ message matches              number, or backlog, or drop      same              
 EAGAIN                       keep                             –                           –
 EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
 every 1.5 s                  PING                             PING; accepted: clock stops –
+no frame for 3 s, messages   groups prefer other members      –                           –
+are not acknowledged
+no frame for 60 s            PING every 30 s only: the link   PING every 30 s, unless the –
+                             is silent and says HELLO         resume clock runs
 `resume_seconds` over        –                                ENDED                       –
 `close`, unhandled messages  wait until they are handled      wait until they have moved  –
 ============================ ================================ =========================== =========
@@ -67,7 +70,7 @@ NO_LIMIT = sys.maxsize
 """Limit of a backlog that only bytes bound."""
 
 ALONE_OVERHEAD = 16
-"""Bytes of the body of one message at most, beside subject and payload."""
+"""Maximum number of bytes in the body of one message beside subject and payload."""
 
 UP, DOWN, ENDED = "up", "down", "ended"
 
@@ -94,7 +97,7 @@ class Settings:
         pattern_time: seconds for one match of a pattern.
         pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
         declare_bytes: bytes of the declarations of one session that are not applied at most.
-        total_declare_bytes: the same of all sessions.
+        total_declare_bytes: as above, for all sessions.
         peers: sessions that are UP or DOWN at most.
         peers_of_key: sessions of one key at most.
     """
@@ -157,7 +160,7 @@ class Batch:
         return head, body.frame
 
     def blank(self, is_kept: Callable[[bytes], bool]) -> None:
-        """Replace messages by empty ones, so that the sequences stay.
+        """Replace messages by empty messages, so that the sequences do not change.
 
         Args:
             is_kept: whether a subject stays.
@@ -206,7 +209,7 @@ class Stream:
         prefetch: `load` from which a group prefers other members.
         limit: messages in the backlog at most.
         patterns: number of patterns; 0 once the last subscription has ended.
-        joined: order in which the streams got their first pattern.
+        joined: number in the order of the first patterns of the streams.
         matched: messages that the session was offered, without messages that moved to another member.
         numbered: messages that have entered the window.
         pending: messages in the backlog.
@@ -281,7 +284,7 @@ class Stream:
         return self._opened(0).body
 
     def keep(self, body: Body, flags: int) -> None:
-        """Add a body to the backlog, as the overflow policy says."""
+        """Add a body to the backlog, by the overflow policy."""
         session = self.session
         if flags & links.REDELIVERED:
             self._insert(body, flags)
@@ -384,7 +387,7 @@ class Stream:
         return dropped
 
     def _hand_on(self, at: int, drops: int) -> None:
-        """Add drops to the body at an index of the backlog, or to the next body that comes."""
+        """Add drops to the body at an index of the backlog, or to the next body."""
         if at < len(self.backlog):
             self._opened(at).drops += drops
         else:
@@ -646,7 +649,7 @@ class Session:
         attempt: of the HELLO that set the route.
         state: UP, DOWN or ENDED.
         following: next sequence.
-        acked: next sequence that the subscriber expects, as far as the publisher knows.
+        acked: next sequence that the subscriber expects, by its last acknowledgement.
         sent: next sequence that the socket has not accepted.
         batches: numbered and not acknowledged.
         bytes: of window, backlogs and held batches.
@@ -662,9 +665,10 @@ class Session:
         since: sequence of the first message that was numbered after a subscription was added.
         declarations: parts of declarations that are not applied.
         declare_bytes: of these parts.
-        work: the part that is applied, changes of rights, and the removal of all patterns.
+        work: steps that apply the current part, apply changed rights, or remove all patterns.
         is_working: whether the session waits for its turn in `Sessions.work`.
         is_standby: whether groups prefer members of other sessions.
+        beats: intervals between two PINGs, as the last PING of the connection has named them.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -705,6 +709,7 @@ class Session:
         self._known_epoch = hello.epoch
         self._control: dict[object, bytes] = {}
         self._bye: bytes | None = None
+        self.beats = 1
         self._is_ping_due = self._is_ping_next = False
         self._turn: deque[Stream] = deque()
 
@@ -734,7 +739,7 @@ class Session:
     ) -> bytes | None:
         """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
 
-        None if other frames go first, the window is full, or the message is too large for one frame.
+        None if other frames must be sent before, the window is full, or the message is too large for one frame.
 
         Args:
             stream: without group, that receives the message.
@@ -784,7 +789,7 @@ class Session:
         self.window_used += body.size
 
     def fill(self) -> None:
-        """Move bodies of the backlogs into the window, one of each stream in turn, 64 at most.
+        """Move bodies of the backlogs into the window, round robin over the streams, at most 64.
 
         `pending_bytes` does not count here: a body that moves into the window does not change the sum.
         """
@@ -858,7 +863,7 @@ class Session:
         return hello.epoch == self._known_epoch and self.acked == 0
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
-        """Continue on a new connection: every batch from the expected sequence on is unsent again."""
+        """Continue on a new connection: send every batch from the expected sequence on again."""
         self.route, self.attempt = route, hello.attempt
         if hello.epoch == self.epoch:
             self._free(hello.expected)
@@ -867,6 +872,7 @@ class Session:
         self._control.clear()
         self.is_up, self.down_at, self.clock_at = True, None, None
         self.heard_at, self.part = now, 0
+        self.beats = 1
         self._is_ping_due = False
         self.fill()
 
@@ -905,19 +911,20 @@ class Session:
         return body is not None and now - body.at < HEARD_WITHIN
 
     @property
-    def pending(self) -> int:
-        """Number of messages that wait, are not acknowledged, or are acknowledged and not handled.
-
-        Each message counts once, and not here once it has moved to another member.
-        """
-        acked = self.acked
+    def unreceived(self) -> int:
+        """Number of messages that wait or are not acknowledged. They do not count once another member has them."""
         unacked = sum(
-            batch.sequence + batch.count - max(batch.sequence, acked)
+            batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
             if batch.body is not None
         )
-        streams = self.streams.values()
-        return unacked + sum(stream.pending + stream.count_unhandled(acked) for stream in streams)
+        return unacked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def pending(self) -> int:
+        """Number of messages that are `unreceived`, or acknowledged and not handled. Each message counts once."""
+        unhandled = sum(stream.count_unhandled(self.acked) for stream in self.streams.values())
+        return self.unreceived + unhandled
 
     @property
     def is_declared(self) -> bool:
@@ -953,7 +960,7 @@ class Session:
         return min((body.at for body in bodies if body.at), default=None)
 
     def end(self) -> None:
-        """End the session. Its messages were moved or are given up."""
+        """End the session. Its messages were moved or are discarded."""
         self.is_up, self.has_ended = False, True
         self.given_up += self.pending
         for stream in self.streams.values():
@@ -966,7 +973,7 @@ class Session:
     def post(self, frame: bytes, *, is_nil: bool = False) -> None:
         """Queue a control frame. It replaces an older one of its kind that was not sent.
 
-        Else a peer that asks again and again, and does not read, fills the memory.
+        Otherwise a peer that sends many requests and does not read would fill the memory.
 
         Args:
             frame: to send.
@@ -974,8 +981,13 @@ class Session:
         """
         self._control[frame[0], is_nil] = frame
 
-    def ping(self) -> None:
-        """Queue a PING. Its content is made when it is sent."""
+    def ping(self, beats: int = 1) -> None:
+        """Queue a PING. Its content is made when it is sent.
+
+        Args:
+            beats: intervals until the next one at most.
+        """
+        self.beats = beats
         self._is_ping_due = True
 
     def next_frames(self) -> tuple[Any, ...] | None:
@@ -1011,7 +1023,7 @@ class Session:
             self.sent = batch.sequence + batch.count
 
     def _ping(self) -> bytes:
-        return links.encode_ping(Ping(self.sent, self.applied, self.totals()))
+        return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
         """Return the streams with pending or dropped messages."""

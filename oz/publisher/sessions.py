@@ -57,6 +57,7 @@ from oz.subjects.pattern import Pattern, estimate_memory, is_timed
 from oz.subjects.spelling import restore
 from oz.wire import links
 from oz.wire.links import (
+    MAX_BEATS,
     PING_INTERVAL,
     SLOW_AFTER,
     SLOW_PINGS,
@@ -72,6 +73,8 @@ from oz.wire.links import (
 
 REDELIVER_AFTER = 3.0
 """Seconds after which the messages of a member that is DOWN go to other members."""
+CROWD = 64
+"""Sessions up to which each idle session gets a PING at each interval: a publisher with more of them sends fewer."""
 MAX_INVALID = 100
 """Invalid acknowledgements or malformed frames after which a session ends."""
 
@@ -110,12 +113,12 @@ class Sessions:
         batcher: messages that wait for the next flush.
         given_up: messages that were lost with sessions that have ended.
         redelivered: messages that moved to another member.
-        rejected: frames that the protocol does not allow.
+        rejected: malformed frames.
         now: time of the last event, in seconds.
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
         on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
-        by_node: sessions whose HELLO had a card, by member, in the order in which they began.
+        by_node: sessions whose HELLO had a card, by member, in the order of their creation.
     """
 
     # Slots, because C reads and fills them.
@@ -242,7 +245,7 @@ class Sessions:
             self._relieve()
 
     def publish_alone(self, stream: Stream, subject: bytes, payload: bytes, now: float) -> bytes | None:
-        """Send a message to its only recipient, if it can be sent at once; return its frame.
+        """Send a message to its only recipient, if that is possible at once; return its frame.
 
         Args:
             stream: that receives the message.
@@ -267,8 +270,10 @@ class Sessions:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
-        for session in sorted(self.by_id.values(), key=lambda item: -item.bytes) if total > limit else ():
-            streams = sorted(session.streams.values(), key=lambda item: -item.pending)
+        for session in (
+            sorted(self.by_id.values(), key=lambda session: -session.bytes) if total > limit else ()
+        ):
+            streams = sorted(session.streams.values(), key=lambda stream: -stream.pending)
             for stream in streams:
                 while total > limit and stream.pending and not stream.is_awaited:
                     before = session.bytes
@@ -425,7 +430,7 @@ class Sessions:
     # declarations
 
     def _on_declare(self, session: Session, frame: bytes, now: float) -> None:
-        """Queue one part of a declaration. It is decoded when its turn comes, so that the queue stays small."""
+        """Queue one part of a declaration. It is decoded late, so that the queue stays small."""
         if len(frame) > links.MAX_PART:
             self._reject(session, now)
             return
@@ -437,10 +442,10 @@ class Sessions:
         if session.declare_bytes > self.settings.declare_bytes:
             self._exceed(session, now)
         elif self._declare_bytes > self.settings.total_declare_bytes:
-            self._exceed(max(self._work, key=lambda item: item.declare_bytes), now)
+            self._exceed(max(self._work, key=lambda session: session.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
-        """End a session whose declarations wait in too large a number."""
+        """End a session with too many waiting declarations."""
         self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
         self.end(session, now)
 
@@ -459,7 +464,7 @@ class Sessions:
             self._work.append(session)
 
     def work(self, steps: int = 1) -> bool:
-        """Apply declarations and remove patterns of ended sessions; return whether more is left.
+        """Apply declarations and remove patterns of ended sessions; return whether work remains.
 
         The sessions take turns, so that a session with many patterns does not delay another.
 
@@ -512,9 +517,7 @@ class Sessions:
         if mentioned is not None:
             # Only what exists, because the parts of a declaration may have no end.
             known = session.patterns, session.refused
-            mentioned.update(
-                item.sid for item in declare.items if any(item.sid in candidate for candidate in known)
-            )
+            mentioned.update(item.sid for item in declare.items if any(item.sid in sids for sids in known))
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -618,7 +621,7 @@ class Sessions:
             return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
         if (
             not stream.patterns
-            and sum(element.patterns > 0 for element in session.streams.values()) >= links.MAX_STREAMS
+            and sum(used.patterns > 0 for used in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
         if session.weight + estimate_memory(pattern) > settings.pattern_weight:
@@ -703,8 +706,8 @@ class Sessions:
         return ended
 
     def _revive(self, session: Session) -> None:
-        """Ask for a new declaration of everything, if rights refused a pattern: the pattern itself is not kept."""
-        denied = [sid for sid, item in session.refused.items() if item.rule is not None]
+        """Request a new complete declaration if rights refused a pattern, because refused patterns are not kept."""
+        denied = [sid for sid, refusal in session.refused.items() if refusal.rule is not None]
         if denied and session.applied:
             for sid in denied:
                 del session.refused[sid]
@@ -752,8 +755,8 @@ class Sessions:
         """Move the messages of a stream that only removed patterns match.
 
         The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
-        were numbered after it was added: earlier messages may have arrived before its subscription began. A regex
-        that may take long protects none, because a session may have many of them and many messages.
+        were numbered after it was added: earlier messages may precede its subscription. A slow regex protects no
+        message, because a session may have many such patterns and many messages.
         """
         kept = [
             (pattern, session.since[sid])
@@ -767,9 +770,9 @@ class Sessions:
 
         Args:
             stream: the member.
-            is_final: whether the member loses the messages: members that are DOWN receive them too, and the
-                member itself if no other matches.
-            kept: patterns whose messages stay, each from a sequence on.
+            is_final: whether the member loses the messages: members that are DOWN receive them too, and the member
+                itself if no other member matches.
+            kept: patterns whose messages remain, each from a sequence on.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
@@ -809,7 +812,7 @@ class Sessions:
                 yield unit, messages
 
     def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
-        """Pick a member for one message, the stream itself only without another member; None without any."""
+        """Pick a member for one message, and the stream itself only if there is no other; None without members."""
         members = self._members(stream, subject)
         alive = [member for member in members if member is not stream and (member.session.is_up or is_final)]
         if not alive and is_final and stream in members:
@@ -883,7 +886,7 @@ class Sessions:
                 del self.by_node[session.member]
 
     def of_node(self, node: bytes) -> Session | None:
-        """Return the session of a node, the first that is UP if there are several; None without any.
+        """Return the session of a node: the first session that is UP, if there are several; None without a session.
 
         A node that reaches the publisher at two endpoints keeps its first link.
         """
@@ -912,7 +915,7 @@ class Sessions:
         """Put a message into the direct stream of a session; return False if the stream is full.
 
         Args:
-            session: that has not ended.
+            session: that is UP or DOWN.
             frame: BODY of the message.
         """
         stream = self.direct_stream(session)
@@ -948,12 +951,14 @@ class Sessions:
     # time
 
     def tick(self, now: float) -> None:
-        """Do what is due: PING, redelivery, end of sessions that stay DOWN."""
+        """Run due steps: PING, redelivery, end of sessions that are DOWN for too long."""
         self.now = now
         if now < self._beat_at:
             return
         self._beat_at = _next_beat(now)
-        is_slow_turn = now % (SLOW_PINGS * PING_INTERVAL) < PING_INTERVAL
+        # Publishers of a large bus take turns.
+        turn = int(now // PING_INTERVAL) + self.origin[0]
+        beats = min(MAX_BEATS, 1 + len(self.by_id) // CROWD)
         for session in [*self.by_id.values()]:
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -963,8 +968,9 @@ class Sessions:
                     self._redeliver(session)
             # A refused PING starts the clock of `resume_seconds`, which ends a session without a connection.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
-            if is_slow_turn or not is_slow:
-                session.ping()
+            interval = SLOW_PINGS if is_slow else session.beats
+            if turn % interval == 0 or not (is_slow or session.is_settled):
+                session.ping(beats)
                 self.ready[session] = None
 
     def _redeliver(self, session: Session) -> None:
@@ -1055,7 +1061,9 @@ class Sessions:
             only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(peer.is_declared and (peer.is_up or not only_up) for peer in self.by_id.values())
+            return sum(
+                session.is_declared and (session.is_up or not only_up) for session in self.by_id.values()
+            )
         route = self.interest.find(subject, raw)
         if route is None:
             return 0

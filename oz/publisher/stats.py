@@ -16,11 +16,11 @@ class PublisherStats:
     Attributes:
         published: messages that `publish` accepted.
         sent: messages for at least one subscriber.
-        unmatched: messages for which there was no subscriber.
+        unmatched: messages without a subscriber.
         refused: messages that `publish` refused with `WouldBlock`.
         dropped: messages dropped for single subscribers, by reason: "full" (the queue of the subscriber),
-            "conflated" (a newer message of the subject came), "too_large" (for the subscriber), "denied". A
-            message counts once for each subscriber that does not get it. The subscriber gets a gap.
+            "conflated" (a newer message of the subject came), "too_large" (for the subscriber), "denied". A message
+            counts once for each subscriber that misses it. The subscriber gets a gap.
         given_up: messages that were lost with links that have ended, for each link. A message of a group with
             `ack="handled"` is lost if it was not handled.
         redelivered: messages that moved to another member of their group.

@@ -172,13 +172,13 @@ class Publisher(Publishing, PublisherBase):
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
         Waits until each connected subscriber has been sent its messages, and until the members of groups with
-        `ack="handled"` have handled them. Acknowledgements of other messages that were sent are waited for while
-        the subscriber was heard within a second. The messages of a lost member are waited for if another member
+        `ack="handled"` have handled them. It waits for acknowledgements of other sent messages while frames of the
+        subscriber arrive at least once a second. It also waits for the messages of a lost member if another member
         can receive them.
 
         Args:
-            timeout: seconds for all of it; None waits until each subscriber has its messages or was not
-                heard for `resume_seconds`, and until connected members have handled their messages.
+            timeout: seconds for all of it; None waits until each subscriber has its messages or was silent for
+                `resume_seconds`, and until connected members have handled their messages.
 
         Returns:
             Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.

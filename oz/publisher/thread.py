@@ -28,7 +28,7 @@ _clock = time.monotonic
 
 
 class Attended(Protocol):
-    """Engine of a publisher or of a node, as its attending side needs it; see `oz.publisher.engine`."""
+    """Interface of the engine of a publisher or node that its attending side needs; see `oz.publisher.engine`."""
 
     is_resting: bool
     wake: Callable[[], None]
@@ -38,7 +38,7 @@ class Attended(Protocol):
         """Messages that wait for a batch."""
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Do what is due; return whether there is more to do at once."""
+        """Run due steps; return whether work remains."""
 
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news."""
@@ -48,7 +48,7 @@ class Attended(Protocol):
 
 
 class AttendedEngine(Attended, Protocol):
-    """Engine of a publisher or of a node, as its end needs it."""
+    """Interface of the engine of a publisher or node that its close needs."""
 
     @property
     def waiters(self) -> Waiters:
@@ -56,7 +56,7 @@ class AttendedEngine(Attended, Protocol):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the engine belongs to the parent process."""
+        """Whether this process is a child of the process that created the engine."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Wait until subscribers have the messages; return the end of the timeout."""
@@ -65,14 +65,14 @@ class AttendedEngine(Attended, Protocol):
         """Close the sockets; return the number of messages not acknowledged or not handled."""
 
     def end_context(self) -> None:
-        """Terminate an own context."""
+        """Terminate the context, if the engine has created it."""
 
 
 class Attendance:
     """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline.
 
     Attributes:
-        more_descriptors: that end a sleep too.
+        more_descriptors: whose events also end a sleep.
     """
 
     def __init__(self, engine: Attended) -> None:
@@ -86,7 +86,7 @@ class Attendance:
         engine.wake = self.wake = self._wake_up.wake
 
     def turn(self, until: float | None) -> None:
-        """Attend once, then sleep until there is something to do.
+        """Run the engine once, then sleep until its next step.
 
         Args:
             until: end of the sleep at the latest, in seconds of `time.monotonic`.
@@ -128,7 +128,7 @@ class Attendance:
 
 
 class PublisherThread:
-    """Daemon thread that attends to a publisher or a node."""
+    """Daemon thread that runs the engine of a publisher or a node."""
 
     def __init__(self, engine: Attended, kind: str = "publisher") -> None:
         """Create the thread. `start` starts it.
@@ -155,7 +155,7 @@ class PublisherThread:
             self._thread.join()
 
     def abandon(self, close: Callable[[], None]) -> None:
-        """Ask the thread to close its publisher, which the program has dropped."""
+        """Make the thread close its publisher, which has no references any more."""
         self._at_end = close
         self.attendance.wake()
 
@@ -170,14 +170,16 @@ class PublisherThread:
                 # The context was terminated, which closes the publisher.
                 return
             except Exception:
-                _log.exception("a %s failed to attend to its links; it goes on", self._kind)
+                _log.exception(
+                    "a %s failed in its thread, and continues: please report this error", self._kind
+                )
                 time.sleep(_FAILURE_PAUSE)
 
 
 class ThreadLifetime:
     """Thread of a publisher or a node, from its start to its close.
 
-    The thread refers to this object, and not to the publisher or node, so that the latter can become garbage.
+    The thread refers to this object, and not to the publisher or node, so that these can be garbage-collected.
     """
 
     def __init__(self, engine: AttendedEngine, kind: str = "publisher") -> None:
@@ -216,7 +218,7 @@ class ThreadLifetime:
         return left
 
     def drop(self) -> None:
-        """Close an object that became garbage, without a wait: this may be any thread, at any place."""
+        """Close a garbage-collected object without a wait. Any thread may call this."""
         thread = self.thread
         if thread is None or not thread.is_alive:
             self._finish(0.0)

@@ -1,4 +1,4 @@
-"""Access: which subscriptions a publisher grants to a key.
+"""Access: the subscriptions that a publisher grants to a key.
 
 Answers are cached until the permissions change.
 """
@@ -16,10 +16,10 @@ from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile
 
 MAX_CACHED = 65_536
-"""Answers in the cache, which is then cleared."""
+"""Number of answers at which the cache is cleared."""
 
 MAX_CHARACTERS = 1 << 24
-"""Characters of the patterns and reasons in the cache, which is then cleared too."""
+"""Number of characters of patterns and reasons at which the cache is cleared too."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
 """Dialects whose subjects are words between dots; no word is empty."""
@@ -64,7 +64,7 @@ class Access:
         """Start with an empty cache.
 
         Args:
-            read: returns the current rights, the same object as long as they are the same.
+            read: returns the current rights, the same object while they do not change.
             dialect: of the subjects of the publisher.
             delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """
@@ -188,7 +188,7 @@ def exactly(subject: bytes) -> Pattern:
     """Return a pattern of one subject.
 
     Raises:
-        PatternError: the subject is not UTF-8. No rule concerns such a subject.
+        PatternError: the subject is not UTF-8. No rule applies to such a subject.
     """
     try:
         text = subject.decode()

@@ -1,4 +1,4 @@
-"""Denial: why a key may not have a subscription."""
+"""Denial: the reason why a key may not have a subscription."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Denial(str):
     """Reason in words.
 
     Attributes:
-        rule: that decided, with its place in the file, or None.
-        subject: that the subscription matches and the rule denies, or None.
+        rule: rule that decided, with its line in the file, or None.
+        subject: subject that the subscription matches and the rule denies, or None.
     """
 
     __slots__ = ("rule", "subject")

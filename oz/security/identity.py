@@ -22,7 +22,7 @@ _GROUP, _MAX_VALUE = (
 )  # Characters that encode four bytes, and the largest number that they may encode.
 
 _HASH_SIZE = 10
-"""Bytes of an id that are a hash of the key. No two keys with the same hash can be found."""
+"""Number of bytes of an id that are a hash of the key. It is infeasible to find two keys with the same hash."""
 
 _CACHED = 1_024  # Keys in the cache of hashes: each HELLO and each request compares one.
 

@@ -1,4 +1,4 @@
-"""Permissions: which user may publish, subscribe and send requests on which subjects. Decisions only.
+"""Permissions: the subjects on which each user may publish, subscribe, and send requests. Decisions only.
 
 A pattern matches many subjects, so it is granted as a whole or not at all: one rule that allows must cover the
 pattern, and no rule that denies may overlap it. A refusal names the rule and a subject as an example.
@@ -33,7 +33,7 @@ _VERBS: Mapping[Action, str] = {
 Effect = Literal["allow", "deny"]
 
 _TRIED = 16
-"""Subjects that are compared with each rule, and rules among which a reason is chosen, at most."""
+"""Maximum number of subjects that are compared with each rule, and of rules from which a reason is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Rule:
     """One pattern in a list `allow` or `deny`.
 
     Attributes:
-        action: that the rule concerns.
+        action: to which the rule applies.
         effect: "allow" or "deny".
         text: as in the file.
         pattern: of the subjects.
@@ -57,7 +57,7 @@ class Rule:
     group: Pattern | None = None
 
     def __str__(self) -> str:
-        """Show place and text of the rule."""
+        """Return the line and the text of the rule."""
         return f"{self.place}: {self.effect} {self.action} {self.text!r}"
 
 
@@ -85,7 +85,7 @@ class Verdict:
 
     Attributes:
         granted: whether it is allowed.
-        rule: that decided; None without one.
+        rule: rule that decided; None without a rule.
         subject: example of a denied subject; None if it is granted, or without an example.
         reason: in words.
     """
@@ -125,7 +125,7 @@ _UNKNOWN_USER = User("this key")
 
 @dataclass(frozen=True)
 class Permissions:
-    """Rules of one file. They do not change.
+    """Immutable rules of one file.
 
     Attributes:
         default: "deny" or "allow", for an action about which a user has no rule that allows.
@@ -254,9 +254,9 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action:
     beyond: dict[str, None] = {}
     uncovering: list[tuple[Rule, str]] = []
     # Rules that cover the pattern for certain go first, because they need no automaton.
-    for rule in sorted(near, key=lambda item: not covers_by_tokens(item.pattern, asked)):
+    for rule in sorted(near, key=lambda rule: not covers_by_tokens(rule.pattern, asked)):
         # A subject that one rule does not cover is often outside other rules too: this check needs no automaton.
-        found = next((item for item in beyond if not _may_match(rule, item)), None)
+        found = next((subject for subject in beyond if not _may_match(rule, subject)), None)
         try:
             if found is None and (found := counterexample(rule.pattern, asked)) is None:
                 return Verdict(True, rule, None, str(rule))
@@ -276,11 +276,11 @@ def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
     """Return the refusal of a pattern that no rule covers.
 
     Args:
-        rules: each with a subject that it does not cover.
+        rules: each rule with a subject that it does not cover.
         asked: pattern.
     """
     last = reversed(rules[-_TRIED:])
-    rule, beyond = next((item for item in last if _overlap(item[0].pattern, asked)), rules[0])
+    rule, beyond = next((pair for pair in last if _overlap(pair[0].pattern, asked)), rules[0])
     with suppress(Undecidable):
         # The shortest subject.
         beyond = counterexample(rule.pattern, asked) or beyond

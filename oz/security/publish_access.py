@@ -1,4 +1,4 @@
-"""Decisions of a subscriber about messages, by the permissions of the keys that sent them."""
+"""Decisions of a subscriber about messages, by the permissions of the keys of their senders."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _log = peer_logger("oz.subscriber")
 MAX_CACHED_LENGTH = 256
 """Bytes of the longest subject in the cache."""
 MAX_CACHED = 65_536
-"""Allowed subjects of one key in the cache, which is then cleared."""
+"""Number of allowed subjects of one key at which the cache is cleared."""
 MAX_NAMES = 1_024
-"""Origins of one key that are kept; then its oldest is removed."""
+"""Maximum number of origins that are kept for one key; beyond it the oldest is removed."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class PublishAccess:
         """Start with an empty cache.
 
         Args:
-            read: returns the current rights, the same object as long as they are the same.
+            read: returns the current rights, the same object while they do not change.
             stats: counter.
         """
         self._read = read
@@ -103,9 +103,7 @@ class PublishAccess:
         # Nearly all subjects are in the cache: one comparison of sets, without a step of Python for each.
         if extras is None and self._cached(key, "publish").issuperset(subjects):
             return []
-        inboxes = (
-            [None] * len(subjects) if extras is None else [message and message.reply_to for message in extras]
-        )
+        inboxes = [None] * len(subjects) if extras is None else [extra and extra.reply_to for extra in extras]
         return [
             index
             for index, (subject, inbox) in enumerate(zip(subjects, inboxes, strict=True))
@@ -141,7 +139,7 @@ class PublishAccess:
 
         Args:
             origin: of the publisher.
-            count: messages that are denied if it does not.
+            count: number of messages that count as denied otherwise.
         """
         key = self.key
         if key is None:
@@ -177,5 +175,5 @@ class PublishAccess:
         self._stats.denied += count
         if self._reports:
             self._reports = False
-            text = "key %s %s: the message is dropped. stats.denied counts further ones"
+            text = "key %s %s: the message is dropped. stats.denied counts further denials"
             _log.warning(text, self.key or "(none)", what)

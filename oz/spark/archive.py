@@ -4,18 +4,17 @@
     <path>.staging/        batches that are being written, and the lock
 
 Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging
-directory, and one rename makes it visible, so that readers find complete files only. The names of the batches
-are the whole state of an archive: the next batch starts at the highest end. An archive that is killed loses
-at most the batch in the staging directory, and the next run writes the batch again.
+directory, and one rename makes it visible, so that readers find complete files only. The names of the batches are the
+only state of an archive: the next batch starts at the highest end offset. A killed process loses at most the batch in
+the staging directory, and the next run writes the batch again.
 
 A rename decides (`ready`) and a rename publishes. In between, batches inside the new range are moved away:
-earlier versions of the batch, or the small batches that a compaction has merged. `recover` completes a batch
-that is ready, so that every step may be repeated. No record is ever visible twice. While a compaction
+earlier versions of the batch, or the small batches that a compaction has merged. `recover` completes a finished batch
+of the staging directory, so that every step can be repeated. No record is ever visible twice. While a compaction
 replaces batches, a query that runs may fail or miss their records.
 
-`<segment>` is the id of the segment that holds the last record of the batch. If the journal has another
-segment there, the journal was restored or replaced, and its offsets name other records. Batches of a
-DataFrame have none.
+`<segment>` is the id of the segment that holds the last record of the batch. If the journal has another segment at
+this offset, it was restored or replaced, and its offsets name other records. Batches of a DataFrame have none.
 
 The staging directory is a sibling of `<path>`, because DuckDB and Polars read every `**/*.parquet` below it.
 """
@@ -63,7 +62,7 @@ run."""
 
 
 class ArchiveError(OzError):
-    """An archive that cannot be written: another process writes to it, or it belongs to another journal."""
+    """An archive cannot be written: another process writes to it, or it belongs to another journal."""
 
 
 @dataclass
@@ -185,7 +184,7 @@ def archive_batch(
         path: directory of the archive, or a URI that Spark writes to.
         separator: as for `archive`.
         max_tokens: as for `archive`.
-        journal: the journal of the stream. With it a later run detects that the journal was replaced.
+        journal: the journal of the stream. It lets a later run detect that the journal was replaced.
 
     Returns:
         A function of a DataFrame and a batch number. It raises the errors of `archive`.
@@ -211,8 +210,8 @@ def archive_stream(
 ) -> Any:
     """Start a streaming query that archives new records of a journal until it is stopped.
 
-    The query starts at the end of the archive. It needs no checkpoint that outlives it, because the archive
-    itself holds the position.
+    The query starts at the end of the archive. It needs no permanent checkpoint, because the archive itself holds the
+    position.
 
     Args:
         spark: as for `archive`.
@@ -322,7 +321,7 @@ class _Files:
 
 
 class _Store(_Files):
-    """An archive that this process writes to."""
+    """An archive to which this process writes."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
         super().__init__(spark, path)
@@ -355,7 +354,7 @@ class _Store(_Files):
         return self._spark.read.option("recursiveFileLookup", True).parquet(*paths)
 
     def recover(self) -> None:
-        """Complete the batches that are ready, and delete unfinished ones."""
+        """Complete finished batches, and delete unfinished batches."""
         for name in self.names(f"{self.staging}/ready"):
             self._complete(_parse(name))
         for directory in ("writing", "replaced"):

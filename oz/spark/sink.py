@@ -226,7 +226,7 @@ class Delivery:
 
         Args:
             options: of the sink.
-            partition: number of the task. It decides which endpoint is tried first.
+            partition: number of the task. Its number selects the first endpoint that is tried.
 
         Raises:
             SinkError: no endpoint is free, or fewer than `subscribers` subscribers have a link, within `timeout`.
@@ -298,7 +298,7 @@ class Delivery:
             )
 
     def abandon(self) -> None:
-        """Close the publisher: the proof is complete, or there was an error."""
+        """Close the publisher after the proof is complete, or after an error."""
         self._publisher.close(timeout=_CLOSE_TIMEOUT)
 
 

@@ -9,8 +9,8 @@ Spark keeps the positions in the checkpoint. If a journal was restored or replac
 has another id, and the query fails. A repeated micro-batch reads the same range, and its partitions depend on
 nothing but the range, so that the sink of `format("oz")` makes the same ids again.
 
-Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Without it
-they are counted, and the count is a part of the position.
+Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Otherwise they are
+counted, and the count is a part of the position.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
         fails: whether missing offsets are an error.
 
     Raises:
-        JournalError: there are some, and that is an error.
+        JournalError: records are missing, and the option makes that an error.
     """
     count = sum(gap.end - gap.first for gap in missing)
     if count:
@@ -175,7 +175,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             raise option_error("startingOffset", LATEST, "a batch would be empty; it is for readStream")
         for name in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
             if name in options.given:
-                raise option_error(name, None, "it is for readStream")
+                raise option_error(name, options.given[name], "it is for readStream")
         self._options = options
         self._reader = SliceReader(options, schema)
 
@@ -250,7 +250,7 @@ class Positions(NamedTuple):
         """Parse the result of `to_json`.
 
         Raises:
-            JournalError: it is the checkpoint of another source.
+            JournalError: the checkpoint belongs to another source.
         """
         try:
             journals = {
@@ -267,7 +267,7 @@ class Positions(NamedTuple):
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads journals as they grow.
 
-    One object plans beside the driver as long as the query runs. Copies of it read in tasks.
+    One object plans the batches in a process of the driver while the query runs. Copies of it read in tasks.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -278,7 +278,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """
         for name in ("endingOffset", "endingTime"):
             if name in options.given:
-                raise option_error(name, None, "it is for spark.read; a stream ends with a trigger")
+                raise option_error(
+                    name, options.given[name], "it is for spark.read; a stream ends with a trigger"
+                )
         self._options = options
         # startingTime is the position of a new query, and no filter: a query that goes on reads all that came
         # since, also if the option is relative ("-1h").

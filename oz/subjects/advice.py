@@ -33,7 +33,7 @@ def misspelled_dialect(text: str) -> str | None:
 
 
 def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:
-    """Return a wildcard of another dialect that is an ordinary character in nats, such as the `+` of `a/+`.
+    """Return a wildcard of another dialect that has no special meaning in nats, such as the `+` of `a/+`.
 
     Returns:
         The wildcard and its dialects, or None.

@@ -4,8 +4,8 @@ Theory of operation. `Automaton` is a Thompson automaton of an expression: moves
 epsilon moves. A set of bytes is an integer with one bit for each byte, so that an intersection of two sets
 is one `&`. `expand_state` follows the epsilon moves of a state and keeps the result.
 
-`find_common` searches the product automaton, whose states are pairs of states. A pair with two final states
-is a witness: a subject that both patterns match.
+`find_common` searches the product automaton, whose states are pairs of states. A path to a pair of final states is a
+witness: a subject that both patterns match.
 
 `find_difference` needs the complement of the outer automaton, which must be deterministic for that. The
 subset construction runs during the search. A node of the search is a state of the inner automaton and a set
@@ -14,8 +14,8 @@ is a counterexample. A node is skipped if the search has seen the same inner sta
 because a smaller set matches less.
 
 Both searches are Dijkstra's: the cheapest path comes first, so that the result is a shortest subject. Its
-length counts in bytes, or in characters first and in bytes second. The sizes of these products have no
-useful bound, so the searches count steps and raise `Undecidable` above a limit.
+length counts in bytes, or in characters first and in bytes second. The products have no useful bound of size, so the
+searches count steps and raise `Undecidable` above a limit.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _swap_bits(mask: int, first: int, second: int) -> int:
 
 
 MAX_STEPS = 5_000_000
-"""Steps of one search; about a second."""
+"""Maximum number of steps of one search, about a second."""
 
 _READABLE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 # Witnesses are shown to users, so letters come first. Outside of ASCII, these lead bytes followed by A9 give
@@ -320,7 +320,7 @@ def _any_text() -> Automaton:
 
 
 def _partition(mask: int, moves: list[Move]) -> dict[int, int]:
-    """Split a set of bytes into parts whose bytes lead to the same states; return the states of each part."""
+    """Split a set of bytes into parts with the same next states; return the states of each part."""
     parts = {mask: 0}
     for other, to in moves:
         for part, following in list(parts.items()):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 Ranges = tuple[tuple[int, int], ...]
-"""First and last code point of each range. The ranges are sorted, and there is a gap between two of them."""
+"""First and last code point of each range. The ranges are sorted, and no two ranges touch."""
 
 
 @dataclass(frozen=True, slots=True)

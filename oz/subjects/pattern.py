@@ -154,8 +154,8 @@ class Pattern:
 
         Raises:
             SubjectError: the subject cannot be encoded or decoded.
-            PatternTimeout: the match took longer than `TIME_LIMIT`. Only patterns of regex and raims.glob
-                can take so long.
+            PatternTimeout: the match took longer than `TIME_LIMIT`. Only patterns of regex and raims.glob can reach
+                the limit.
         """
         own = self._dialect.decode(subject, SubjectError)
         if self._compiled.literal is not None:

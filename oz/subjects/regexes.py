@@ -4,11 +4,11 @@ Theory of operation. The reader walks the parse tree of the `regex` package, the
 regex. The parser is private and may change with each release, so the reader accepts only known classes of
 nodes with known attributes. These are characters, sets, `.`, sequences, branches, groups, greedy and lazy repeats, and
 redundant anchors. All other nodes, such as look-arounds, back-references and possessive repeats, raise
-`Undecidable`. An error here would give a wrong answer to `covers`, and permissions rely on it.
+`Undecidable`. An error in this module would give a wrong result of `covers`, and permissions rely on it.
 
 The members of a set with `\w`, `\d`, `\s` or case-insensitive characters are not computed here. The reader
-writes the set as a regex again and lets the engine match it against all characters, so that the Unicode
-tables are the ones of the engine.
+writes the set as a regex again and lets the engine match it against all characters, so that oz uses the Unicode
+tables of the engine.
 
 An anchor is redundant if no character can precede `^` or follow `$`. `start` and `end` tell a reader whether
 its node begins or ends the subject.

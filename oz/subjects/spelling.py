@@ -1,6 +1,6 @@
 """Spelling of patterns in declarations: a dialect and a text, for a publisher that compiles them.
 
-A regex with flags and a lenient pattern of "rv" have spellings of their own. A publisher compiles the patterns
+A regex with flags, and a lenient pattern of "rv", are written in special dialects. A publisher compiles the patterns
 of its peers, so `restore` refuses a pattern that takes more than a few milliseconds to compile.
 """
 
@@ -17,13 +17,13 @@ from oz.subjects.dialects.regular import Regular
 from oz.subjects.pattern import Pattern, compile, regex_with_flags
 
 MAX_PATTERN = 8_192
-"""Bytes of a pattern at most."""
+"""Maximum size of a pattern in bytes."""
 MAX_REGEX = 256
-"""Characters of a regex at most. A publisher compiles one of this size in a few milliseconds."""
+"""Maximum length of a regex in characters. A publisher compiles a regex of this size in a few milliseconds."""
 MAX_GLOB = 400
-"""Bytes of a glob with wildcards at most; for the same reason."""
+"""Maximum size in bytes of a glob with wildcards, for the same reason."""
 MAX_ELEMENTS = 4_000
-"""Nodes of the compiled regex at most, with each repeat written out."""
+"""Maximum number of nodes of the compiled regex, with each repeat written out."""
 
 LENIENT, FLAGGED = "rv lenient", "regex flags"
 """Spellings of patterns that need more than dialect and text."""
@@ -63,7 +63,7 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
     """Compile a pattern of a declaration.
 
     Raises:
-        PatternError: its dialect does not allow it, or it is too long or too heavy to be compiled here.
+        PatternError: its dialect does not allow it, or it is too large to be compiled for a peer.
         ProtocolError: the flags of a regex are missing, or its dialect is unknown.
     """
     if dialect not in BY_NAME and dialect not in (LENIENT, FLAGGED):

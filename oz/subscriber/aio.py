@@ -46,7 +46,7 @@ class Subscription(SubscriptionBase):
     _task: asyncio.Task[None] | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which is made at the call of `subscribe`."""
+        """Return the subscription, which is created at the call of `subscribe`."""
         return self
         yield
 
@@ -57,7 +57,7 @@ class Subscription(SubscriptionBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
             OwnershipError: the subscriber was created before a fork.
         """
@@ -69,7 +69,7 @@ class Subscription(SubscriptionBase):
         return _iterate(self._subscriber, self._queue())
 
     def unsubscribe(self) -> Awaitable[None]:
-        """End the subscription at once. Messages that wait are dropped; a handler that runs goes on.
+        """End the subscription at once. Waiting messages are dropped; a running handler continues.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -111,7 +111,7 @@ class Subscriber(SubscriberBase):
     """Receives messages of publishers by pattern, in an asyncio loop; see `oz.Subscriber`.
 
     Each subscription with a handler has a task, which calls the handler with one message after the other and
-    awaits the result. Methods that do not wait do their work at the call; their result may be awaited.
+    awaits the result. Methods that do not wait act at the call; their result may be awaited.
     """
 
     _class_name = "oz.asyncio.Subscriber"
@@ -186,7 +186,7 @@ class Subscriber(SubscriberBase):
             group: name of a queue group.
             overflow: policy of the publisher when too many messages wait.
             last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: "received" or "handled"; with "handled" the task that receives takes the place of the thread.
+            ack: "received" or "handled"; with "handled", the receiving task has the role of the thread.
             max_messages: messages after which the subscription ends.
             delivery: with `inline`, the handler is a plain function and runs where frames are read.
             unknown: misspelled arguments, for an error with a suggestion.
@@ -212,7 +212,7 @@ class Subscriber(SubscriberBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscriber is closed, also during the wait, or drained.
             OwnershipError: it was created before a fork.
         """
@@ -290,7 +290,7 @@ class Subscriber(SubscriberBase):
                 closed or drained.
 
         Returns:
-            Number of messages that handlers received meanwhile.
+            Number of messages that handlers received during the call.
 
         Raises:
             OwnershipError: the subscriber was created before a fork.

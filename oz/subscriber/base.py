@@ -73,7 +73,9 @@ class SubscriptionBase:
     def _queue(self) -> Queue:
         queue = self._inbox.queue
         if self._inbox.handler is not None:
-            raise ClosedError("the handler of the subscription receives its messages")
+            raise ClosedError(
+                "the handler of the subscription receives its messages: leave handler= out to call receive()"
+            )
         return queue or self._engine.own_queue(self._inbox, self._delivery, self._overflow)
 
     if not TYPE_CHECKING:

@@ -138,7 +138,7 @@ def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
 
     Args:
         pattern: the pattern.
-        dialect: its dialect, if the caller gives one.
+        dialect: its dialect, if the caller passes one.
         default: the dialect of the socket; see `compile_with_default`.
 
     Raises:

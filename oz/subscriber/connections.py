@@ -1,7 +1,7 @@
-"""Connections of a subscriber: endpoints, frames in and out, moves of `filtering="auto"`, and the clock.
+"""Connections of a subscriber: endpoints, sent and received frames, moves of `filtering="auto"`, and the clock.
 
 Everything here runs under the lock of the engine (`oz.subscriber.engine`), which is the only subclass. Each
-endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
+endpoint is a `Place`. An endpoint has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
 `filtering="auto"`.
 
 `connect` sends at once. Frames that a full socket refuses are sent at the next call: `_touched` holds the places
@@ -63,13 +63,14 @@ from oz.wire.links import SID
 _POLL_DESCRIPTORS = 4
 """Descriptors of `Poll`."""
 MAX_READ = 100
-"""Frames of links that are read at once."""
+"""Maximum number of frames of links in one read."""
 MAX_ALONE = 8
-"""Frames that are read at once for a call that waits for one message."""
+"""Maximum number of frames in one read, for a call that waits for one message."""
 MAX_MESSAGES = 512
-"""Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
+"""Messages of links after which a read ends. A larger number costs 15% more time for each frame, because the frames
+exceed the cache of the processor."""
 MAX_PLAIN = 1_000
-"""Messages of one plain connection that are read at once."""
+"""Maximum number of messages of one plain connection in one read."""
 LAST_READS = 20
 """Reads of a plain connection before it closes. A fast publisher may fill it again and again."""
 LARGEST_WINDOW = 1_024
@@ -85,7 +86,7 @@ OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
 
 
 class EndedLinks:
-    """Counters of links that were disconnected: a node disconnects without end.
+    """Sum of the counters of disconnected links, because a node disconnects any number of links.
 
     Attributes:
         unwanted: messages that were withdrawn.
@@ -111,8 +112,8 @@ class Connections(ABC):
     Attributes:
         runtime: functions of the sockets.
         clock: of the runtime.
-        lock: held by everything that touches a socket.
-        reading: held by the thread that reads.
+        lock: lock for all uses of the sockets.
+        reading: lock of the reading thread.
         lone: state to read the next frame with one message; None after any change. See `find_lone`.
         version: changes with each event that a wait may be waiting for.
         tell: wakes the waits after a change of `version`; set by the waits.
@@ -122,8 +123,8 @@ class Connections(ABC):
         places: by endpoint.
         poll: descriptors of the sockets.
         keys: of the publishers, None without security.
-        denials: refusals that the program was not told of, by endpoint and number of the subscription (0 for
-            a refused connection), each with its inbox.
+        denials: refusals that were not raised yet, by endpoint and number of the subscription (0 for a refused
+            connection), each with its inbox.
         watches_links: whether the events of all connections of links are read; for nodes.
         subscriptions_class: class of the subscriptions; a node has another.
         on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
@@ -227,7 +228,7 @@ class Connections(ABC):
         """Raise ClosedError or OwnershipError if the subscriber cannot be used."""
         if self.state == CLOSED:
             end_daemon()
-            raise ClosedError("the subscriber is closed")
+            raise ClosedError("the subscriber is closed: create another one")
         if self.state == FOREIGN:
             raise OwnershipError(
                 "the subscriber belongs to the parent process: create another one after the fork"
@@ -239,7 +240,7 @@ class Connections(ABC):
         self.tell()
 
     def enter(self, wait: object) -> None:
-        """Begin to listen: a program waits.
+        """Mark the begin of a wait: frames are read from now on.
 
         Args:
             wait: passed to `leave` later.
@@ -249,7 +250,7 @@ class Connections(ABC):
             self.listening.enter()
 
     def leave(self, wait: object) -> None:
-        """Stop to listen, if no other wait goes on."""
+        """Mark the end of a wait, if no other wait continues."""
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
@@ -371,7 +372,7 @@ class Connections(ABC):
 
     def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
         assert place.link_endpoint is not None
-        if any(item.link_endpoint == place.link_endpoint for item in self.places.values()):
+        if any(other.link_endpoint == place.link_endpoint for other in self.places.values()):
             raise EndpointError(
                 f"{place.endpoint!r}: another endpoint has the link endpoint {place.link_endpoint!r}; "
                 "connect to each publisher once"
@@ -405,7 +406,7 @@ class Connections(ABC):
             raise
 
     def _watch(self, place: Place) -> None:
-        """Begin to read the events of the link's connection."""
+        """Start to read the events of the link's connection."""
         dialler = self._dialler
         assert dialler is not None
         assert place.link_endpoint is not None
@@ -502,7 +503,7 @@ class Connections(ABC):
     def _drop_denied(
         self, place: Place, link: Link, effect: machine.Messages, sequences: Iterable[int]
     ) -> None:
-        """Count messages as handled that the key of their publisher may not publish."""
+        """Count denied messages as handled: the key of their publisher may not publish them."""
         for sequence in sequences:
             link.handled(link.epoch, effect.stream, sequence)
 
@@ -566,7 +567,7 @@ class Connections(ABC):
         Args:
             endpoint: of a connection, or bound.
             is_bound: whether the endpoint is bound.
-            is_lost: whether the publisher has gone, so that a loss is reported if the link had subscriptions.
+            is_lost: whether the publisher has ended, so that a loss is reported if the link had subscriptions.
         """
         with self.lock:
             self.check_open()
@@ -612,7 +613,7 @@ class Connections(ABC):
     # reading
 
     def _read_links(self, now: float) -> bool:
-        """Read frames of links; return whether more may be there."""
+        """Read frames of links; return whether more may be waiting."""
         dialler, by_handle, clock = self._dialler, self._by_handle, self.listening
         if dialler is None:
             clock.empty(now)
@@ -655,7 +656,7 @@ class Connections(ABC):
     def find_lone(self) -> Lone | None:
         """Return what the compiled part needs to read frames with one message of the only link and stream.
 
-        None if such a message needs more than a look-up of its route. The caller holds the lock, and
+        None if such a message needs more than a lookup of its route. The caller holds the lock, and
         `may_wait_alone` is true. Everything that changes a part of the result sets `lone` to None.
         """
         ((link, place),) = self._place_of.items()
@@ -682,8 +683,8 @@ class Connections(ABC):
     def read_alone(self) -> Message | None:
         """Read frames until one brings messages; return the first, if it is for the queue of the subscriber.
 
-        The caller holds the lock and `reading`, and calls `Engine.after_alone` later. Everything else that the
-        frames have changed is for the next `attend`.
+        The caller holds the lock and `reading`, and calls `Engine.after_alone` later. All other changes by the frames
+        are processed in the next `attend`.
         """
         dialler = self._dialler
         if dialler is None or self.state != OPEN or self._current is not None:
@@ -806,7 +807,7 @@ class Connections(ABC):
         self._follow(place)
 
     def _read_last(self, place: Place, plain: PlainSocket) -> None:
-        """Read what a plain connection holds, before it closes."""
+        """Read the waiting messages of a plain connection before it closes."""
         for _ in range(LAST_READS):
             self._deliver_plain(place, plain)
             if plain.is_empty:
@@ -827,7 +828,7 @@ class Connections(ABC):
                 # A node expects this: it dials several endpoints of a peer.
                 _log.log(
                     DEBUG if self._card else WARNING,
-                    "%s and %s reach the same publisher; the first link is used",
+                    "%s and %s reach the same publisher; the first link is used. Connect to one of them",
                     other.endpoint,
                     place.endpoint,
                 )
@@ -850,19 +851,23 @@ class Connections(ABC):
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
         known, place.refusals = place.refusals, {refusal.sid: refusal for refusal in effect.refusals}
+        place.raised &= place.refusals.keys()
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
             granted = self.subscriptions.by_sid.get(sid)
             if granted is not None:
                 granted.owner.refusal = None
-        for gap in effect.refusals:
-            place.refusal = gap.reason
-            entry = self.subscriptions.by_sid.get(gap.sid)
-            if entry is not None and gap.sid not in known and gap.rule is not None:
-                self.denials[place, gap.sid] = entry.owner, self.denial(place, entry.pattern.text, gap)
+        for refusal in effect.refusals:
+            place.refusal = refusal.reason
+            entry = self.subscriptions.by_sid.get(refusal.sid)
+            if entry is not None and refusal.sid not in known and refusal.rule is not None:
+                self.denials[place, refusal.sid] = (
+                    entry.owner,
+                    self.denial(place, entry.pattern.text, refusal),
+                )
             if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s", self.refusal_text(place, entry.pattern.text, gap))
-                entry.owner.refusal = gap
+                _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
+                entry.owner.refusal = refusal
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:
             if fallback.state == PREFIX and link.is_answered:
@@ -903,7 +908,7 @@ class Connections(ABC):
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open or close the plain connection, or let it serve, as the fallback has decided."""
+        """Open, close or serve by the plain connection, as the fallback has decided."""
         fallback = place.fallback
         assert fallback is not None
         if fallback.has_plain and place.plain is None:
@@ -920,7 +925,7 @@ class Connections(ABC):
         self._changed()
 
     def _unwatch(self) -> None:
-        """End the monitor of the links while no endpoint asks its link: an unread monitor grows."""
+        """End the monitor of the links while no endpoint tries a link, because an unread monitor grows."""
         for place in [*self._undecided]:
             if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
@@ -932,7 +937,7 @@ class Connections(ABC):
             dialler.unwatch()
 
     def _read_plain(self, now: float) -> bool:
-        """Read plain messages; return whether more may be there."""
+        """Read plain messages; return whether more may be waiting."""
         has_more = False
         for place in self._plains:
             plain = place.plain
@@ -969,7 +974,7 @@ class Connections(ABC):
         return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
 
     def _read_multicast(self, now: float) -> bool:
-        """Read frames of multicast; return whether more may be there."""
+        """Read frames of multicast; return whether more may be waiting."""
         has_more = False
         for place in self._multicasts:
             source = place.multicast
@@ -1007,7 +1012,7 @@ class Connections(ABC):
         self._read_link_events(now)
 
     def _ask_again(self, place: Place) -> None:
-        """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
+        """Dial the link of an endpoint at once, because a publisher has answered there."""
         if place.link is None or place.link.state == LIVE or place.is_given_up:
             return
         self._undecided[place] = None
@@ -1034,7 +1039,7 @@ class Connections(ABC):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:
-        """Return the place of an event of a monitor, which may name an address in place of a host."""
+        """Return the endpoint of an event of a monitor, which may name an address in place of a host."""
         found = [place for place in self.places.values() if place.link_endpoint == where]
         if not found:
             port = where.rpartition(":")[2]
@@ -1077,9 +1082,9 @@ class Connections(ABC):
                 self._follow(place)
 
     def _take_back(self) -> None:
-        """Undo the delivery that an exception interrupted: the frame is read again.
+        """Undo a delivery that an exception interrupted, so that the frame is read again.
 
-        Another exception may interrupt this too: then it is repeated.
+        Another exception may interrupt this too: the call is then repeated.
         """
         self._tick_at = 0.0
         link = self._current
@@ -1094,7 +1099,7 @@ class Connections(ABC):
     # sending
 
     def _flush(self, now: float | None = None) -> bool:
-        """Send what waits; return whether the socket has a message."""
+        """Send waiting frames; return whether the socket has a message."""
         self.lone = None
         dialler = self._dialler
         if dialler is None:

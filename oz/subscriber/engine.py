@@ -1,15 +1,14 @@
-"""Engine of a subscriber: subscriptions, rounds of attention, handlers, and the end.
+"""Engine of a subscriber: subscriptions, reads of the sockets, handlers, and the close.
 
 Theory of operation
 -------------------
-The engine has no thread. A program that waits in `receive` or another wait reads the sockets: `attend` reads
-a bounded number of frames, does what is due by the clock, and sends. `oz.subscriber.connections` has these
-parts. Everything that touches a socket holds `lock`. Only one thread reads at a time: it holds `reading` from
-its poll to the end of its callbacks, so that inline handlers and gaps are called in order. Other threads wait
-for `version` to change.
+The engine has no thread. A program that waits in `receive` or another wait reads the sockets: `attend` reads a
+bounded number of frames, runs due steps, and sends. `oz.subscriber.connections` has these parts. Each use of a socket
+holds `lock`. Only one thread reads at a time: it holds `reading` from its poll to the end of its callbacks, so that
+inline handlers and gaps are called in order. Other threads wait for `version` to change.
 
-`connect` and `subscribe` send at once, so that publishers know the subscriptions while the program does
-something else. Frames that a full socket refuses are sent at the next call.
+`connect` and `subscribe` send at once, so that publishers have the subscriptions while the program does other work.
+Frames that a full socket refuses are sent at the next call.
 
 Waits are steps (`oz.subscriber.waits`). A step checks the queues and the state; between steps the waits of
 `oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
@@ -51,14 +50,14 @@ from oz.transport.credentials import Credentials
 from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
-"""Seconds after which a call that finds a message in its queue attends to the sockets too."""
+"""Seconds after which a call with a message in its queue reads the sockets too."""
 ALONE_INTERVAL = 0.1
-"""The same while the compiled part reads the frames of the only link.
+"""As above, while the compiled part reads the frames of the only link.
 
 With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.6 times the processor time.
 """
 CHUNK = 16
-"""Messages that a call delivers between two looks at the clock at most."""
+"""Maximum number of messages that a call delivers before it reads the clock again."""
 
 MAX_NAMED = 3
 """Reasons that the text of a Timeout names."""
@@ -71,11 +70,12 @@ class Engine(Connections):
     """Subscriber without the calls that wait. The waits of threads and asyncio share it.
 
     Attributes:
-        attend_at: time from which a call attends although its queue has a message.
+        attend_at: time from which a call reads the sockets although its queue has a message.
         runs_handlers: whether waits run the handlers.
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
-        in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        in_hand: messages that a thread or task has received and not acknowledged, by thread or task; with
+            `ack="handled"`.
         held_messages: dict behind `in_hand`, for checks whether it is empty.
         gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
@@ -127,7 +127,6 @@ class Engine(Connections):
         # A weak dictionary has a method in Python for its length.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
-        self._raised: set[int] = set()  # Refused subscriptions that `raise_refusals` has raised.
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -146,7 +145,9 @@ class Engine(Connections):
             if not self.has_ended(error):
                 raise
             self.close()
-            raise ClosedError("the context of the subscriber is terminated") from None
+            raise ClosedError(
+                "the context of the subscriber is terminated: create a subscriber in another context"
+            ) from None
 
     def has_ended(self, error: BaseException) -> bool:
         """Return whether an error shows the end of the context."""
@@ -273,7 +274,7 @@ class Engine(Connections):
     # reading
 
     def attend(self, *, may_read: bool = True) -> bool:
-        """Read what is there within bounds, do what is due, send; call inline handlers and `on_gap`.
+        """Read a bounded number of frames, run due steps, send; call inline handlers and `on_gap`.
 
         The caller holds `reading`.
 
@@ -281,7 +282,7 @@ class Engine(Connections):
             may_read: whether to read messages; the queues are full otherwise.
 
         Returns:
-            Whether more can be read at once.
+            Whether more frames may be waiting.
         """
         with self.lock:
             lone, self.lone = self.lone, None
@@ -491,16 +492,16 @@ class Engine(Connections):
                     self._flush(now)
 
     def release(self, owner: Any) -> None:
-        """Acknowledge the message that a thread or task took last: it takes another one.
+        """Acknowledge the last message of a thread or task, because it takes another message.
 
-        A task that has ended passed its message on: `asyncio.wait_for` and others receive in a task of their
-        own.
+        A task that has ended passed its message on: `asyncio.wait_for` and similar functions receive in a separate
+        task.
         """
         owners = [owner]
         if not self.runs_handlers:
-            owners += [item for item in self.in_hand if item is not owner and item.done()]
-        for item in owners:
-            message = self.in_hand.pop(item, None)
+            owners += [task for task in self.in_hand if task is not owner and task.done()]
+        for holder in owners:
+            message = self.in_hand.pop(holder, None)
             if message is not None:
                 message.ack()
 
@@ -554,13 +555,13 @@ class Engine(Connections):
                 for place in self.places.values()
             ]
             self.raise_refusals()
-            return [item for item in found if item]
+            return [reason for reason in found if reason]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
         """Raise the next refusal that the program was not told of.
 
         Args:
-            inbox: of the receiving subscription; None for the subscriber. Handlers are told by the log.
+            inbox: of the receiving subscription; None for the subscriber. Subscriptions with handlers are only logged.
 
         Raises:
             PermissionDenied: there is one.
@@ -576,21 +577,23 @@ class Engine(Connections):
     def raise_refusals(self) -> None:
         """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
 
-        The refusal of a subscription is raised once, so that a later wait for other subscriptions can end.
+        A refusal is raised once, so that a later wait can end. Publishers that refuse one subscription at that time
+        count as one.
 
         Raises:
             PermissionDenied, ProtocolError: a publisher refuses it.
         """
-        self._raised &= {sid for place in self.places.values() for sid in place.refusals}
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
             if refused is not None:
                 raise refused[1]
             for refusal in place.refusals.values():
                 entry = self.subscriptions.by_sid.get(refusal.sid)
-                if entry is None or refusal.sid in self._raised:
+                if entry is None or refusal.sid in place.raised:
                     continue
-                self._raised.add(refusal.sid)
+                for other in self.places.values():
+                    if refusal.sid in other.refusals:
+                        other.raised.add(refusal.sid)
                 self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
                     raise self.denial(place, entry.pattern.text, refusal)
@@ -610,13 +613,13 @@ class Engine(Connections):
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
             self._is_draining = self._is_draining or inbox is None
             self._drains += 1
-            for item in inboxes:
-                for entry in item.entries:
+            for retired in inboxes:
+                for entry in retired.entries:
                     self.subscriptions.retire(entry)
-                if item.falls_back:
+                if retired.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(self._patterns.prefixes_of(item))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(retired))
             for place in self.places.values():
                 place.drained = place.plain is None and place.multicast is None
             self._declare()
@@ -755,7 +758,7 @@ class Engine(Connections):
         self.close()
 
     def disown(self) -> None:
-        """Forget the sockets, in a forked child: they belong to the parent."""
+        """Drop the sockets in a forked child, because they belong to the parent."""
         self.state, self.lone = FOREIGN, None
         self.lock, self.reading = threading.RLock(), threading.RLock()
         self.dispatcher.work.clear()

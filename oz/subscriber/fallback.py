@@ -3,17 +3,17 @@
 Theory of operation
 -------------------
 `connect` starts a link. If the link does not answer in time, a plain connection (SUB) connects to the endpoint
-without subscriptions. Its handshake shows that a publisher is there, and the link is asked again. If the link
-does not answer this time either, the SUB gets the prefixes and *serves*. So a publisher of oz that starts later,
-or again, has a link from its first message on, and never counts a SUB that leaves soon.
+without subscriptions. Its handshake shows that a publisher listens, and the link sends HELLO again. If the link does
+not answer this HELLO either, the SUB gets the prefixes and *serves*. So an oz publisher that starts later has a link
+from its first message on, and never counts a SUB that ends soon.
 
-The link goes on trying. If it answers while the SUB serves and the SUB has delivered nothing, the link serves at
-once. Else the connections change in an order in which no message arrives twice:
+The link continues to try. If it answers while the SUB serves and the SUB has delivered nothing, the link serves at
+once. Otherwise the change has these steps, so that no message arrives twice:
 
 1. The link has answered: the publisher has applied the subscriptions.
 2. The SUB is read and closed. The subscriptions get a new revision, which the link declares.
 3. The ANSWER of this revision has the position of the next message of the publisher. The SUB delivered only
-   earlier messages. The link delivers later ones, after `Gap(None, "moved")`.
+   earlier messages. The link delivers later messages, after `Gap(None, "moved")`.
 
 Messages of the link before that position are discarded. Messages between the end of the SUB and that position
 are lost; the gap reports them.
@@ -52,9 +52,9 @@ ASKING, PREFIX, MOVING, LINK = "asking", "prefix", "moving", "link"
 ANSWER_WITHIN = 0.5
 """Seconds after `connect`, or after the handshake of the SUB, within which a link answers."""
 STANDING_WITHIN = 2.0
-"""The same, if the TCP connection of the link stands."""
+"""As above, if the TCP connection of the link is open."""
 BINDS_WITHIN = 0.05
-"""Seconds after the handshake of the SUB in which a refusal of the link does not count."""
+"""Seconds after the handshake of the SUB for which a refusal of the link is ignored."""
 
 
 class Fallback:
@@ -62,7 +62,7 @@ class Fallback:
 
     Attributes:
         state: ASKING, PREFIX, MOVING or LINK.
-        has_plain: whether the plain connection is to be open. It serves in PREFIX only.
+        has_plain: whether the plain connection is to be open. The plain connection serves in PREFIX only.
         has_delivered: whether plain connections have delivered a message since the last link.
     """
 
@@ -87,7 +87,7 @@ class Fallback:
         return self._started + (STANDING_WITHIN if self._stands else ANSWER_WITHIN)
 
     def stands(self) -> None:
-        """Record that the TCP connection of the link stands."""
+        """Record that the TCP connection of the link is open."""
         self._stands = True
 
     def refused(self, now: float) -> bool:
@@ -98,7 +98,7 @@ class Fallback:
         return self._unanswered()
 
     def tick(self, now: float) -> bool:
-        """Open the plain connection, or let it serve, if the time is over."""
+        """Open the plain connection, or let it serve, if the timeout has passed."""
         return now >= self.deadline and self._unanswered()
 
     def _unanswered(self) -> bool:
@@ -111,7 +111,7 @@ class Fallback:
         return True
 
     def reached(self, now: float) -> None:
-        """Record the handshake of the plain connection: a publisher is there, and the link is asked again."""
+        """Record the handshake of the plain connection: a publisher listens, and the link sends HELLO again."""
         self._is_reached, self._started, self._stands = True, now, False
 
     def unreached(self) -> bool:

@@ -1,4 +1,4 @@
-"""Keys of a subscriber: session ids that belong to the own key, and checks of messages by the key of a publisher."""
+"""Keys of a subscriber: session ids that belong to its key, and checks of messages by the key of a publisher."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SubscriberKeys(Keys):
             wake: makes the engine call `tend`; called in any thread.
             report: called with the endpoint of a refusal and its reason.
             reconnect: called with an endpoint to connect again, with its key of now.
-            end: called with an endpoint whose connections end.
+            end: called with an endpoint whose connections must end.
             delimiter: bytes behind the subject in plain messages of one frame, or None.
         """
         super().__init__(credentials, wake, report, reconnect, end)
@@ -52,15 +52,15 @@ class SubscriberKeys(Keys):
 
     @property
     def denied(self) -> int:
-        """Messages that the key of their publisher may not publish."""
+        """Messages that the permissions of their publisher deny."""
         return self.denials.denied
 
     def new_session(self) -> bytes:
-        """Return a session id that belongs to the own key: publishers refuse it to other keys."""
+        """Return a session id that belongs to the key of the subscriber: publishers refuse it for other keys."""
         return make_uuid_of(self.credentials.public_key, os.urandom)
 
     def serve(self, socket: zmq.Socket[Any], now: float) -> None:
-        """Demand a trusted key at the endpoint that a socket binds next; log and count callers without one.
+        """Require a trusted key at the next endpoint that a socket binds; log and count callers without a trusted key.
 
         Raises:
             ConfigurationError: the context has another authenticator.

@@ -2,16 +2,15 @@
 
 Theory of operation
 -------------------
-Each connection has a handle, the routing id that names it in frames. A handle is used once: libzmq aborts on
-a duplicate. To replace a connection, the engine calls `hang_up`, which ends every connection to the endpoint,
-and `dial`, which connects with a new handle. Frames of a handle that is not current are discarded by the
-engine.
+Each connection has a handle, the routing id that names it in frames. A handle is used once, because libzmq aborts on
+a duplicate. To replace a connection, the engine calls `hang_up`, which ends every connection to the endpoint, and
+`dial`, which connects with a new handle. Frames of a handle that is not current are discarded by the engine.
 
-Whole messages are read, because libzmq aborts if a pipe ends inside the read of a multipart message. An
-exception of a signal handler may come between two instructions of Python, and at the end of each call of
-pyzmq's `send` and `recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted.
-`read` returns the same message until the engine calls `discard`, so that an interruption elsewhere loses no
-frame. A lost frame costs a new connection.
+Whole messages are read, because libzmq aborts if a pipe ends inside the read of a multipart message. An exception of
+a signal handler may be raised between two instructions of Python, and at the end of each call of pyzmq's `send` and
+`recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted. `read` returns the same
+message until the engine calls `discard`, so that an interruption at any other point loses no frame. A lost frame
+costs a new connection.
 
 The descriptor of a ROUTER signals once for several messages. A send may consume the signal, so that the
 engine checks `is_readable` after each send.
@@ -36,7 +35,7 @@ _chain = chain.from_iterable
 _ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
-"""Milliseconds between two attempts of libzmq to connect at most."""
+"""Longest pause in milliseconds between two attempts of libzmq to connect."""
 LINGER = 200
 """Milliseconds for which libzmq delivers a BYE after `close`."""
 
@@ -90,7 +89,7 @@ class Dialler:
             return routers.dial(self.router, endpoint, self._runtime.random_bytes)
 
     def hang_up(self, endpoint: str) -> None:
-        """End all connections to a link endpoint. All messages that were begun must be read."""
+        """End all connections to a link endpoint. Each message must be read to its end."""
         # ENOENT: there is none, or the connection of an inproc endpoint has ended already.
         with suppress(zmq.ZMQError):
             self.router.disconnect(endpoint)
@@ -121,7 +120,7 @@ class Dialler:
     def read(self) -> list[bytes] | None:
         """Return handle and frame of the next message, None without any. `discard` frees the message.
 
-        A hostile peer may send more frames. They are read, and the list has three entries then.
+        A hostile peer may send more frames. Such a message is read whole, and the list then has three entries.
         """
         message, router = self.kept, self.router
         if self.raw is not None:

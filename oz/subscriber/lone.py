@@ -12,7 +12,7 @@ class Lone:
     """Parts of a subscriber with one link, whose frames with one message of one stream need no more than these.
 
     Attributes:
-        link: that the frames come over.
+        link: over which the frames arrive.
         place: of the link.
         handle: of its connection.
         raw: C access to the socket.

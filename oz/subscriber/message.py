@@ -1,4 +1,4 @@
-"""Messages and gaps as a program receives them."""
+"""Messages and gaps, as programs receive them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Arrival:
         origin: id of the publisher's process; None for a plain publisher.
         time_ns: time at which the batch was read, in nanoseconds since 1970.
         is_redelivered: whether another member of the group may have handled the messages.
-        link: that the batch came over, None for a plain publisher.
+        link: over which the batch arrived, None for a plain publisher.
         epoch: of the link.
         stream: of the messages.
         frames: of a plain message that has not two frames.
@@ -24,7 +24,7 @@ class Arrival:
         sequence: of the first message; None from a plain publisher.
         positions: of each message.
         gap: messages that were lost before one message of the batch.
-        gap_offset: place of this message in the batch.
+        gap_offset: index of this message in the batch.
         left: of a handled message that several queues received, the number of queues that have not handled it.
             Each queue has a copy of the message with an `Arrival` of its own.
         is_done: whether the queue of such a copy has handled it.

@@ -23,7 +23,7 @@ from oz.subscriber.queue import Dispatcher, Inbox, Route
 from oz.wire.extras import decode_extras
 
 HIGH_WATER_MARK = 10_000
-"""Frames that wait in the socket at most. Further frames are lost, and reported."""
+"""Maximum number of frames that wait in the socket. Further frames are lost, and reported."""
 
 
 def needs_link(endpoint: str) -> ConfigurationError:
@@ -69,14 +69,14 @@ class MulticastSource:
 
     @property
     def is_heard(self) -> bool:
-        """Whether a publisher was heard and has not left."""
+        """Whether frames of a publisher arrive, and it has not ended."""
         return any(not sender.has_left for sender in self.listener.receiver.senders.values())
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the publisher that was heard last, None before the first."""
+        """Id of the publisher of the last frame, None before the first frame."""
         senders = self.listener.receiver.senders
-        return max(senders, key=lambda item: senders[item].heard_at, default=None)
+        return max(senders, key=lambda origin: senders[origin].heard_at, default=None)
 
     def missing(self) -> str | None:
         """Return why the endpoint is not ready, None if a publisher is heard."""
@@ -88,7 +88,7 @@ class MulticastSource:
         )
 
     def read(self, limit: int, now: float) -> bool:
-        """Read `limit` frames at most, deliver their messages, and do what is due; return whether a frame came.
+        """Read `limit` frames at most, deliver their messages, and run due steps; return whether a frame arrived.
 
         Args:
             limit: frames.
@@ -99,7 +99,7 @@ class MulticastSource:
         time_ns = time.time_ns()
         for effect in self.listener.read(limit):
             self._apply(effect, time_ns)
-        for effect in self.listener.look(now):
+        for effect in self.listener.check(now):
             self._apply(effect, time_ns)
         stats, (malformed, repeated) = self._dispatcher.stats, self._counted
         self._counted = receiver.malformed, receiver.repeated
@@ -119,7 +119,7 @@ class MulticastSource:
         self._dispatcher.put_gap(Gap(loss.origin, loss.count, 0, loss.reason), None)
 
     def _deliver(self, messages: Messages, time_ns: int) -> None:
-        """Deliver the messages that match; count the other ones as filtered."""
+        """Deliver the messages that match; count other messages as filtered."""
         dispatcher, flat = self._dispatcher, messages.flat
         sequences = range(messages.sequence, messages.sequence + len(flat) // 3)
         arrival = Arrival(messages.origin, time_ns, sequence=messages.sequence, positions=sequences)

@@ -44,7 +44,7 @@ class Place:
     """One endpoint of a subscriber.
 
     Attributes:
-        endpoint: of the publisher; the real one if it is bound here.
+        endpoint: of the publisher; the bound endpoint if the subscriber binds.
         link_endpoint: of its links, None without.
         link: None without.
         handle: of the current connection of the link.
@@ -53,10 +53,11 @@ class Place:
         multicast: of a multicast endpoint, else None.
         gaps: known losses since the last message, by stream; None for losses of the link.
         refusals: refused subscriptions.
+        raised: refused subscriptions whose refusal `wait_ready` has raised.
         refusal: last refusal, or None.
         begin: epoch of the link, and position of its first message after a move; earlier messages came over
             the plain connection.
-        key_refusal: why a connection was refused for its key, until one stands; else None.
+        key_refusal: reason why a connection was refused for its key, until a connection is open; else None.
         heard_at: time of the last frame or message, or None.
         is_given_up: whether the connections have ended because of a key, until `Keys` connects again.
         is_connected: whether the connection of the link stands, with or without WELCOME. Only nodes know it.
@@ -84,6 +85,7 @@ class Place:
         "link_endpoint",
         "multicast",
         "plain",
+        "raised",
         "refusal",
         "refusals",
         "reported",
@@ -99,6 +101,7 @@ class Place:
         self.multicast: MulticastSource | None = None
         self.gaps: dict[int | None, int] = {}
         self.refusals: dict[int, links.Refusal] = {}
+        self.raised: set[int] = set()
         self.refusal: str | None = None
         self.begin: tuple[bytes, int] | None = None
         self.key_refusal: str | None = None

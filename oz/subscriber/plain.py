@@ -5,8 +5,8 @@ publisher has no links. libzmq filters by prefix; patterns decide after arrival.
 
 - SNDHWM is 0: with a limit a SUB drops subscriptions of a burst without an error.
 - A SUB is closed, never disconnected: libzmq aborts if a pipe ends inside the read of a multipart message.
-- The monitor reports the handshake. Before it the publisher does not know the subscriptions.
-- With `filtering="auto"` a SUB begins without subscriptions. It *serves* once it has them.
+- The monitor reports the handshake. Before it the publisher does not have the subscriptions.
+- With `filtering="auto"` a SUB begins without subscriptions. It *serves* once it has its subscriptions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PlainPatterns:
             self._index.add(entry.pattern, inbox)
 
     def discard(self, inbox: Inbox) -> bool:
-        """Remove the patterns of an inbox; return whether they were there."""
+        """Remove the patterns of an inbox; return whether the inbox had patterns."""
         if inbox not in self._inboxes:
             return False
         del self._inboxes[inbox]
@@ -62,11 +62,11 @@ class PlainPatterns:
         return True
 
     def match(self, subject: bytes) -> tuple[Inbox, ...]:
-        """Return the inboxes that match a subject. A pattern that ran out of time does not match."""
+        """Return the inboxes that match a subject. A pattern that exceeds its time does not match."""
         found = dict.fromkeys(self._index.find(subject).values)
         if subject.startswith(RESERVED):
             named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
-            return tuple(dict.fromkeys(item.owner for item in named if item.pattern.matches(subject)))
+            return tuple(dict.fromkeys(entry.owner for entry in named if entry.pattern.matches(subject)))
         return tuple(found)
 
     def prefixes(self) -> Iterable[bytes]:
@@ -178,7 +178,7 @@ class PlainSocket:
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             if binds:
-                self._files.bind(self.socket, endpoint, lambda item, where: item.bind(where))
+                self._files.bind(self.socket, endpoint, lambda socket, where: socket.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:
@@ -198,7 +198,7 @@ class PlainSocket:
             self.serves = True
 
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Add prefixes, if the socket serves. libzmq counts equal ones."""
+        """Add prefixes, if the socket serves. libzmq counts equal prefixes."""
         if self.serves:
             for prefix in prefixes:
                 self.socket.setsockopt(zmq.SUBSCRIBE, prefix)

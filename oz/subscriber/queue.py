@@ -3,14 +3,13 @@
 Theory of operation
 -------------------
 A subscription without handler delivers into the queue of the subscriber (`shared`), until the program calls
-`receive` of the subscription or iterates over it. From then on the subscription has a queue of its own, and
+`receive` of the subscription or iterates over it. After that the subscription has its own queue, and
 `Subscriber.receive` does not return its messages. A subscription with a handler has a queue of its own from
 the start. With `inline`, its messages are in no queue: they are returned in `Dispatcher.inline`, and the
 engine calls the handler in the thread that reads.
 
-A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the subscriptions
-that it concerns do not share one queue, there is no such place; `Dispatcher.reports` then holds it, and the
-engine reports it at once.
+A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected subscriptions
+do not share a queue, a gap has no position; `Dispatcher.reports` then holds it, and the engine reports it at once.
 
 A queue of a subscription holds `max_pending` messages. What happens then depends on `overflow`:
 
@@ -18,7 +17,7 @@ A queue of a subscription holds `max_pending` messages. What happens then depend
 - a policy: the queue drops messages and puts a gap in their place.
 
 Handled messages: a message of a stream with `ack="handled"` is handled when each queue that received it has
-handled it. An unwanted message of such a stream is abandoned, so that the mark of the stream passes it.
+handled it. An unwanted message of such a stream is abandoned, so that the mark of the stream advances.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from oz.wire.links import SID
 SHARED_PENDING = 65_536
 """Messages in the queue of the subscriber at which the engine stops reading."""
 GAPS = 1_000
-"""Gaps in a queue with an overflow policy, beside twice its messages, at which the engine stops reading."""
+"""Number of gaps, beyond twice the messages, at which the engine stops to read for a queue with an overflow policy."""
 MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
@@ -51,7 +50,7 @@ LONGEST_SUBJECT = 256
 MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 MAX_FORWARDED = 65_536
-"""Messages of forwarders that are remembered, so that two forwarders between the same buses deliver each once."""
+"""Number of remembered messages of forwarders, so that a message of two parallel forwarders is delivered once."""
 MAX_REASONS = 20
 """Reasons of gaps that are counted separately."""
 
@@ -72,11 +71,11 @@ class SubscriberStats:
         filtered: plain messages that only a prefix matched.
         malformed: messages and frames that do not decode.
         dropped: messages that the queue of a subscription dropped, because it was full.
-        lost: messages that gaps of publishers report: lost and dropped ones.
-        repeated: messages that arrived again, or whose id was known.
+        lost: messages that publishers report as lost or dropped.
+        repeated: messages that arrived twice, or whose id is known.
         unwanted: messages whose subscription has ended, or that another member of the group received.
         failed: calls of handlers that raised.
-        denied: messages that the key of their publisher may not publish.
+        denied: messages that the permissions of their publisher deny.
     """
 
     received: int = 0
@@ -142,9 +141,9 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded.
+        """Append a gap; with "drop_newest", join it with a gap of its kind at the end, because the queue is bounded.
 
-        Gaps fill a queue too, so that a publisher that reports losses without end waits for the program.
+        Gaps fill a queue too, so that a flood of gaps waits for the program.
         """
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
@@ -243,7 +242,7 @@ class Inbox:
         falls_back: whether plain publishers may serve it.
         is_active: whether the subscription has not ended.
         is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
-        refusal: reason of a publisher that does not serve it, or None.
+        refusal: reason of a publisher that refuses the subscription, or None.
         replier: sends the reply to a message: called with message, payload and headers. None without a node.
     """
 
@@ -377,7 +376,7 @@ class Dispatcher:
         Args:
             subscriptions: of the subscriber.
             decode: of the codec, or None.
-            dedupe: whether a message whose id was seen is dropped.
+            dedupe: whether a message with a known id is dropped.
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
@@ -458,7 +457,7 @@ class Dispatcher:
             self._own.pop(queue, None)
             self._full.discard(queue)
             while queue.items:
-                self._abandon(queue.items.popleft())
+                self.abandon(queue.items.popleft())
         else:
             items = self.shared.items
             for _ in range(len(items)):
@@ -466,12 +465,13 @@ class Dispatcher:
                 if isinstance(item, Message) and not any(
                     not receiver.is_removed and receiver.queue is None for receiver in item.route.inboxes
                 ):
-                    self._abandon(item)
+                    self.abandon(item)
                 else:
                     items.append(item)
         self.forget()
 
-    def _abandon(self, item: Message | Gap) -> None:
+    def abandon(self, item: Message | Gap) -> None:
+        """Record that a message is not handled, because its subscription has ended; see `Link.abandon`."""
         if isinstance(item, HandledMessage):
             arrival = item.arrival
             if self._is_last(item):
@@ -511,7 +511,7 @@ class Dispatcher:
         """Deliver messages of a link.
 
         Args:
-            link: that the messages came over.
+            link: over which the messages arrived.
             effect: of the link.
             time_ns: time at which the batch was read.
             gap: messages that were lost before the first one.
@@ -559,7 +559,7 @@ class Dispatcher:
         """Deliver messages of the direct stream.
 
         Args:
-            link: that the messages came over.
+            link: over which the messages arrived.
             effect: of the link.
         """
         count = len(effect.positions)
@@ -751,14 +751,14 @@ class Dispatcher:
     def _extend(
         self, queue: Queue, messages: list[Message], origin: bytes | None, *, is_first: bool = True
     ) -> None:
-        """Append messages to a queue and count them, at the first queue only."""
+        """Append messages to a queue, and count them only at the first queue."""
         dropped = queue.extend(messages, origin)
         self.stats.dropped += dropped
         self.stats.delivered += (len(messages) if is_first else 0) - dropped
 
     @staticmethod
     def _is_last(message: Message) -> bool:
-        """Record the end of one delivery of a message; return whether no other is left."""
+        """Record the end of one delivery of a message; return whether it was the last."""
         arrival = message.arrival
         if arrival.left is None:
             return True
@@ -861,11 +861,11 @@ class Dispatcher:
     # gaps
 
     def put_gap(self, gap: Gap, stream: int | None) -> None:
-        """Put a gap in its place.
+        """Append a gap at its position.
 
         Args:
             gap: to report.
-            stream: that lost messages; None for all streams of a link.
+            stream: stream that lost messages; None for all streams of a link.
         """
         losses = self.unknown_losses if gap.count is None else self.lost
         # A forwarder passes on the reason of another bus.

@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-All links of a subscriber declare the same subscriptions. Each change raises the `revision`. A link knows the
-revision that it declared last and asks for the changes since then; if the log of changes does not reach back,
-it declares everything with base 0.
+All links of a subscriber declare the same subscriptions. Each change raises the `revision`. A link has the revision
+of its last declaration, and declares the changes since then. If the log of changes is too short, it declares all
+subscriptions with base 0.
 
 Subscriptions with equal delivery options share a *stream*. Streams are numbered here; a number belongs to its
-options for the life of the subscriber, so that a message on its way is never dispatched to other options. A
+options for the life of the subscriber, so that a message in transit is never dispatched by other options. A
 publisher sends each message once for each stream that matches, and `dispatch` finds the subscriptions of that
 stream. Stream 0 is the direct stream (`oz.wire.links`): it has no subscriptions and is never declared.
 """
@@ -25,7 +25,7 @@ from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 RESERVED = b"_OZ."
-"""Begin of the subjects that oz itself publishes, such as advisories of a gateway."""
+"""Prefix of the subjects that oz itself publishes, such as advisories of a gateway."""
 _LOG = 1_000  # Changes that are kept for incremental declarations.
 _MAX_NUMBERS = 65_535
 DIRECT_OPTIONS = DEFAULT_OPTIONS
@@ -138,7 +138,7 @@ class Subscriptions:
             self.forget(subscription)
 
     def retire(self, subscription: Subscription) -> bool:
-        """Declare a subscription as removed, but go on to deliver to it until `forget`, as `drain` does.
+        """Declare a subscription as removed, but continue to deliver to it until `forget`, as `drain` does.
 
         Returns:
             Whether the subscription was active.
@@ -159,7 +159,7 @@ class Subscriptions:
             del self._active[number], self._indexes[number]
 
     def renew(self) -> int:
-        """Return a new revision without a change. The ANSWER to it comes after all that was published before."""
+        """Return a new revision without a change. The ANSWER to it follows all messages that were published before."""
         self.revision += 1
         return self.revision
 
@@ -215,10 +215,10 @@ class Subscriptions:
             return ()
         found = tuple(index.find(subject).values)
         if subject.startswith(RESERVED):
-            found = tuple(item for item in found if names_reserved(item.pattern))
+            found = tuple(entry for entry in found if names_reserved(entry.pattern))
         return found
 
 
 def names_reserved(pattern: Pattern) -> bool:
-    """Return whether a pattern begins as the subjects of oz: other patterns do not match them."""
+    """Return whether a pattern has the prefix of the subjects of oz: other patterns do not match these subjects."""
     return all(prefix.startswith(RESERVED) for prefix in pattern.prefixes)

@@ -34,7 +34,7 @@ class Subscription(SubscriptionBase):
     """One subscription of a `Subscriber`.
 
     A subscription without handler delivers to `Subscriber.receive` until its own `receive` or iteration is
-    used. From then on only these return its messages.
+    used. After that only these return its messages.
     """
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
@@ -44,7 +44,7 @@ class Subscription(SubscriptionBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
             OwnershipError: the subscriber was created before a fork.
         """
@@ -93,12 +93,12 @@ class Subscriber(SubscriberBase, Pollable):
         connect: endpoint of a publisher, or several.
         bind: endpoint to bind for plain publishers that connect, or several.
         codec: decodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
-        dialect: of patterns without a dialect of their own.
+        dialect: of patterns that name no dialect.
         filtering: "publisher" uses links only. "prefix" uses plain connections only. "auto" uses a link, and a
             plain connection where no link answers.
         links: link endpoint of the endpoint, or a dict of endpoint to link endpoint, behind address
             translation.
-        on_gap: called with each `Gap`, when the program reaches its place.
+        on_gap: called with each `Gap`, in order with the messages.
         security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
         context: of ZeroMQ; default: `zmq.Context.instance()`.
         options: few programs change them.
@@ -203,13 +203,13 @@ class Subscriber(SubscriberBase, Pollable):
     # waits
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message of the subscriptions without handler; run handlers meanwhile.
+        """Wait for the next message of the subscriptions without handler; run handlers while it waits.
 
         Args:
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: none came in that time.
+            Timeout: no message arrived within `timeout`.
             ClosedError: the subscriber is closed, also by another thread during the wait, or drained.
             OwnershipError: it was created before a fork.
         """
@@ -284,7 +284,7 @@ class Subscriber(SubscriberBase, Pollable):
         """Wait until each endpoint serves the subscriptions.
 
         An endpoint is ready if its link has answered the current subscriptions, or if a plain connection has
-        ended its handshake. A message that comes over a link and is published afterwards is not lost. A plain
+        ended its handshake. Messages of links that are published afterwards are not lost. A plain
         publisher may still lose the first messages, because ZeroMQ does not answer subscriptions.
 
         Args:

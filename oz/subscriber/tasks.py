@@ -1,7 +1,7 @@
 """Waits of a subscriber in an asyncio loop, and the tasks of its handlers.
 
 The loop watches one descriptor, that of `Engine.poll`, while a task waits. `attend` runs in the loop. A wait
-holds nothing while it is suspended, so that a cancellation loses nothing: the message is taken after the last
+holds nothing while it is suspended, so that a cancellation loses nothing: the message leaves the queue after the last
 suspension.
 """
 
@@ -24,9 +24,9 @@ from oz.transport.steps import Steps
 T = TypeVar("T")
 
 TURN = 0.005
-"""Seconds after which a task that always finds a message lets the loop run."""
+"""Seconds after which a task with waiting messages yields to the loop."""
 SHORTEST = 0.001
-"""Seconds of a timer at least: some loops count in milliseconds and would call before the time has come."""
+"""Seconds of a timer at least: some loops count in milliseconds and would call too early."""
 
 
 class TaskWaits:
@@ -55,7 +55,7 @@ class TaskWaits:
             wait.close()
 
     async def pause(self) -> None:
-        """Yield to the loop, if a turn is over."""
+        """Yield to the loop at the end of a turn."""
         now = self._engine.clock()
         if now >= self.turn_ends:
             # The first turn after a suspension begins anew.
@@ -114,7 +114,7 @@ class TaskWaits:
 
 
 class _Wait:
-    """One run of steps: the version that the steps have seen."""
+    """State of one run of steps: the last version that the steps have checked."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 

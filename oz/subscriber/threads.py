@@ -1,7 +1,7 @@
 """Waits of a subscriber in threads.
 
-One thread at a time polls the sockets and reads; it holds `Engine.reading`. Other threads sleep until the engine
-has news. When the polling thread has what it wants, another one takes its place.
+One thread at a time polls the sockets and reads; it holds `Engine.reading`. Other threads sleep until the state of
+the engine changes. When the polling thread has its message, another thread polls.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ThreadWaits:
             wait.close()
 
     def _receive_alone(self, timeout: float | None) -> Message | None:
-        """Wait shortly for a message that comes alone over the only link; return None if `run` is needed.
+        """Wait shortly for a single message over the only link; return None if `run` is needed.
 
         A lone message costs less here: nothing but one frame is read. `Engine.attend` runs every
         `ATTEND_INTERVAL`, or `ALONE_INTERVAL`.
@@ -109,7 +109,7 @@ class ThreadWaits:
             return self._read_alone()
 
     def _read_alone(self) -> Message | None:
-        """Read a lone message; the compiled part reads the next ones."""
+        """Read a single message; the compiled part reads the next messages."""
         engine = self._engine
         message = engine.read_alone()
         if message is not None and HOT is not None:
@@ -136,7 +136,7 @@ class ThreadWaits:
 
 
 class _Wait:
-    """One run of steps: the version that the steps have seen."""
+    """State of one run of steps: the last version that the steps have checked."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 

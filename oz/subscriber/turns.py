@@ -23,7 +23,7 @@ class SubscriberTurn:
 
         Args:
             engine: of the subscriber.
-            pass_on: wakes other threads that wait for messages, when this one stops to read.
+            pass_on: wakes other waiting threads when this thread stops to read.
         """
         engine.check_open()
         self._engine, self._pass_on = engine, pass_on

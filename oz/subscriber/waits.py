@@ -1,6 +1,6 @@
 """Waits of a subscriber as steps, for threads and asyncio.
 
-Each function does what it can without waiting, and yields the time until which it waits. Between two steps the
+Each function first does all work that needs no wait, then yields the time until which it waits. Between two steps the
 waits of `oz.subscriber.threads` or `oz.subscriber.tasks` call `Engine.attend`.
 """
 
@@ -31,7 +31,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 
     Raises:
         Timeout: no message came in time.
-        ClosedError: no message can come any more.
+        ClosedError: no message can arrive any more.
         PermissionDenied: a publisher refuses a subscription or the key; once for each.
         OwnershipError: the subscriber was created before a fork.
     """
@@ -52,7 +52,9 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.is_exhausted(queue.inbox):
             end_daemon()
             raise ClosedError(
-                "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
+                "the subscriber is drained: create another one"
+                if queue.inbox is None
+                else "the subscription has ended: subscribe again"
             )
         if has_waited and deadline is not None and engine.clock() >= deadline:
             raise Timeout(f"no message in {timeout:g} s{engine.why_nothing_comes(timeout, queue.inbox)}")
@@ -80,7 +82,7 @@ def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
 
 
 def _attend_between(engine: Engine) -> None:
-    """Attend to the sockets although the queue of the caller has a message."""
+    """Read the sockets although the queue of the caller has a message."""
     if engine.reading.acquire(blocking=False):
         try:
             engine.attend(may_read=len(engine.dispatcher.shared.items) < READ_BELOW)
@@ -146,7 +148,7 @@ def wait_ready(engine: Engine, timeout: float | None) -> Steps[None]:
 
 
 def drain(engine: Engine, inbox: Inbox | None, timeout: float | None) -> Steps[bool]:
-    """End one subscription or all, and deliver what was published before; see `Subscriber.drain`.
+    """End one subscription or all, and deliver the messages that were published before; see `Subscriber.drain`.
 
     Args:
         engine: of the subscriber.

@@ -22,7 +22,7 @@ Member = Publisher | Subscriber | Node
 """Member of a bus. For faults, each member is a process of its own."""
 
 LONGEST = 7_200.0
-"""Virtual seconds of one run at most, because timers of publishers and nodes never end."""
+"""Maximum duration of one run in virtual seconds, because timers of publishers and nodes never end."""
 
 _OTHERS = ("context", "multicast")
 """Arguments of `oz.asyncio` that a bus refuses."""
@@ -44,7 +44,7 @@ class Bus:
 
         Args:
             seed: determines all random choices.
-            longest: virtual seconds of one `run` at most. After them an error names the tasks that wait.
+            longest: virtual seconds of one `run` at most. After that an error names the waiting tasks.
         """
         check_number("longest", longest)
         self._longest = longest
@@ -70,7 +70,7 @@ class Bus:
 
         Raises:
             Deadlock: the coroutine waits although no event is left, or takes longer than `longest`.
-            OwnershipError: a loop runs in this thread already.
+            OwnershipError: a loop is running in this thread.
         """
         if asyncio._get_running_loop() is not None:
             coroutine.close()
@@ -126,7 +126,7 @@ class Bus:
 
         Raises:
             ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or a bus has no such argument.
-            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
+            OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
         place = self._place("publisher", options)
@@ -156,7 +156,7 @@ class Bus:
 
         Raises:
             ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or a bus has no such argument.
-            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
+            OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
         place = self._place("subscriber", options)
@@ -178,7 +178,7 @@ class Bus:
         Raises:
             ConfigurationError, EndpointError, TypeError: as `oz.asyncio.Node`.
             ValueError: a bus has no such argument.
-            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
+            OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         place = self._place("node", options, name)
         _refuse_unmodelled(options)
@@ -203,7 +203,7 @@ class Bus:
                 raise ValueError(f"a bus of oz.testing has no {other}=: leave it out")
         taken = {member.place.host for member in self._members if not member.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
-        host = name if name and name not in taken else next(item for item in numbered if item not in taken)
+        host = name if name and name not in taken else next(free for free in numbered if free not in taken)
         return Context(self.network, host)
 
     # faults ----------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class Bus:
         self._end()
 
     async def _close_under_tasks(self) -> None:
-        """Close all members although tasks still wait for them. The ends of these tasks are not logged."""
+        """Close all members, although tasks may still wait for them. The errors of these tasks are not logged."""
         loop = asyncio.get_running_loop()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         await self._close_members()
@@ -347,7 +347,7 @@ class Bus:
 
 
 async def _adopt(members: list[Publisher | Node]) -> None:
-    """Attend to members in the loop that were made while no loop ran."""
+    """Start the members that were created while no loop ran."""
     for member in members:
         member.adopt()
 

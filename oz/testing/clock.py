@@ -1,4 +1,4 @@
-"""Virtual clock: it stands still while code runs, and jumps to the next event."""
+"""Virtual clock: it stops while code runs, and jumps to the next event."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class VirtualClock:
         return None
 
     def advance(self, ends: float = inf) -> bool:
-        """Run the next event until a time; return whether there was one."""
+        """Run the next event, if its time is not after a limit; return whether an event was run."""
         when = self.next_event()
         if when is None or when > ends:
             return False

@@ -1,7 +1,7 @@
 """Connections between sockets of a test bus.
 
-A connection has two ends. Each end keeps the messages that its socket sends until they arrive, because a message
-that was accepted by a socket is not delivered yet. The end of the socket that dials lives from `connect` to
+A connection has two ends. Each end keeps the messages that its socket has sent until they arrive, because an accepted
+message is not delivered yet. The end of the socket that dials lives from `connect` to
 `disconnect`: its unsent messages outlive a lost connection, as without IMMEDIATE in libzmq. The end of the socket
 that listens lives as long as one connection.
 """
@@ -31,13 +31,13 @@ class End:
         socket: of the end.
         network: of the socket.
         target: transport and address that the socket dials; None at the socket that listens.
-        endpoint: that the socket dials, or that it is bound to.
+        endpoint: endpoint that the socket dials or has bound.
         name: routing id of the peer for a ROUTER.
         peer: other end of the connection; None without a connection, and if the connection is half-open.
         hosts: of both sockets.
-        is_local: whether the transport is inproc. Such messages arrive at once, also while no time passes.
+        is_local: whether the transport is inproc. Such messages arrive at once, without a change of the clock.
         inbox: messages that have arrived and are not received.
-        outgoing: messages that have not arrived. The first of them are in transit.
+        outgoing: messages that have not arrived. The first messages are in transit.
         has_ended: whether the end is of no use any more.
     """
 
@@ -70,7 +70,7 @@ class End:
 
         Args:
             socket: of the end.
-            endpoint: that the socket dials, or that it is bound to.
+            endpoint: endpoint that the socket dials or has bound.
             target: transport and address to dial; None for a socket that listens.
             name: routing id of the peer.
         """
@@ -194,9 +194,12 @@ class End:
         if peer is None or network.is_stalled(self.hosts):
             return
         now, receiver, mark, count = network.clock.now, peer.socket, peer.socket.receive_mark, len(arrivals)
+        is_mute = self in network.mute_ends
         while arrivals and arrivals[0] <= now and (not mark or len(peer.inbox) < mark):
             arrivals.popleft()
-            receiver.arrived(peer, outgoing.popleft())
+            message = outgoing.popleft()
+            if not is_mute:
+                receiver.arrived(peer, message)
         if len(arrivals) < count:
             self.pump()
 
@@ -229,12 +232,21 @@ class End:
         if not self.has_ended:
             self.has_ended = True
             peer, self.peer = self.peer, None
+            is_mute = self in self.network.mute_ends
             self._forget()
-            if peer is not None:
+            if peer is not None and is_mute:
+                peer.open_half()
+            elif peer is not None:
                 peer.break_off()
 
+    def reset(self) -> None:
+        """Break the connection for both ends."""
+        if self.peer is not None:
+            self.peer.break_off()
+        self.break_off()
+
     def break_off(self) -> None:
-        """Lose the connection and the messages in transit. The socket learns of it a moment later."""
+        """Lose the connection and the messages in transit. The socket is notified a moment later."""
         self.peer = None
         for _ in self._arrivals:
             self.outgoing.popleft()
@@ -251,6 +263,7 @@ class End:
     def _forget(self) -> None:
         self.network.connections.pop(self, None)
         self.network.half_open_ends.pop(self, None)
+        self.network.mute_ends.pop(self, None)
 
     def _lost(self) -> None:
         if self.has_ended:

@@ -16,7 +16,7 @@ CALL_SECONDS = 20e-6
 """Seconds that an awaited `publish` counts as, for turns of the event loop: the clock stands still meanwhile."""
 
 EPOCH_NS = 1_767_225_600_000_000_000
-"""Time of virtual clocks at 0, in nanoseconds since 1970: the begin of 2026 in UTC."""
+"""Time of virtual clocks at 0, in nanoseconds since 1970: the start of 2026 in UTC."""
 
 
 class Context:
@@ -29,7 +29,7 @@ class Context:
         ahead: seconds that the clocks of the process are ahead of the clock of the network. An increase is a jump,
             as after a suspend of the host.
         runtime: functions that the engines call.
-        monitored: sockets whose monitors wait for a PAIR, by address.
+        monitored: sockets with a monitor but without its PAIR yet, by address.
     """
 
     def __init__(self, network: Network, host: str = "host") -> None:
@@ -76,5 +76,5 @@ class Context:
 
     def _die(self) -> None:
         self.closed = True
-        for raw in self._sockets:
-            raw.die()
+        for socket in self._sockets:
+            socket.die()

@@ -10,15 +10,15 @@ from weakref import WeakValueDictionary
 from oz.transport.polling import Poll
 
 FIRST = 1 << 30
-"""Number of the first descriptor. Real ones are below: Linux allows 2²⁰ by default."""
+"""Number of the first descriptor. Numbers of real descriptors are lower: Linux allows 2²⁰ by default."""
 
 
 class Descriptor:
-    """A number that stands for a model socket, or for all sockets of a subscriber.
+    """Number that represents a model socket, or all sockets of a subscriber.
 
     Attributes:
-        number: no other descriptor of this process has it.
-        is_readable: returns whether there is something to read.
+        number: unique among the descriptors of this process.
+        is_readable: returns whether a read would return something.
         parents: descriptors that are readable if this one is.
     """
 
@@ -26,7 +26,7 @@ class Descriptor:
         """Create a descriptor that no loop watches.
 
         Args:
-            is_readable: returns whether there is something to read.
+            is_readable: returns whether a read would return something.
         """
         self.number = next(_numbers)
         self.is_readable = is_readable
@@ -37,18 +37,18 @@ class Descriptor:
         _all[self.number] = self
 
     def watch(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-        """Call a function in a loop whenever there is something to read."""
+        """Call a function in a loop whenever the descriptor is readable."""
         self._loop, self._callback = loop, callback
         if self.is_readable():
             self.signal()
 
     def unwatch(self) -> bool:
-        """Call it no more; return whether a loop watched."""
+        """Remove the function; return whether a loop watched the descriptor."""
         found, self._loop, self._callback = self._callback, None, None
         return found is not None
 
     def signal(self) -> None:
-        """Notify the loop that there may be something to read."""
+        """Notify the loop that the descriptor may be readable."""
         loop = self._loop
         if loop is not None and not self._is_scheduled and not loop.is_closed():
             self._is_scheduled = True
@@ -78,7 +78,7 @@ class VirtualPoll(Poll):
     """Descriptors of a subscriber's model sockets. Only a loop waits for them."""
 
     def __init__(self) -> None:
-        """Create the descriptor for all of them."""
+        """Create the descriptor that represents all descriptors of a set."""
         self._is_rung = False
         self._members: dict[int, Descriptor] = {}
         self._descriptor = Descriptor(self._is_readable)
@@ -97,7 +97,7 @@ class VirtualPoll(Poll):
             self._descriptor.signal()
 
     def remove(self, descriptors: Iterable[int]) -> None:
-        """Poll descriptors no more."""
+        """Stop to poll descriptors."""
         for number in descriptors:
             if (found := self._members.pop(number, None)) is not None:
                 found.parents.remove(self._descriptor)
@@ -108,7 +108,9 @@ class VirtualPoll(Poll):
 
     def wait(self, seconds: float | None, *, is_full: bool) -> None:
         """Refuse: virtual time passes in a loop only."""
-        raise NotImplementedError("a subscriber of oz.testing waits in a loop only")
+        raise NotImplementedError(
+            "a subscriber of oz.testing waits in a loop only: use it in bus.run(), or bus.blocking()"
+        )
 
     def ring(self) -> None:
         """Make the descriptor readable."""

@@ -38,7 +38,7 @@ class Publisher(oz.publisher.aio.Publisher):
         return self._engine.is_closed
 
     def adopt(self) -> None:
-        """Attend to subscribers in the running loop."""
+        """Start the tasks of the publisher in the running loop."""
         if not self.closed:
             self._start()
 
@@ -77,8 +77,9 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
-    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block: there,
-    a call raises `OwnershipError`. Coroutines are created in the loop, so that none is left unawaited then.
+    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block: with one
+    of them a call raises `OwnershipError`. Coroutines are created in the loop, so that a refused call leaves no
+    unawaited coroutine.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:

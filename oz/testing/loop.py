@@ -19,30 +19,31 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _PATIENCE = 5.0
-"""Real seconds to wait for a thread or a real socket, if no virtual event is left."""
+"""Real seconds of a wait for a thread or a real socket, if no virtual event remains."""
 
 LONGEST_RUN = 86_400.0
-"""Virtual seconds of one run at most."""
+"""Maximum duration of one run in virtual seconds."""
 
 _MAX_WAITS = 10_000
-"""Waits of one run, below which a run may be longer: a sleep of years is one wait."""
+"""Number of waits below which a run may be longer, because a sleep of years is one wait."""
 
 _BUSY_TURNS, _BUSY_SECONDS = 100, 0.001
-"""Turns of a busy loop after which time passes, and how much: else a task that never waits would stop the clock."""
+"""Number of turns of a busy loop after which the clock advances, and the seconds. Without it a task that never waits
+would stop the clock."""
 
 _SELDOM = 64
-"""Turns of a loop between two polls of its own descriptor, by which signals wake it: a poll is a system call.
+"""Turns of a loop between two polls of its wake-up descriptor (for signals), because a poll is a system call.
 Callbacks of threads need no poll."""
 
 _SHOWN = 5
-"""Tasks that an error names at most."""
+"""Maximum number of tasks that an error names."""
 
 _IDLE = ("asyncio_", "ThreadPoolExecutor-")
 """Beginnings of the names of threads of executors."""
 
 
 class Deadlock(OzError):
-    """No event is left although tasks of a virtual loop wait."""
+    """No event remains, and tasks of a virtual loop wait."""
 
 
 class VirtualSelector(selectors.BaseSelector):
@@ -51,9 +52,9 @@ class VirtualSelector(selectors.BaseSelector):
     Attributes:
         clock: virtual clock.
         is_woken: whether the loop has a callback to run.
-        work: jobs of the loop in threads. The clock stands still while there is one.
+        work: jobs of the loop in threads. The clock stops while such a thread runs.
         explain: returns a description of the waiting tasks.
-        longest: virtual seconds of one run at most.
+        longest: maximum duration of one run in virtual seconds.
     """
 
     def __init__(self, clock: VirtualClock, longest: float) -> None:
@@ -61,7 +62,7 @@ class VirtualSelector(selectors.BaseSelector):
 
         Args:
             clock: virtual clock.
-            longest: virtual seconds of one run at most.
+            longest: maximum duration of one run in virtual seconds.
         """
         self.clock = clock
         self.longest = longest
@@ -73,7 +74,7 @@ class VirtualSelector(selectors.BaseSelector):
         self._real = selectors.DefaultSelector()
 
     def begin(self) -> None:
-        """Begin to count the time of a run."""
+        """Start the time limit of a run."""
         self._ends, self._waits = self.clock.now + self.longest, 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -83,7 +84,7 @@ class VirtualSelector(selectors.BaseSelector):
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Poll a descriptor no more."""
+        """Stop to poll a descriptor."""
         key = self._real.unregister(fileobj)
         self._watched -= 1
         return key
@@ -111,7 +112,7 @@ class VirtualSelector(selectors.BaseSelector):
             timeout: virtual seconds until the next timer of the loop; None without a timer.
 
         Raises:
-            Deadlock: no event is left, or the run takes too long.
+            Deadlock: no event remains, or the run takes too long.
         """
         self.is_woken = False
         self._waits += 1
@@ -119,8 +120,8 @@ class VirtualSelector(selectors.BaseSelector):
         if self.clock.now > self._ends and self._waits > _MAX_WAITS:
             self.begin()
             raise Deadlock(
-                f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give what waits a "
-                "timeout, or see who should wake it; longest= allows more"
+                f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give the waiting "
+                "call a timeout, or find the missing event; longest= allows more"
             )
         found = self._look()
         clock = self.clock
@@ -176,7 +177,7 @@ class VirtualSelector(selectors.BaseSelector):
         if not found:
             raise Deadlock(
                 f"nothing is left to happen at {self.clock.now:g} s: no timer is set and no message is on "
-                f"its way, but {self.explain()}. Give what waits a timeout, or see who should wake it"
+                f"its way, but {self.explain()}. Give the waiting call a timeout, or find the missing event"
             )
         return found
 
@@ -185,8 +186,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop on a virtual clock, for `asyncio.Runner(loop_factory=oz.testing.VirtualLoop)`.
 
     `asyncio.sleep(3600)` returns at once, an hour later by `time()`. Timeouts do the same. While a thread works
-    for `asyncio.to_thread` or `run_in_executor`, the clock stands still, unless the thread takes longer in real
-    time than the next timer in virtual time. The loop waits for no other thread, process or real socket.
+    for `asyncio.to_thread` or `run_in_executor`, the clock stops, unless the thread takes longer in real time than
+    the next timer in virtual time. The loop waits for no other thread, process or real socket.
 
     Attributes:
         clock: virtual clock.
@@ -200,8 +201,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         Args:
             clock: virtual clock; by default a new one, which begins at 0.
-            longest: virtual seconds of one run at most. After them an error names the tasks that wait, because
-                timers of publishers and nodes never end. A run that only sleeps may be longer.
+            longest: maximum duration of one run in virtual seconds. After that an error names the waiting tasks,
+                because timers of publishers and nodes never end. A run that only sleeps may be longer.
         """
         check_number("longest", longest)
         self.clock = clock = VirtualClock() if clock is None else clock
@@ -241,7 +242,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().remove_reader(fd)
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call a function in a thread. The clock stands still meanwhile."""
+        """Call a function in a thread. The clock stops during this time."""
         future = super().run_in_executor(executor, func, *args)
         self._waiting.work += 1
         future.add_done_callback(self._has_worked)

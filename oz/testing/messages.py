@@ -64,7 +64,7 @@ class RecordedMessage(_Fields, Message):
 
     @property
     def frames(self) -> list[bytes]:
-        """Subject and payload. A payload that is not bytes is there as it was given."""
+        """Subject and payload. A payload that is not bytes is unchanged."""
         return [self.subject_bytes, self.payload]
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:

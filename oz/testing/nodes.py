@@ -49,7 +49,7 @@ class VirtualDirectory(Directory):
 
     @property
     def is_missing(self) -> bool:
-        """Whether the socket of this node was deleted: never."""
+        """False, because an endpoint of the virtual network is never deleted."""
         return False
 
     def remove(self) -> None:
@@ -75,7 +75,7 @@ class VirtualEngine(Engine):
 
     def die(self) -> None:
         """End the requests and handlers of a node whose process was killed."""
-        self.exchange.end_requests(ClosedError("the node was killed"))
+        self.exchange.end_requests(ClosedError("the node was killed: create another one with bus.node()"))
         self.pool.finish(0.0)
 
 
@@ -106,7 +106,7 @@ class Node(oz.node.aio.Node):
         return VirtualEngine(*arguments, context=context, **options)
 
     def adopt(self) -> None:
-        """Attend to peers in the running loop."""
+        """Start the tasks of the node in the running loop."""
         if not self.closed:
             self._attendance.start()
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from oz.testing.context import Context
 
 _EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (
-    int(number) for number in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
+    int(option) for option in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
 )
 _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
 DEFAULTS = {int(zmq.SNDHWM): 1000, int(zmq.RCVHWM): 1000, int(zmq.LINGER): -1, int(zmq.RECONNECT_IVL): 100}
-"""Options that are not 0. Sockets accept all other options of libzmq and ignore most of them."""
+"""Options with a default other than 0. Sockets accept all other options of libzmq and ignore most of them."""
 
 
 class Again(zmq.Again):
@@ -50,7 +50,7 @@ class Socket:
         is_signalled: whether the descriptor is readable.
         send_mark, receive_mark: high-water marks of each connection; 0 is no limit.
         ends: of its connections.
-        ready: ends with messages that are not received, in turn.
+        ready: ends with unread messages, which are read in turn.
     """
 
     def __init__(self, context: Context, socket_type: int) -> None:
@@ -207,7 +207,7 @@ class Socket:
         self.signal()
 
     def hiccup(self, end: End) -> None:
-        """Handle that a connection is lost and will be made again."""
+        """Handle the loss of a connection that will be made again."""
 
     def arrived(self, end: End, message: Message) -> None:
         """Handle a message of a connection."""
@@ -241,7 +241,7 @@ class Socket:
         """Send a frame. The message is sent with its last frame.
 
         Raises:
-            zmq.Again: there is no space.
+            zmq.Again: the queue is full.
             zmq.ZMQError: a ROUTER does not know the receiver.
         """
         if self.closed:
@@ -263,7 +263,7 @@ class Socket:
         """Receive a frame.
 
         Raises:
-            zmq.Again: there is no message.
+            zmq.Again: no message has arrived.
         """
         if self._left:
             return self._left.popleft()
@@ -326,7 +326,7 @@ class Socket:
             end.close(self.number(zmq.LINGER) if linger is None else linger)
 
     def die(self) -> None:
-        """End as a killed process does. Unsent messages are lost."""
+        """End without messages to peers, as a killed process does. Unsent messages are lost."""
         ends = [*self.ends]
         self.close(0)
         for end in ends:
@@ -406,7 +406,7 @@ class Router(Socket):
 
 
 class Xpub(Socket):
-    """XPUB with XPUB_VERBOSER: each subscription and each end of one can be received."""
+    """XPUB with XPUB_VERBOSER: each subscription and each unsubscription can be received."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket."""
@@ -449,7 +449,7 @@ class Xpub(Socket):
 
 
 class Sub(Socket):
-    """SUB. It subscribes again after a lost connection, when its owner attends to the socket."""
+    """SUB. After a lost connection it subscribes again, when its owner uses the socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket."""
@@ -479,7 +479,7 @@ class Sub(Socket):
         self._subscribe(end)
 
     def hiccup(self, end: End) -> None:
-        """Forget the subscriptions that are not sent. They are sent again."""
+        """Drop unsent subscriptions, because they are sent again."""
         end.outgoing.clear()
         self._hiccups[end] = None
         self.signal()

@@ -1,4 +1,4 @@
-"""Callers of a listener with keys that prove none: they are counted and logged.
+"""Callers of a listener that do not prove a trusted key: they are counted and logged.
 
 The authenticator never learns of a caller without a key. Only the monitor of the socket reports the failed
 handshake. A caller that searches for the key of the listener fails in the same way: it tries the keys that it trusts,
@@ -24,7 +24,7 @@ SEARCH_SECONDS = 3.0
 REFUSAL_SECONDS = 60.0
 """Seconds after a refused key in which further refusals hide no failures of other callers."""
 _MAX_FAILURES = 1_024
-"""Failures that are kept. Further ones are reported at once."""
+"""Maximum number of kept failures. Further failures are reported at once."""
 
 
 class Arrivals:

@@ -60,7 +60,7 @@ class ContextAuthenticator(Authenticator):
         threading.Thread(target=self._answer, name="oz-authenticator", daemon=True).start()
 
     def add(self, admission: Admission) -> None:
-        """Answer requests of the sockets of a domain too."""
+        """Answer the requests of a further domain."""
         self._admissions[admission] = admission.domain
 
     def _answer(self) -> None:
@@ -90,7 +90,7 @@ class ContextAuthenticator(Authenticator):
         version, number, domain, address, _, _, credentials = msg
         name, key = domain.decode("utf-8", "replace"), z85.encode(credentials).decode()
         with _lock:
-            asked = next((item for item, its in self._admissions.items() if its == name), None)
+            asked = next((admission for admission, its in self._admissions.items() if its == name), None)
         if version != b"1.0" or asked is None or not asked.admits(key, address.decode("utf-8", "replace")):
             self._send_zap_reply(number, b"400", b"unknown key")
         else:

@@ -37,7 +37,7 @@ class Backoff:
     __slots__ = ("_pause", "_started_at", "next_start", "starts")
 
     def __init__(self) -> None:
-        """Allow the first start at once."""
+        """Allow the first start without a pause."""
         self.starts = 0
         self._pause = FIRST
         self.next_start = -inf

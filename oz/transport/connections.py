@@ -1,4 +1,4 @@
-"""Connections of libzmq as the operating system knows them: the check of their identity, and their end."""
+"""Connections of libzmq in the operating system: checks of their identity, and their end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Connection(NamedTuple):
 
     Attributes:
         descriptor: of the connection.
-        inode: distinguishes it from other connections with this descriptor at other times; None once it is closed.
+        inode: identifies the connection, because the number of the descriptor may be reused; None after it is closed.
         key: public key of the peer; None without CURVE.
     """
 

@@ -1,4 +1,4 @@
-"""Credentials of sockets: the own key, the trusted keys and their permissions.
+"""Credentials of sockets: the key of the socket, the trusted keys and their permissions.
 
 The files are read at the start, and again after a change. The earlier content stays in force
 while a file cannot be used.
@@ -34,7 +34,7 @@ from oz.transport.refusals import RefusalLog
 _log = peer_logger("oz.security")
 
 _CHECK_INTERVAL, _SHORT_INTERVAL = 0.4, 0.05
-"""Seconds between two checks whether a file has changed: in general, and for an unknown key or an unfinished file.
+"""Seconds between two checks for a change of a file: in general, and for an unknown key or an incomplete file.
 
 Publishers and subscribers ask every 0.5 s: each time the file is checked.
 """
@@ -44,7 +44,7 @@ _BACKLOG = 2_048
 packets, and a caller gets no answer."""
 
 _MAX_FOUND = 4_096
-"""Endpoints whose last key is remembered."""
+"""Maximum number of endpoints whose last key is cached."""
 
 _MAX_REFUSED_KEYS = 100
 """Keys of refused callers that are remembered, so that texts can name them."""
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class Credentials:
-    """Own key, trusted keys and their permissions.
+    """Key of a socket, trusted keys and their permissions.
 
     Attributes:
         public_key: the own public key, 40 characters of Z85.
@@ -221,7 +221,7 @@ class Credentials:
         return found
 
     def _key_named(self, name: str | None) -> str | None:
-        """Return the trusted key whose certificate has a name, such as the name of a host; None without."""
+        """Return the trusted key whose certificate has a name, such as a host name; None if no certificate has it."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
     def why_not(self, found: Probed, endpoint: str, key: str | None, name: str | None = None) -> str | None:
@@ -303,7 +303,7 @@ class Reloaded(Generic[T]):
             path: of the file or the directory.
             read: returns the whole content, or raises.
             kept: returns the part of the earlier content that stays in force while `read` raises; None for all of
-                it. With None a change is read only if the file is the same at two checks: it may be half written.
+                it. With None a change is read only if the file is the same at two checks: it may be incomplete.
         """
         self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
@@ -320,7 +320,7 @@ class Reloaded(Generic[T]):
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change was seen that is not read yet."""
+        """Whether a detected change is not read yet."""
         return self._changing != self._seen
 
     def at(self, now: float) -> T:
@@ -330,7 +330,7 @@ class Reloaded(Generic[T]):
     def value_for_unknown_key(self) -> T:
         """Return the content after a check, unless another unknown key has caused one a moment ago.
 
-        So a key that was added after the last regular check is found.
+        So a recently added key is found.
         """
         now = time.monotonic()
         if now - self._asked_at < _SHORT_INTERVAL:

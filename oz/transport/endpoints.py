@@ -39,7 +39,7 @@ _REFUSALS = {
 
 
 def as_text(endpoint: str | bytes) -> str:
-    """Return an endpoint as text. Other objects than text and bytes are returned as they are; `check` refuses them.
+    """Return an endpoint as text. Objects other than text and bytes are returned unchanged; `check` refuses them.
 
     Raises:
         EndpointError: the bytes are no text.
@@ -56,7 +56,7 @@ def as_text(endpoint: str | bytes) -> str:
 def needs_ipv6(endpoint: str) -> bool:
     """Return whether an endpoint has an IPv6 address, for which a socket needs `zmq.IPV6`.
 
-    A host name does not count, because libzmq would resolve its IPv6 address only.
+    A host name counts as IPv4, because libzmq would resolve only its IPv6 address.
     """
     scheme, _, address = endpoint.partition("://")
     # A source address may come before the address of the peer: tcp://source;destination.
@@ -177,14 +177,14 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
         return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
-        return [item[4][:2] for item in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
+        return [found[4][:2] for found in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
     return []
 
 
 _log = peer_logger("oz.node")
 
 _OUTSIDE = (("192.0.2.1", 9), ("2001:db8::1", 9))
-"""Addresses for documentation (RFC 5737 and 3849), whose route is the default route of this host."""
+"""Addresses for documentation (RFC 5737 and 3849): packets to them take the default route of this host."""
 
 _TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
 _ANY = ("*", "0.0.0.0", "[::]", "::")
@@ -194,7 +194,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
     """Return the address of this host that the listeners at some endpoints see.
 
     Args:
-        endpoints: `tcp://host:port` each. The first name that resolves counts. Nothing is sent.
+        endpoints: `tcp://host:port` each. The first name with an address is used. Nothing is sent.
     """
     for endpoint in endpoints:
         found = _TCP.fullmatch(endpoint)
@@ -203,7 +203,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
         address = _source_address((found["host"].strip("[]"), int(found["port"])))
         if address is not None:
             return address
-    return next((item for item in map(_source_address, _OUTSIDE) if item is not None), "127.0.0.1")
+    return next((address for address in map(_source_address, _OUTSIDE) if address is not None), "127.0.0.1")
 
 
 def _source_address(peer: tuple[str, int]) -> str | None:
@@ -226,7 +226,7 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
     Args:
         bound: endpoints of the node.
         address: of this host. It replaces a wildcard address.
-        is_advertised: whether the program has set the address, as behind a NAT. Then it replaces each address.
+        is_advertised: whether the program has set the address, as behind a NAT. If so, it replaces each address.
     """
     announced = []
     for endpoint in bound:

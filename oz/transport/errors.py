@@ -1,4 +1,4 @@
-"""Error for endpoints, which is also an error of pyzmq; so `import oz` does not load it."""
+"""Error for endpoints. It is also an error of pyzmq, and therefore `import oz` does not load it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oz.errors import OzError
 
 
 class EndpointError(OzError, ValueError, zmq.ZMQError):
-    """Text that is no endpoint, or endpoint that this socket or this system cannot use.
+    """A malformed endpoint, or an endpoint that this socket or this system cannot use.
 
     `errno` is EINVAL for a text that is no endpoint, EPROTONOSUPPORT if libzmq was built without the transport,
     else that of libzmq, such as EADDRINUSE.

@@ -19,7 +19,7 @@ _recv: Any = zmq.backend.Socket.recv
 
 FrameReader = Callable[[Any, int], list[bytes]]
 """Function that returns the frames of the next message of its socket, called with the socket and flags (0 or
-`zmq.NOBLOCK`). It raises `zmq.Again` if there is no message."""
+`zmq.NOBLOCK`). It raises `zmq.Again` if no message has arrived."""
 
 
 def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:

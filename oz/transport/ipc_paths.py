@@ -1,8 +1,8 @@
 """Socket files of `ipc://` endpoints: the check before a bind, and the removal at close.
 
-Before libzmq 4.3.5 binds a path it unlinks the path, whatever is there: the socket of another process, or a
-plain file. The process that listened there keeps its connections, receives no new ones and gets no error.
-libzmq leaves the file of a named path in place when the socket closes.
+Before libzmq 4.3.5 binds a path, it removes any file at the path: the socket of another process, or a plain file. The
+process with the removed socket keeps its connections, but receives no new connections and no error. libzmq leaves the
+file of a named path in place when the socket closes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SocketFiles:
 
         A connection to the path decides. A path at which nothing listens is stale, and libzmq replaces it.
         Between this check and the bind another process may bind the same path. libzmq then replaces that
-        socket without an error: this race is accepted.
+        socket without an error: oz accepts this race.
 
         On macOS a listener with a full backlog refuses connections as a stale path does.
 

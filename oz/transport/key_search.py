@@ -1,4 +1,4 @@
-"""Searches for the keys of listeners, in threads of their own, so that the engine goes on meanwhile."""
+"""Searches for the keys of listeners, in separate threads, so that the engine continues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class KeySearch:
         return endpoint in self._at or endpoint in self._running
 
     def settle(self, endpoint: str) -> None:
-        """Record that a connection has succeeded: the next pause is the shortest again."""
+        """Record a successful connection: the next pause is the shortest again."""
         self._pauses.pop(endpoint, None)
         self._at.pop(endpoint, None)
 

@@ -1,9 +1,9 @@
-"""Keys of the peers of a publisher or subscriber: of listeners that it connects to, and of its callers.
+"""Keys of the peers of a publisher or subscriber: of listeners to which it connects, and of callers.
 
 Theory of operation
 -------------------
 A client of CURVE must know the key of the server before it connects. `find` tries the trusted keys at an
-endpoint, 16 at once. If nothing listens there yet, the endpoint is connected with the likeliest key.
+endpoint, 16 at once. If nothing listens at the endpoint yet, the socket connects with the likeliest key.
 
 libzmq reports the outcome of a handshake only to the monitor of the socket. The engine passes the outcomes on:
 
@@ -17,13 +17,13 @@ FAILED: listener has another key the second in a row begins a search; libzmq tri
 ================================ ==============================================================
 
 libzmq never tries again after REFUSED and BROKEN. It frees such a connection, but keeps its address under the
-endpoint, so that the engine disconnects at once and before it connects again.
+endpoint, so that the engine disconnects at once, before it connects again.
 
 A search runs in a thread of its own. Its result wakes the engine. A search that finds no trusted key is
 reported when three in a row have found none, because one may meet a listener that closes.
 
-The files of keys are read again by the clock. A connection to a key that is not trusted any more ends. Monitors of
-sockets that peers connect to are read by the clock too: they report callers without a key (`Arrivals`).
+The files of keys are read again by the clock. A connection ends when the key of its peer is not trusted any more.
+The monitors of listening sockets are read periodically too, because they report callers without a key (`Arrivals`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from oz.transport.probing import Probed
 TEND_INTERVAL = 0.5
 """Seconds between two checks whether the files of keys and permissions have changed."""
 CHANGE_INTERVAL = 0.06
-"""Seconds until the next check while a file changes: it is read when it has not changed for 0.05 s."""
+"""Seconds until the next check while a file changes: the file is read after 0.05 s without a change."""
 LINK = int(zmq.DEALER)
 """Type of the socket that tries the keys of a listener for links."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
@@ -93,7 +93,7 @@ class Keys:
     """Keys of the peers of a publisher or subscriber.
 
     Attributes:
-        credentials: of the own side.
+        credentials: of this side.
         plain: type of the socket that tries the keys of a listener for plain connections.
         name_of: returns the name of the listener at an endpoint, for texts.
     """
@@ -112,11 +112,11 @@ class Keys:
         """Start without endpoints.
 
         Args:
-            credentials: of the own side.
+            credentials: of this side.
             wake: makes the engine call `tend`; called in any thread.
             report: called with the endpoint of a refusal and its reason.
             reconnect: called with an endpoint to connect again, with its key of now.
-            end: called with an endpoint whose connections end.
+            end: called with an endpoint whose connections must end.
         """
         self.credentials = credentials
         self._report, self._reconnect, self._end = report, reconnect, end
@@ -131,7 +131,7 @@ class Keys:
     def watch(self, socket: zmq.Socket[Any], now: float) -> None:
         """Monitor the handshakes of a socket. Call it before each bind and connect.
 
-        A connection that libzmq has given up is ended before another one is made.
+        A connection that libzmq does not retry is ended before the next connection.
         """
         found = self._monitors.get(socket)
         if found is None:
@@ -164,7 +164,7 @@ class Keys:
             is_plain: whether a plain connection may serve the endpoint.
 
         Raises:
-            PermissionDenied: one side does not trust the key of the other.
+            PermissionDenied: one of the sides does not trust the key of the other side.
         """
         if endpoint.startswith("inproc:"):
             return
@@ -186,7 +186,7 @@ class Keys:
             server.key = key
 
     def expect(self, endpoint: str) -> None:
-        """Begin with the likeliest key of a listener for links, and search for its key meanwhile.
+        """Connect with the likeliest key of a listener for links, while a search for its key runs.
 
         Args:
             endpoint: for links.
@@ -241,7 +241,7 @@ class Keys:
         return None if server is None else server.key
 
     def prepare(self, socket: zmq.Socket[Any], endpoint: str) -> None:
-        """Set the keys of a socket for its next connection, which is one to an endpoint."""
+        """Set the keys of a socket for its next connection, which goes to a given endpoint."""
         server = self._servers.get(endpoint)
         if server is not None:
             self.credentials.prepare(socket, server.key)
@@ -283,7 +283,7 @@ class Keys:
             self._report(endpoint, text)
 
     def tend(self, now: float) -> None:
-        """Do what is due: connections, results of searches, changes of the files, callers.
+        """Run due steps: connections, results of searches, changes of files, callers.
 
         Args:
             now: in seconds of `time.monotonic`.
@@ -340,4 +340,4 @@ class Keys:
         """Return the time of the next `tend` in seconds of `time.monotonic`."""
         times = [server.reconnect_at for server in self._servers.values()]
         times.append(self._search.next_deadline())
-        return min([self._due_at, *(time for time in times if time is not None)])
+        return min([self._due_at, *(due for due in times if due is not None)])

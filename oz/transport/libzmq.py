@@ -1,7 +1,7 @@
 """Functions of the libzmq that pyzmq has loaded.
 
 `raw_socket` returns the C access to a socket, None if the compiled part does not run or if pyzmq hides a function.
-Then the callers use pyzmq. `option_reader` is for code in Python.
+In this case the callers use pyzmq. `option_reader` is for code in Python.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The security mechanism of a listener, read from its greeting.
 
-A listener sends its mechanism in its greeting, before either side has proved anything.
+A listener sends its mechanism in its greeting, before the handshake.
 Source: ZeroMQ RFC 23 (ZMTP), greeting.
 """
 

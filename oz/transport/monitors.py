@@ -34,7 +34,7 @@ class Outcome(enum.Enum):
     """Outcome of a handshake."""
 
     ADMITTED = enum.auto()
-    """Each side has the key that the other side expects."""
+    """Both sides have the expected keys."""
     REFUSED = enum.auto()
     """The other side does not trust the key of this side. libzmq does not connect again."""
     FAILED = enum.auto()
@@ -74,7 +74,7 @@ class Monitor:
     """Events of the connections of one socket.
 
     An I/O thread of libzmq waits for ever if the end of a monitor is full, or if the end or the socket is closed
-    before the monitor is ended. So the end has no limit, `close` ends the monitor first, and `_open` keeps both
+    before the monitor is ended. So close has no time limit, `close` ends the monitor first, and `_open` keeps both
     from garbage collection.
 
     Attributes:

@@ -1,8 +1,8 @@
-"""Peers of a connection: the key of each frame, and the endpoint of an event of a monitor.
+"""Peers of a socket: the key of each frame, and the endpoint of an event of a monitor.
 
-The authenticator names the key of a peer that has connected here. If this side has
-connected, the peer has the key of the endpoint: libzmq names the connection of a frame, and the system names the
-address of the peer (`docs/decisions/063-keys-of-connections.md`).
+The authenticator names the key of a peer that has connected here. If this side has connected, the peer has the key of
+the endpoint: libzmq reports the descriptor of a frame, and the system the address of the peer
+(`docs/decisions/063-keys-of-connections.md`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PeerKeys:
         return Connection(descriptor, inode, known[1])
 
     def _find_key(self, descriptor: int, frame: zmq.Frame, called: Mapping[str, str]) -> str:
-        """Return the key by the two addresses of a connection; empty if they do not tell it.
+        """Return the key by the two addresses of a connection; empty if the addresses belong to several keys.
 
         `User-Id` is used only for connections to an endpoint of this socket: a server may set it to any value,
         and the authenticator checks clients only.
@@ -121,7 +121,7 @@ def called_endpoint(where: str, called: Iterable[str]) -> str | None:
     found = [endpoint for endpoint in endpoints if _port_of(endpoint) == _port_of(where)]
     if len(found) > 1:
         there = set(addresses_of(where))
-        found = [item for item in found if there.intersection(addresses_of(item))]
+        found = [endpoint for endpoint in found if there.intersection(addresses_of(endpoint))]
     return found[0] if len(found) == 1 else None
 
 

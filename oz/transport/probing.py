@@ -1,4 +1,4 @@
-"""Search for the key of a listener: each trusted key is tried with a connection.
+"""Search for the key of a listener: a connection is tried with each trusted key.
 
 A client of CURVE must know the key of its server before it connects. With a wrong key it only learns that the
 handshake has failed. Source: ZeroMQ RFC 26 (CurveZMQ).
@@ -17,17 +17,18 @@ import zmq
 from oz.transport.certificates import KeyPair
 
 HANDSHAKE_TIMEOUT, BUSY_HANDSHAKE_TIMEOUT = 2.0, 10.0
-"""Seconds to wait for handshakes with a listener that accepts connections. The second one counts after the end of
-a handshake with another key: the listener proves keys then, and its authenticator in Python may be slow."""
+"""Seconds to wait for handshakes with a listener that accepts connections. The second timeout applies after the end
+of a handshake with another key: the listener checks keys, and its authenticator in Python may be slow."""
 
 _ACCEPT_TIMEOUT = 0.3
 """Seconds to wait until a connection is accepted."""
 
 _BATCH = 16
-"""Keys that are tried at once. Many callers may try keys at one listener, whose queue of connections is limited."""
+"""Number of keys that are tried at the same time. Many callers may try keys at one listener, whose queue of
+connections is limited."""
 
 _RECONNECT_INTERVAL = 1_000 * ceil(BUSY_HANDSHAKE_TIMEOUT)
-"""Milliseconds before libzmq connects again, so that it never does during a search."""
+"""Milliseconds before libzmq connects again: longer than a search."""
 
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _EVENTS = (
@@ -52,7 +53,7 @@ class Probed(enum.Enum):
     KEYLESS = enum.auto()
     """The listener demands no keys. `probe` reports it as STRANGER."""
     SILENT = enum.auto()
-    """The listener accepts connections and did not answer each handshake: it may be busy."""
+    """The listener accepts connections, but has not answered each handshake: it may be busy."""
     ABSENT = enum.auto()
     """Nothing listens yet."""
 
@@ -134,13 +135,13 @@ def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
     for attempt in tried:
         poller.register(attempt.monitor, zmq.POLLIN)
     while True:
-        for item in [attempt for attempt in tried if attempt.outcome is None]:
-            item.read()
-            if item.outcome in (Probed.ADMITTED, Probed.REFUSED):
-                return item.outcome, item.key
-            if item.outcome is not None:
-                poller.unregister(item.monitor)
-                item.close()
+        for attempt in [attempt for attempt in tried if attempt.outcome is None]:
+            attempt.read()
+            if attempt.outcome in (Probed.ADMITTED, Probed.REFUSED):
+                return attempt.outcome, attempt.key
+            if attempt.outcome is not None:
+                poller.unregister(attempt.monitor)
+                attempt.close()
         waiting = [attempt for attempt in tried if attempt.outcome is None]
         left = begun + _timeout(tried) - time.monotonic()
         if not waiting or left <= 0:

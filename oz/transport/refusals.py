@@ -24,7 +24,7 @@ class _Refusals:
 
 
 class RefusalLog:
-    """Lines about refused connections. The first connection is logged at once, later ones with their number."""
+    """Lines about refused connections. The first connection is logged at once, later connections with their number."""
 
     def __init__(self) -> None:
         """Start without connections."""

@@ -6,9 +6,9 @@ of libzmq (`docs/libzmq.md`):
 - ROUTER_MANDATORY reports a peer without connection (EHOSTUNREACH) and a full pipe (EAGAIN). Without it
   both drop in silence.
 - The credit of the protocol is smaller than the high-water marks, so that EAGAIN is rare.
-- The TCP keepalive finds dead hosts. It does not run while data is unacknowledged; TCP_MAXRT does. ZMTP
+- The TCP keepalive finds dead hosts. Keepalive does not run while data is unacknowledged; TCP_MAXRT does. ZMTP
   heartbeats are off: they abort the process on some failures.
-- IMMEDIATE stays 0, and each message is one frame: else libzmq aborts when a pipe ends within a message.
+- IMMEDIATE stays 0, and each message is one frame: otherwise libzmq aborts when a pipe ends within a message.
 - A handle (CONNECT_ROUTING_ID) is never used twice, because libzmq aborts on a duplicate. A name (ROUTING_ID)
   is random, because ROUTER_HANDOVER leaves the former owner of a name connected and silent.
 """
@@ -30,7 +30,7 @@ _HIGHEST = 55_535  # ports above have their link port below them
 LOCAL, REMOTE = b"\x03", b"\x01"
 """First bytes of the name of a dialling side, by its endpoint: ipc or inproc, or another transport."""
 FRAME_SPACE = 64 << 10
-"""Bytes that a frame may have beside its message."""
+"""Maximum number of bytes that a frame has beside its message."""
 _HANDLES = count(1)
 
 

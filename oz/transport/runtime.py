@@ -28,8 +28,8 @@ class Runtime(NamedTuple):
         send: sends a frame.
         recv: receives a frame.
         clock: returns seconds that never go back.
-        busy_clock: the same, for tasks that give an event loop a turn after some time. A virtual clock stands
-            still while code runs, so that this one counts its calls there.
+        busy_clock: clock for tasks that yield to the event loop after some time. A virtual clock stops while
+            code runs, so on a virtual network this clock counts its calls.
         time_ns: returns nanoseconds since 1970.
         random_bytes: returns a number of random bytes.
         create_poll: returns the descriptors of a subscriber.
@@ -78,7 +78,7 @@ def runtime_of(context: Any) -> Runtime:
 def message_reader(socket: zmq.Socket[bytes], runtime: Runtime) -> Callable[[zmq.Socket[bytes]], list[bytes]]:
     """Return a function that returns the frames of the next message of a socket, and raises `zmq.Again` without one.
 
-    An exception of a signal handler drops the message, and leaves no part of it in the socket.
+    An exception of a signal handler drops the message, and leaves no frame of it in the socket.
     """
     recv, has_more = runtime.recv, option_reader(socket, _RCVMORE, runtime.get)
 

@@ -1,4 +1,4 @@
-"""`oz.Security`: keys and permissions as a program names them."""
+"""`oz.Security`: keys and permissions as programs pass them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = ("key", "trusted", "permissions", "servers")
 
 
 class Security:
-    """Own key, trusted keys, and the permissions of their holders.
+    """Key of a program, trusted keys, and permissions.
 
     One object may serve any number of sockets. A listener demands CURVE and a trusted key. A socket that connects
     proves `key`, and connects only to listeners with a trusted key.

@@ -1,8 +1,8 @@
 """Waits that threads and asyncio share.
 
 An engine describes each wait once, as a generator of *steps*. The generator does what is possible without a wait,
-and yields the time until which it waits for news, in seconds of `time.monotonic`, or None for ever. It is resumed
-when there may be news or the time is over. `run` waits in the calling thread, `run_async` in a coroutine. A
+and yields the time until which it waits for a change, in seconds of `time.monotonic`, or None for ever. It is resumed
+when there may be news or the timeout has passed. `run` waits in the calling thread, `run_async` in a coroutine. A
 cancellation arrives at the yield, where the engine holds no lock.
 
 psycopg 3 has the same design.
@@ -24,7 +24,7 @@ def run(steps: Steps[T], wait: Callable[[float | None], object]) -> T:
 
     Args:
         steps: of an engine.
-        wait: waits for news until a time, or for ever.
+        wait: waits for a change until a time, or for ever.
     """
     try:
         while True:
@@ -40,7 +40,7 @@ async def run_async(steps: Steps[T], wait: Callable[[float | None], Awaitable[ob
 
     Args:
         steps: of an engine.
-        wait: waits for news until a time, or for ever.
+        wait: waits for a change until a time, or for ever.
     """
     try:
         while True:

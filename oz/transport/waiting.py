@@ -1,4 +1,4 @@
-"""Waits of threads for news of an engine."""
+"""Waits of threads for changes of an engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oz.transport.steps import Steps, run
 _Result = TypeVar("_Result")
 
 Waiters = dict[Callable[[], object], None]
-"""Functions of the threads and tasks that wait. An engine calls each of them when it has news, in their order."""
+"""Functions of the threads and tasks that wait. An engine calls each function after a change, in order."""
 
 
 def tell(waiters: Waiters) -> None:
@@ -24,7 +24,7 @@ def tell(waiters: Waiters) -> None:
 
 
 class ThreadWait:
-    """Wait of one thread: it sleeps until news or a time. It is a context manager."""
+    """Wait of one thread: it sleeps until a change or a time. It is a context manager."""
 
     def __init__(self, waiters: Waiters) -> None:
         """Prepare the wait.
@@ -44,24 +44,24 @@ class ThreadWait:
             self._news.release()
 
     def __enter__(self) -> Self:
-        """Begin to listen for news. A change that comes later ends the next sleep."""
+        """Start to listen for changes. A later change ends the next sleep."""
         self._waiters[self._notify] = None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop to listen for news."""
+        """Stop to listen for changes."""
         self._waiters.pop(self._notify, None)
 
     def sleep(self, until: float | None) -> None:
-        """Sleep until there is news, or until a time in seconds of `time.monotonic`; None for ever."""
+        """Sleep until a change, or until a time in seconds of `time.monotonic`; None for ever."""
         left = -1.0 if until is None else max(until - time.monotonic(), 0.0)
         self._news.acquire(timeout=min(left, threading.TIMEOUT_MAX))
 
 
 def wait_in_thread(waiters: Waiters, steps: Steps[_Result]) -> _Result:
-    """Run steps in the calling thread, which sleeps until an engine has news.
+    """Run steps in the calling thread, which sleeps until an engine changes.
 
     Args:
         waiters: of the engine.

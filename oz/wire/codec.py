@@ -13,7 +13,7 @@ from oz.errors import ConfigurationError
 
 
 class Codec(Protocol):
-    """Anything with these two methods can be a codec."""
+    """A codec is any object with these two methods."""
 
     def encode(self, value: Any) -> bytes:
         """Turn a value into the bytes of a payload."""
@@ -31,7 +31,7 @@ class MsgpackCodec:
         """Pack a value.
 
         Raises:
-            TypeError: msgpack has no form for it.
+            TypeError: MessagePack cannot represent the value.
         """
         try:
             # `packb` takes six times as long to come to the same.
@@ -62,8 +62,8 @@ class JsonCodec:
         """Write a value.
 
         Raises:
-            TypeError: JSON has no form for it.
-            ValueError: a number is none of JSON, or a list or dict holds itself.
+            TypeError: JSON cannot represent the value.
+            ValueError: a number is not finite, or a list or dict contains itself.
         """
         try:
             return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -97,7 +97,7 @@ def find_codec(codec: str | Codec | None) -> Codec | None:
 
     Raises:
         ConfigurationError: no codec has this name.
-        TypeError: neither a name nor something with `encode` and `decode`.
+        TypeError: neither a name nor an object with `encode` and `decode`.
     """
     if codec is None:
         return None

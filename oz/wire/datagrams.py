@@ -1,9 +1,9 @@
 """Frames of multicast messages: `prefix 00 head body crc`.
 
-ZeroMQ over PGM may deliver frames that are torn, joined or corrupt. So a frame contains its length, and ends with
-a checksum of all its other bytes. The prefix is what all subjects of the frame begin with; of one message, it
-is the subject. Sequences count the messages of a publisher, whatever their subjects, so that a subscriber that
-reads everything detects every loss.
+ZeroMQ over PGM may deliver frames that are cut, joined or corrupt. So a frame contains its length, and ends with
+a checksum of all its other bytes. The prefix is the common beginning of all subjects of the frame; for one message it
+is the subject. Sequences count all messages of a publisher, so that a subscriber that reads
+everything detects every loss.
 
 ========== ================================================================================================
 flags      body
@@ -33,7 +33,7 @@ CONTROL, BATCH = 1, 2
 """Flags of a head."""
 
 MAX_COUNT = 65_535
-"""Messages of a frame at most."""
+"""Maximum number of messages in a frame."""
 MAX_QUIET = 3_600.0
 """Seconds of silence that a record can announce."""
 _MAX_RECORD = 4_096  # Bytes of a record.
@@ -88,7 +88,7 @@ def encode(prefix: bytes, head: Head, body: bytes) -> bytes:
     Args:
         prefix: of all subjects, without a zero byte.
         head: of the frame.
-        body: as the flags of the head say.
+        body: encoded by the flags of the head.
     """
     flags, origin, epoch, sequence, count = head
     size = len(prefix) + OVERHEAD + len(body)
@@ -186,7 +186,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def common_prefix(subjects: list[bytes]) -> bytes:
-    """Return what all subjects begin with, up to the first zero byte."""
+    """Return the common beginning of all subjects, up to the first zero byte."""
     first, last = min(subjects), max(subjects)
     size = 0
     for left, other in zip(first, last, strict=False):

@@ -24,7 +24,7 @@ FORWARDER_ID = 6
 """Bytes of the id of a forwarder."""
 
 MAX_FORWARDERS = 15
-"""Forwarders that a message passes at most."""
+"""Maximum number of forwarders that a message passes."""
 
 MAX_ID = 64
 """Bytes of the id of a message, or of its series."""
@@ -166,7 +166,7 @@ def _take_headers(headers: Any) -> dict[str, Any]:
 
 def _take_reply_to(reply_to: Any) -> str | None:
     if not (reply_to is None or type(reply_to) is str):
-        raise ProtocolError("what to reply to is not text")
+        raise ProtocolError("reply_to is not text")
     return reply_to
 
 
@@ -211,7 +211,7 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check a key, which is not sent."""
+    """Check a key. It is not sent."""
     if isinstance(key, str):
         # Encoded as a subject, because keys often are subjects.
         if not key.isascii():

@@ -6,14 +6,13 @@ A link message is one frame behind the routing id of a ROUTER, so that no read e
 aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
 
 A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The
-body holds subjects and payloads; all sessions that receive the same messages share one body. A head is
-followed by its body as the next BODY of the same connection. A small body is joined to its head in one frame
-(JOINED).
+body holds subjects and payloads; all sessions that receive the same messages share one body. The body of a head is
+the next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
 
-The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and
+The decoders accept any bytes. They raise `ProtocolError` for a malformed frame, and
 they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
 allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level.
-Small nested values take 80 times their size in memory. Therefore control frames are bounded in bytes, and
+Small nested values take 80 times their size on the wire. Therefore control frames are bounded in bytes, and
 hooks end the decoding of nested values where the protocol has none.
 
 ==== ======= ============ =========================================================================
@@ -70,8 +69,8 @@ PUBLISHER, SUBSCRIBER = 0, 1
 
 PING_INTERVAL = 1.5
 """Seconds between two PINGs of a session."""
-SILENT_AFTER = 2 * PING_INTERVAL + 0.5
-"""Seconds without a frame after which a link is silent: two PINGs are missing."""
+MAX_BEATS = 4
+"""Intervals between two PINGs of an idle session at most."""
 SLOW_PINGS = 20
 """PINGs without news for each acknowledgement of a link. A silent session gets one PING in this number of intervals."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
@@ -84,13 +83,13 @@ UNKNOWN_EPOCH = bytes(16)
 """Epoch of a link that has received no WELCOME."""
 
 MAX_COUNT = 1_024
-"""Messages in a batch at most."""
+"""Maximum number of messages in a batch."""
 MAX_PART = 65_536
-"""Bytes of a part of a declaration, and of an answer, at most."""
+"""Maximum size in bytes of a part of a declaration, and of an answer."""
 MAX_CONTROL = 1 << 20
-"""Bytes of a frame that is neither a batch nor a body at most."""
+"""Maximum size in bytes of a frame that is neither a batch nor a body."""
 MAX_STREAMS = 1_024
-"""Streams of a session that have subscriptions at most."""
+"""Maximum number of streams of a session that have subscriptions."""
 MAX_NUMBER = 2**62 - 1
 """Largest sequence, position and number of drops, so that sums fit a field, and a number of C."""
 MAX_DIFFERENCE = 2**32 - 1
@@ -101,13 +100,14 @@ HEAD_BYTES = 32
 """Bytes of a head without differences."""
 
 MAX_ENTRIES = 2_048
-"""Entries of an array in a control frame at most: a declaration has more parts, an ANSWER names no more."""
+"""Maximum number of entries of an array in a control frame. A longer declaration has several parts, and an ANSWER
+names no more entries."""
 MAX_CARD = 16_384
-"""Bytes of a card at most."""
+"""Maximum size of a card in bytes."""
 MAX_ENDPOINTS = 64
-"""Endpoints in a card at most."""
+"""Maximum number of endpoints in a card."""
 MAX_CARD_TEXT = 512
-"""Characters of an endpoint or a name in a card at most."""
+"""Maximum length in characters of an endpoint or a name in a card."""
 _MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
 _LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes from which a body has one message.
 _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
@@ -117,7 +117,7 @@ _WELCOME = Struct(">BB16s16sIQIIII")
 _DECLARE = Struct(">BIIB")
 _ANSWER = Struct(">BIQ")
 _HEAD = Struct(">BBHQIQQ")
-_PING = Struct(">BQI")
+_PING = Struct(">BQIB")
 _ACK = Struct(">BQ")
 _BYE = Struct(">BBBQ")
 _KIND_AND_VERSION = Struct(">BB")
@@ -177,7 +177,7 @@ class Welcome(NamedTuple):
         first: sequence of the next message.
         applied: revision of the declaration that is applied.
         window: batches that may be without acknowledgement.
-        window_bytes: the same in bytes.
+        window_bytes: the window in bytes.
         largest_frame: bytes of the largest frame that the publisher accepts.
         card: of a node; empty for other publishers.
     """
@@ -280,7 +280,7 @@ class Answer(NamedTuple):
     Attributes:
         revision: that is applied.
         refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
-        position: of the next message of the publisher: earlier messages were published before the answer.
+        position: position of the next message of the publisher at the time of the answer.
     """
 
     revision: int
@@ -352,11 +352,13 @@ class Ping(NamedTuple):
         following: next sequence that the socket has not accepted.
         applied: revision of the declaration that is applied.
         streams: streams with pending or dropped messages.
+        beats: intervals until the next PING at most, 1 to `MAX_BEATS`.
     """
 
     following: int
     applied: int
     streams: dict[int, Drops]
+    beats: int = 1
 
 
 class Ack(NamedTuple):
@@ -377,7 +379,7 @@ class Bye(NamedTuple):
     Attributes:
         reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS`, `OWN_ID` or `LOST`.
         role: of the sender, `PUBLISHER` or `SUBSCRIBER`.
-        following: next sequence: of the publisher, or expected by the subscriber.
+        following: next sequence of the publisher, or next sequence that the subscriber expects.
         streams: as in `Ping`.
     """
 
@@ -507,7 +509,7 @@ def encode_head(
 
 
 def join(head: bytes, body: bytes) -> bytes:
-    """Return the JOINED frame of a head without differences and its body."""
+    """Return the JOINED frame that contains a body and its head, if the head has no differences."""
     return joined_head(head) + body
 
 
@@ -528,7 +530,16 @@ def encode_body(flat: Sequence[Any]) -> bytes:
 
 def encode_ping(ping: Ping) -> bytes:
     """Return the frame of a PING."""
-    return _PING.pack(PING, ping.following, ping.applied) + _pack_streams(ping.streams)
+    return _PING.pack(PING, ping.following, ping.applied, ping.beats) + _pack_streams(ping.streams)
+
+
+def silent_after(beats: int) -> float:
+    """Return the seconds without a frame after which a link is silent: two PINGs are missing.
+
+    Args:
+        beats: of the last PING.
+    """
+    return 2 * beats * PING_INTERVAL + 0.5
 
 
 def encode_ack(expected: int, marks: Mapping[int, int] | None = None) -> bytes:
@@ -559,7 +570,7 @@ def check_card(card: bytes) -> bytes:
     """Return the bytes of a card.
 
     Raises:
-        ValueError: they are more than `MAX_CARD`.
+        ValueError: there are more than `MAX_CARD`.
     """
     if len(card) > MAX_CARD:
         raise ValueError(f"a card of {len(card):,} bytes, at most {MAX_CARD:,} are allowed")
@@ -603,7 +614,7 @@ def decode_body(body: bytes, count: int) -> list[Any]:
 
     Args:
         body: frame of a BODY, or the rest of a JOINED frame behind its head.
-        count: messages, as the head says.
+        count: number of messages by the head.
 
     Raises:
         ProtocolError: the body does not decode, or has another number of messages.
@@ -626,7 +637,7 @@ def scan_body(frame: bytes, at: int, count: int) -> Any:
     Args:
         frame: with the body.
         at: index of its first byte.
-        count: messages, as the head says.
+        count: number of messages by the head.
     """
     return None if _scan is None else _scan(frame, at, count)
 
@@ -655,7 +666,7 @@ def decode_control(frame: bytes) -> Control:
 
     Raises:
         UnsupportedVersion: a HELLO or WELCOME of another version.
-        ProtocolError: a frame that the protocol does not allow.
+        ProtocolError: a malformed frame.
     """
     if not frame:
         raise ProtocolError("an empty frame is a probe and has no content")
@@ -748,8 +759,10 @@ def _decode_answer(frame: bytes) -> Answer:
 
 
 def _decode_ping(frame: bytes) -> Ping:
-    _, following, applied = _PING.unpack_from(frame)
-    return Ping(following, applied, _streams_of(frame[_PING.size :]))
+    _, following, applied, beats = _PING.unpack_from(frame)
+    if not 0 < beats <= MAX_BEATS:
+        raise ProtocolError(f"a PING names {beats} intervals")
+    return Ping(following, applied, _streams_of(frame[_PING.size :]), beats)
 
 
 def _decode_ack(frame: bytes) -> Ack:
@@ -775,7 +788,7 @@ def decode_card(card: bytes) -> Card:
     """Return the content of a card that is not empty.
 
     Raises:
-        ProtocolError: a card that the protocol does not allow.
+        ProtocolError: a malformed card.
     """
     if len(card) > MAX_CARD:
         raise ProtocolError(f"a card of {len(card)} bytes, at most {MAX_CARD} are allowed")
@@ -831,7 +844,7 @@ def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
 
 
 def _check_numbers(value: list[Any]) -> list[Any]:
-    """End the decoding at an array that is not one of numbers."""
+    """Stop the decoding at an array with elements other than numbers."""
     for number in value:
         if type(number) is not int or number < 0:
             raise ValueError("a number of dropped messages is no number")

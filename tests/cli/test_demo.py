@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from importlib import resources
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,7 +51,14 @@ def check(rows, flights):
 def test_json_counts_are_those_of_the_data_and_nothing_is_lost(oz_run, flights):
     ended = oz_run("demo", "--json")
     assert (ended.code, ended.stderr) == (0, "")
-    check(json.loads(ended.stdout), flights)
+    rows = json.loads(ended.stdout)
+    check(rows, flights)
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    shown = [line.split()[:5] for line in readme.splitlines() if line.startswith((" flight.", " ^flight"))]
+    counts = ("received", "delivered", "lost")
+    assert shown == [
+        [row["pattern"], row["dialect"], *(f"{row[count]:,}" for count in counts)] for row in rows
+    ]
 
 
 @pytest.mark.heavy

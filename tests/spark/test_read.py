@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import oz
 import oz.spark
 from oz.errors import JournalError
-from oz.journal import COLUMNS, Journal, Writer
+from oz.journal import SCHEMA, Journal, Writer
 from spark.journals import append_numbers, open_journal, time_of
 
 ROWS = 300
@@ -35,10 +35,10 @@ def expected(journal, *patterns, **options):
 
 def test_the_rows_are_those_of_the_journal(spark, recorded):
     frame = oz.spark.read(spark, recorded, gaps=True)
-    assert tuple(frame.columns) == COLUMNS
+    assert list(frame.columns) == SCHEMA.names
     rows = [tuple(row) for row in frame.orderBy("offset").collect()]
     table = Journal(recorded).table(gaps=True)
-    columns = [table[name].to_pylist() for name in COLUMNS]
+    columns = [table[name].to_pylist() for name in SCHEMA.names]
     columns[1] = [column.replace(tzinfo=None) for column in columns[1]]  # the session's time zone is UTC
     assert rows == list(zip(*columns, strict=True))
     assert offsets(oz.spark.read(spark, recorded)) == expected(recorded)
@@ -104,7 +104,7 @@ def test_small_appends_share_a_task(spark, tmp_path):
 def test_an_empty_journal_gives_no_rows_and_all_columns(spark, tmp_path):
     with Writer(tmp_path / "empty"):
         frame = oz.spark.read(spark, tmp_path / "empty")
-        assert (tuple(frame.columns), frame.count()) == (COLUMNS, 0)
+        assert (list(frame.columns), frame.count()) == (SCHEMA.names, 0)
     with pytest.raises(JournalError):
         oz.spark.read(spark, tmp_path / "nothing")
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 import oz
 import support
 from oz.errors import JournalError
-from oz.journal import COLUMNS, Journal, Writer
+from oz.journal import SCHEMA, Journal, Writer
 from oz.spark.source import JournalReader, JournalStreamReader, Range, cut
 from oz.spark.source_options import read_source_options
 from spark.journals import append_numbers, open_journal, time_of
@@ -55,10 +55,10 @@ def expected(journal, *patterns, **options):
 
 def test_rows_have_the_columns_and_values_of_the_journal(spark, recorded):
     frame = load(spark, recorded, gaps="true")
-    assert tuple(frame.columns) == COLUMNS
+    assert list(frame.columns) == SCHEMA.names
     rows = [tuple(row) for row in frame.orderBy("offset").collect()]
     table = Journal(recorded).table(gaps=True)
-    columns = [table[name].to_pylist() for name in COLUMNS]
+    columns = [table[name].to_pylist() for name in SCHEMA.names]
     columns[1] = [column.replace(tzinfo=None) for column in columns[1]]  # the session's time zone is UTC
     assert rows == list(zip(*columns, strict=True))
 

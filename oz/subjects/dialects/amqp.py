@@ -1,7 +1,7 @@
 """AMQP topic exchanges: words split by dots, which may be empty.
 
 Source: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5), and its own
-answers in tests/vectors. Where they differ, oz follows RabbitMQ: any short string is a routing key or a
+answers in tests/vectors. If the two differ, oz follows RabbitMQ: any short string is a routing key or a
 binding key, and words may be empty. The empty key has no words.
 """
 
@@ -32,7 +32,7 @@ from oz.subjects.expressions import (
 
 SEPARATOR = "."
 MAX_BYTES = 255
-"""Bytes of a short string, whose length field has one byte (AMQP 0-9-1, section 4.2.5.3)."""
+"""Maximum size in bytes of a short string, because its length field has one byte (AMQP 0-9-1, section 4.2.5.3)."""
 
 _END_OF_WORD = r"(?=\.|\Z)"
 

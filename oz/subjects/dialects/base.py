@@ -105,7 +105,7 @@ def _takes_one(word: Token, own: bytes) -> bool:
 
 
 LONE_SURROGATE = "a lone surrogate has no UTF-8 form, so it cannot be sent"
-"""Error for surrogates that stand for no byte. U+DC80 to U+DCFF stand for bytes, by `surrogateescape`."""
+"""Error for surrogates that represent no byte. U+DC80 to U+DCFF represent bytes, by `surrogateescape`."""
 
 
 @lru_cache(maxsize=16_384)

@@ -35,7 +35,7 @@ Element = Glob | frozenset[int]
 
 
 class GlobDialect(Dialect):
-    """Dialect of globs. They match bytes, and all bytes are valid globs."""
+    """Dialect of globs. They match bytes, and any bytes are a valid glob."""
 
     form = Form.GLOB
     is_bytes = True

@@ -1,7 +1,7 @@
 """Literals in a regex: cut into runs that are short enough for the engine. Also the check of lengths in bytes.
 
-At the first match, the `regex` package builds search tables for each literal. That takes cubic time, one second
-for 1,500 characters, and its time limit does not apply there. So oz separates runs of literals by `BREAK`. See
+At the first match, the `regex` package builds search tables for each literal. This takes cubic time, one second for
+1,500 characters, and the time limit of the engine does not apply. So oz separates runs of literals by `BREAK`. See
 docs/decisions/011-long-literals.md.
 """
 
@@ -15,7 +15,7 @@ import regex
 from oz.errors import PatternError, SubjectError
 
 RUN = 32
-"""Characters of one literal of the engine."""
+"""Maximum number of characters in one literal of the engine."""
 BREAK = "(?!(?!))"
 """Assertion that always holds. The engine does not join literals across it."""
 
@@ -40,7 +40,7 @@ def literal_regex(text: AnyStr) -> AnyStr:
 
 
 def check_length(dialect: str, text: str, max_bytes: int, error: type[PatternError | SubjectError]) -> None:
-    """Raise `error` for text whose UTF-8 is too long. Its position is that of the first character too many."""
+    """Raise `error` for text whose UTF-8 is too long. Its position is the first character beyond the limit."""
     encoded = text.encode()
     if len(encoded) > max_bytes:
         position = len(encoded[:max_bytes].decode("utf-8", "ignore"))

@@ -33,7 +33,7 @@ SEPARATOR = "/"
 SHARED = "$share/"
 """Prefix of a shared subscription."""
 MAX_BYTES = 65_535
-"""Bytes of a string, whose length field has two bytes (MQTT 3.1.1, section 1.5.3)."""
+"""Maximum size in bytes of a string, because its length field has two bytes (MQTT 3.1.1, section 1.5.3)."""
 
 # Control characters and Unicode noncharacters. MQTT 3.1.1, section 1.5.3, allows a server to refuse them, and
 # mosquitto does.

@@ -9,12 +9,12 @@ the engine, compiles it:
 - A long literal is cut into runs by `BREAK`, because the engine builds search tables in cubic time (decision
   011).
 
-The text alone does not tell which `$` is an anchor: a `$` may be in a class, escaped, in a comment, or the end
-of a line under `(?m)`. It also does not tell where an item of a sequence begins, which is where a break may
-go. So oz runs the parser of the engine with a `Source` that records these positions (`_recording_source`).
+The text alone does not show which `$` is an anchor: a `$` may be in a class, escaped, in a comment, or the end
+of a line under `(?m)`. It also does not show where an item of a sequence begins, where a break is allowed. So oz runs
+the parser of the engine with a `Source` that records these positions (`_recording_source`).
 
 The parser is private, so the result is verified. The rewritten text is parsed again and compared with the original.
-For this, `outline` lists the facts of a parse tree without positions and breaks. If the outlines differ, oz
+For this comparison, `outline` lists the facts of a parse tree without positions and breaks. If the outlines differ, oz
 refuses the pattern.
 
 A regex can also be too large: `a{200000}` is short, but the engine writes each repeat out. The weight of a
@@ -249,10 +249,10 @@ class Measures:
     """Cost of a packed tree for the engine.
 
     Attributes:
-        weight: nodes that the engine creates. It writes out the minimum of each repeat and one more copy. A
+        weight: nodes that the engine creates. The engine writes out the minimum of each repeat and one more copy. A
             group that is called in another direction or from a fuzzy part has one copy for each.
         longest: characters of the longest literal with search tables. Literals of fuzzy parts have none.
-        is_literal: whether each literal matches only itself: it is not fuzzy, and has no full case-folding,
+        is_literal: whether each literal matches only itself: without fuzzy matching, and without full case-folding,
             in which `ß` matches `ss`.
     """
 

@@ -1,1 +1,1 @@
-"""Index of many patterns, for the match of one subject with all of them."""
+"""Index of many patterns: matches one subject with all patterns."""

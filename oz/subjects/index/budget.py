@@ -9,14 +9,14 @@ from oz.subjects.index.words import Leaf
 from oz.subjects.pattern import Pattern
 
 Attempt = tuple[Pattern, Leaf, float, float]
-"""Pattern, leaf, and start and end of one match by `Budget.clock`."""
+"""Pattern, leaf, and the start and end of one match by `Budget.clock`."""
 
 
 class Budget(Protocol):
     """Budget for the matches of one index.
 
     Attributes:
-        clock: returns seconds. Wall time is enough, because it only decides when to measure processor time.
+        clock: returns seconds. Wall time is sufficient, because it only decides when processor time is measured.
         seconds: seconds of one match if `is_tight` is false.
         is_tight: whether the index calls `limit` before each match.
     """

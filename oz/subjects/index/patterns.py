@@ -6,9 +6,9 @@ Theory of operation. The index has three parts, and a pattern is in one of them:
 - A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py): a few lookups for each shape of pattern.
 - A glob, a regex or a plain prefix is in a bucket by its prefixes (buckets.py), and is matched one by one.
 
-Each way to split a subject has a table.
+Each rule for splitting subjects has a table.
 
-A publisher sends the same subjects again and again, so the index caches the result for each subject. A pattern
+Publishers repeat their subjects, so the index caches the result for each subject. A pattern
 with wildcards that is added or removed clears the cache; a literal drops only the result of its subject.
 Matches can time out. The result then names the patterns, and `match` raises PatternTimeout, because the
 index cannot know whether they match.
@@ -49,7 +49,7 @@ _CLEANUP_STEPS = 4
 class AnswerCache(Generic[_Key, _Answer]):
     """Cache that keeps recently used answers, in two generations.
 
-    A full newer dict replaces the older dict, which is retired. An answer in the older dict moves to the newer
+    A full newer dict replaces the older dict, which is discarded. An answer in the older dict moves to the newer
     dict when it is used. One dict with a deletion for each insertion would be slow, because Python searches
     for the first key of a dict past all deleted keys.
 
@@ -148,7 +148,7 @@ class PatternIndex(Generic[Value]):
         """Create an empty index.
 
         Args:
-            cache_size: subjects whose results are cached; 0 for an owner with its own cache.
+            cache_size: number of subjects whose results are cached; 0 if the owner has a cache.
         """
         self._literals: dict[bytes, Leaf] = {}
         self._tables: dict[Splitting, WordTable] = {}
@@ -220,7 +220,7 @@ class PatternIndex(Generic[Value]):
 
         Raises:
             PatternTimeout: the match of a pattern timed out, so that the result is unknown.
-            SubjectError: the text has a lone surrogate that stands for no byte.
+            SubjectError: the text has a lone surrogate that represents no byte.
         """
         found = self._cache.newer.get(subject)
         if found is None:

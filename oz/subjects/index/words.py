@@ -29,7 +29,7 @@ from oz.subjects.pattern import Pattern
 # Most patterns have one value, often the pattern itself. These forms of a leaf save memory for a million
 # patterns.
 Entry = Pattern | tuple[Pattern, Hashable]
-"""Pattern that is its own value, or pattern and value."""
+"""Pattern without another value, or pattern and value."""
 
 Leaf = Entry | dict[Entry, Any]
 """The only entry of a pattern, or a dict of entries to values."""
@@ -100,11 +100,11 @@ _END = 0
 _ONE = 1
 """Child for a wildcard for one word."""
 _REST = 2
-"""Leaf of the patterns that end here with a wildcard for one or more words."""
+"""Leaf of the patterns that end at this node with a wildcard for one or more words."""
 _STEMS = 3
 """Children for stems: length of the stem -> stem -> node."""
 _ANY = 4
-"""Child for a wildcard for zero or more words. The search stays at such a child for all later words."""
+"""Child for a wildcard for zero or more words. The search does not leave such a child for any later word."""
 
 _Node = dict[Any, Any]
 
@@ -215,7 +215,7 @@ def _keys(word: Token) -> tuple[Any, ...]:
 
 
 MAX_SHAPES = 32
-"""Shapes of one table. With more lookups than this, a trie is as fast."""
+"""Maximum number of shapes in one table. With more lookups a trie is as fast."""
 
 _Plan = list[tuple[Callable[[Any], Any], Callable[[Any], Leaf | None]]]
 
@@ -224,9 +224,9 @@ class Shape(NamedTuple):
     """Shape of patterns that differ only in their literal words."""
 
     places: tuple[int, ...]
-    """Positions of the literal words. Behind a wildcard for any number of words they count from the end."""
+    """Positions of the literal words. After a wildcard for any number of words, positions count from the end."""
     minimum: int
-    """Number of words, or their minimum if `is_open`."""
+    """Number of words, or the minimum number if `is_open`."""
     is_open: bool
     """Whether a subject may have more words."""
     starts_wild: bool

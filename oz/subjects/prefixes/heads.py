@@ -1,13 +1,13 @@
 r"""Algebra of heads: the beginnings of the strings of a language.
 
-Theory of operation. A head is bytes and a flag. An exact head stands for one whole string. An open head stands
-for all strings that begin with it. A set of heads is sound for a language if each string of the language is
-an exact head or begins with an open head. It may stand for more strings than the language has.
+Theory of operation. A head is bytes and a flag. An exact head represents one whole string. An open head represents
+all strings that begin with it. A set of heads is sound for a language if each string of the language is an exact head
+or begins with an open head. The set may also represent strings outside of the language.
 
 All functions keep sets sound: the heads of `ab|cd` are the union of two sets, and the heads of `(a|b)c` are
 the concatenation of the heads of `a|b` and of `c`. So the heads of a regex follow from the heads of its parts.
-`shrink` keeps a set small: it cuts heads to a shorter length, which makes them open. A shorter head stands
-for more strings, so the set stays sound, and the publisher only sends more messages than needed.
+`shrink` keeps a set small: it cuts heads to a shorter length, which makes them open. A shorter head represents more
+strings, so the set remains sound, and the publisher only sends more messages than needed.
 
 An example: `md\.(us|eu)\..*` has the exact heads `md.`, then `md.us` and `md.eu`, then `md.us.` and `md.eu.`,
 which become open at `.*`. These are the prefixes.
@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 Head = tuple[bytes, bool]
-"""Bytes, and whether they are exact."""
+"""Beginning of a string: bytes, and whether they are the whole string."""
 Heads = frozenset[Head]
 
 NOTHING: Heads = frozenset({(b"", True)})

@@ -3,20 +3,20 @@ r"""Literal prefixes of a regex, from the parse tree of the `regex` package.
 Theory of operation. ZeroMQ sends a message if its first bytes equal a subscription. So a regex needs a small set
 of byte prefixes, and each subject that `regex.fullmatch` accepts must begin with one of them. A prefix that is
 too short costs bandwidth, because the regex rejects the additional messages. A prefix that is too long loses
-messages. So each step must err on the short side.
+messages. So each step may shorten a prefix, and must never lengthen it.
 
-1. `parse_tree` runs the parser of the engine that also matches the regex. A parser of our own could disagree
-   with it about flags, escapes or extensions.
+1. `parse_tree` runs the parser of the engine that also matches the regex. A separate parser could disagree with the
+   engine about flags, escapes or extensions.
 2. `_HeadsReader` walks the tree and computes heads (heads.py): the possible beginnings of a match. Sequences
    concatenate heads, branches unite them, and look-arounds and anchors add nothing, because they only
    forbid matches.
 3. If the only head is exact, the regex may be a literal. The engine confirms it by a match.
-4. Open heads may be too short: each match of `(\.\.+){3}` begins with six dots, but the head of a part of
+4. Open heads may be shorter than necessary: each match of `(\.\.+){3}` begins with six dots, but the head of a part of
    variable length ends early. An automaton of the regex extends each head by the bytes that must follow.
 
-The parser is private and may change with each release. So the reader knows a list of classes with their
-attributes. An unknown class, an unknown attribute, an error of the parser or a missing parser yields the
-empty prefix, which is always sound. See docs/decisions/002-prefix-from-the-engines-parse-tree.md.
+The parser is private and may change with each release. So the reader has a list of known classes with their
+attributes. An unknown class, an unknown attribute, an error of the parser or a missing parser yields the empty
+prefix, which is always sound. See docs/decisions/002-prefix-from-the-engines-parse-tree.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from oz.subjects.prefixes.heads import (
 )
 
 MAX_MEMBERS = 256
-"""Characters of a class whose members become heads."""
+"""Maximum number of members of a class that become heads."""
 MAX_STATES = 4_096
 """States of the automaton that extends heads."""
 TIMEOUT = 0.05
@@ -65,7 +65,7 @@ class Prefixes:
     Attributes:
         heads: each matching subject begins with one of them. They are sorted, and none is a prefix of
             another. `(b"",)` stands for all subjects.
-        literal: the only subject that matches, if it is known; else None.
+        literal: the only matching subject, if it is known; else None.
     """
 
     heads: tuple[bytes, ...]
@@ -157,7 +157,7 @@ def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
 
 
 def _extend_heads(heads: tuple[bytes, ...], reader: _HeadsReader, tree: Any) -> tuple[bytes, ...]:
-    """Extend each open head by the bytes that every subject with this head continues with."""
+    """Extend each open head by the bytes that follow it in every matching subject."""
     try:
         automaton = reader.automaton(tree)
     except Exception:  # The tree is too deep for recursion, or the automaton is too large.
