@@ -1,4 +1,4 @@
-"""What a user reads if nodes of one host do not trust each other's keys, or if one of them has no key."""
+"""Texts for users about nodes of one host that do not trust each other's keys, or have none."""
 
 import shutil
 
