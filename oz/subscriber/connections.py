@@ -477,8 +477,9 @@ class Connections(ABC):
     def _on_key_refusal(self, endpoint: str, why: str) -> None:
         place = self.places.get(endpoint)
         if place is not None:
-            place.refusal = place.key_refusal = why
-            self.denials[place, 0] = None, PermissionDenied(why)
+            text = f"{self.name_of(endpoint)} {why}"
+            place.key_refusal, place.refusal = why, text
+            self.denials[place, 0] = None, PermissionDenied(f"{text}. The connection is tried again")
             self._changed()
 
     def _on_handshake(self, place: Place, outcome: Outcome, kind: int, now: float) -> None:
