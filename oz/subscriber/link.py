@@ -714,8 +714,14 @@ class Link:
 
     @property
     def _may_report(self) -> bool:
-        """Whether the publisher may have numbered messages for this link: without subscriptions it has none."""
-        return self.epoch != links.UNKNOWN_EPOCH and self._subscriptions.revision > 0
+        """Whether the publisher may have numbered messages that this link has not received.
+
+        Without subscriptions it has none. The ANSWER to the removal of the last subscription comes after them.
+        """
+        subscriptions = self._subscriptions
+        if self.epoch == links.UNKNOWN_EPOCH or not subscriptions.revision:
+            return False
+        return bool(subscriptions.by_sid) or self.answered != subscriptions.revision
 
     @property
     def may_have_lost(self) -> bool:

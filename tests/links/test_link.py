@@ -438,8 +438,8 @@ def test_no_welcome_for_ten_seconds_replaces_the_connection():
     assert [type(effect) for effect in subscriber.tick(1.0)] == [Replace]
 
 
-def test_silence_beyond_resume_seconds_is_an_unknown_loss():
-    subscriber = live(5)
+def unknown_losses(subscriber):
+    """Return the gaps of a link whose publisher is silent until the session ends."""
     gaps, ends = [], 0
     for _ in range(40):
         for effect in subscriber.tick(1.0):
@@ -448,8 +448,24 @@ def test_silence_beyond_resume_seconds_is_an_unknown_loss():
             else:
                 gaps.append(effect)
         ends += subscriber.link.state == ENDED
-    assert gaps == [Gap(None, "lost")]
     assert ends
+    return gaps
+
+
+def test_silence_beyond_resume_seconds_is_an_unknown_loss():
+    assert unknown_losses(live(5)) == [Gap(None, "lost")]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_publisher_that_has_removed_the_last_subscription_can_lose_nothing(is_answered):
+    subscriber = live(5)
+    (entry,) = subscriber.subscriptions.by_sid.values()
+    subscriber.subscriptions.remove(entry)
+    subscriber.link.declare()
+    if is_answered:
+        subscriber.read(answer(2))
+    assert subscriber.link.may_have_lost is not is_answered
+    assert unknown_losses(subscriber) == ([] if is_answered else [Gap(None, "lost")])
 
 
 def test_attempts_after_the_end_back_off():
