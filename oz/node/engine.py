@@ -275,6 +275,7 @@ class Engine:
                 on_idle=self._on_idle,
                 has_keys=credentials is not None,
             )
+            self.exchange.inline = self.subscriber.dispatcher.inline
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
             _engines.add(self)
