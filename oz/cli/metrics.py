@@ -60,7 +60,7 @@ def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining
 
 
 def bus_metrics(node: oz.Node, timeout: float) -> str:
-    """Return the metrics of all peers of a node, and of how many did not answer."""
+    """Return the metrics of all peers of a node, and the number of peers without an answer."""
     snapshots = node.request_snapshots(timeout=timeout)
     answered = {snapshot.id for snapshot in snapshots}
     missing = sum(peer.id not in answered for peer in node.peers)

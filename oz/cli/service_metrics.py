@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oz.cli.serving import Runnable
 
 _GAUGES = ("interests", "subscriptions")
-"""Fields that count things of now."""
+"""Fields with a current number (gauges), and not a count."""
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import oz
 
 MAX_SUBJECTS = 100_000
-"""Subjects that are counted; the messages of further subjects are counted together."""
+"""Maximum number of counted subjects; the messages of further subjects are counted together."""
 OTHERS = "(other subjects)"
 
 
@@ -35,7 +35,7 @@ class SubjectCounts:
         count[1] += len(message.payload)
 
     def take(self, seconds: float, limit: int) -> list[dict[str, Any]]:
-        """Return the subjects with the most messages, and begin again.
+        """Return the subjects with the most messages, and reset the counts.
 
         Args:
             seconds: since the last call.

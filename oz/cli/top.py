@@ -110,7 +110,7 @@ class _Source:
     Attributes:
         at: time of the last sample, in monotonic seconds.
         nodes: number of nodes that answered.
-        pattern: of the subjects that are counted, or None.
+        pattern: counts of the subjects, or None.
     """
 
     def __init__(self, node: oz.Node, limit: int) -> None:
@@ -129,7 +129,7 @@ class _Source:
         self.pattern, self._counted_at = pattern, time.monotonic()
 
     def ask(self) -> Sample:
-        """Ask all nodes for a sample. The next one has rates since this one."""
+        """Request a sample of all nodes. The next sample has the rates since this sample."""
         now = time.monotonic()
         snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
         answered = {snapshot.id for snapshot in snapshots}
@@ -285,7 +285,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _sort_key(value: Any) -> tuple[bool, Any]:
-    """Return a key that puts large numbers first, and texts in order behind them."""
+    """Return a sort key: large numbers first, and texts after them in order."""
     if isinstance(value, (int, float)):
         return False, -value
     return True, "" if value is None else str(value)

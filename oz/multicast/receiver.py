@@ -24,7 +24,7 @@ from oz.logs import peer_logger
 from oz.wire.datagrams import Head, Record, decode
 
 JOINING_NS = 500_000_000
-"""Nanoseconds after the start in which a subscriber may not receive everything yet."""
+"""Nanoseconds after the start of a subscriber in which it may miss messages."""
 STEADY_NS = 50_000_000
 """Nanoseconds by which the start of a publisher may differ between two records."""
 MAX_SENDERS = 1_024

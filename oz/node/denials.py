@@ -119,7 +119,7 @@ class Denials:
                 yield node, Notice(subject, verdict.reason, rule, reply_to)
 
     def _verdict(self, key: str, subject: str, action: Action) -> Verdict | None:
-        """Return why a message was denied; None without permissions, or if its subject is no text."""
+        """Return why a message was denied; None without permissions, or if its subject is not text."""
         permissions = self._rights().permissions
         if permissions is None:
             return None

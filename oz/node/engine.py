@@ -126,7 +126,7 @@ class Engine:
         options: of the node.
         publisher, subscriber: engines of the node.
         roster: peers.
-        introduced: ids of the nodes that have introduced peers.
+        introduced: ids of nodes that have sent an introduction.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
         sampling: statistics of this node and of its peers.
@@ -918,7 +918,7 @@ class Engine:
         The attending side must have ended. `end_context` comes next.
 
         Args:
-            end: time until which libzmq may go on sending.
+            end: time until which libzmq may continue to send.
         """
         if self.is_foreign:
             return 0

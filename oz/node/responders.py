@@ -36,7 +36,7 @@ class StreamResponders:
         name: Callable[[bytes], str],
         lock: AbstractContextManager[Any],
     ) -> None:
-        """Start with the interest of a publisher.
+        """Set the interest of a publisher.
 
         Args:
             find: returns the route of a subject among the sessions of nodes.

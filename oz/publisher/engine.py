@@ -121,9 +121,9 @@ class Engine:
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
-        max_message_bytes: bytes of a payload at most.
-        max_fast_bytes: bytes of a payload of the hot path at most. If `publish` may wait, a batch of such payloads has
-            at most half of `pending_bytes`, and a larger payload is sent at once.
+        max_message_bytes: maximum size of a payload in bytes.
+        max_fast_bytes: maximum size in bytes of a payload of the hot path. If `publish` may wait, a batch of such
+            payloads has at most half of `pending_bytes`, and a larger payload is sent at once.
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
@@ -1204,7 +1204,7 @@ class Engine:
         The attending side must have ended. `end_context` comes next.
 
         Args:
-            end: time until which libzmq may go on sending.
+            end: time until which libzmq may continue to send.
         """
         with self.lock:
             milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)

@@ -231,7 +231,7 @@ class MulticastEngine(Engine):
         """Close the socket; return the number of messages that it has not accepted.
 
         Args:
-            end: time until which libzmq may go on sending.
+            end: time until which libzmq may continue to send.
         """
         with self.lock:
             wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)

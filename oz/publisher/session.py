@@ -87,7 +87,7 @@ class Settings:
         joined_bytes: a body below this size travels in one frame with its head.
         join: returns that frame.
         batch: messages of a body at most.
-        body_bytes: bytes of a body with several messages at most.
+        body_bytes: maximum size in bytes of a body with several messages.
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
         pattern_time: seconds for one match of a pattern.
@@ -203,10 +203,10 @@ class Stream:
         redelivers: whether messages of a lost member go to other members.
         holds: whether batches stay `held` after their acknowledgement, until they are handled.
         prefetch: `load` from which a group prefers other members.
-        limit: messages in the backlog at most.
+        limit: maximum number of messages in the backlog.
         patterns: number of patterns; 0 once the last subscription has ended.
         joined: number in the order of the first patterns of the streams.
-        matched: messages that the session was offered, without messages that moved to another member.
+        matched: messages that were offered to the session, without messages that moved to another member.
         numbered: messages that have entered the window.
         pending: messages in the backlog.
         drops: dropped messages, by reason.
@@ -551,7 +551,7 @@ class Stream:
                 self.session.bytes -= batch.size
 
     def acked(self, batch: Batch) -> None:
-        """Record that the subscriber has a batch."""
+        """Record that the subscriber has acknowledged a batch."""
         batch.is_acked = True
         if batch.body is None:
             return
@@ -896,7 +896,7 @@ class Session:
         self._is_ping_due = False
 
     def is_responsive(self, now: float) -> bool:
-        """Return whether the session is UP, and does not owe an acknowledgement for long."""
+        """Return whether the session is UP, and no acknowledgement is overdue."""
         if not self.is_up or self.acked == self.following or now - self.heard_at < HEARD_WITHIN:
             return self.is_up
         # An idle session is not heard for 30 seconds. Its subscriber has time from its first message on.

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and
-the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
-`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without
-a session.
+`Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine passes frames, socket errors
+and the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
+`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without a
+session.
 
 HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
 
@@ -909,7 +909,7 @@ class Sessions:
         return Route(raw, nodes, {}) if nodes else None
 
     def send_direct(self, session: Session, frame: bytes) -> bool:
-        """Put a message into the direct stream of a session; return False if the stream is full.
+        """Append a message to the direct stream of a session; return False if the stream is full.
 
         Args:
             session: that is UP or DOWN.
@@ -988,7 +988,7 @@ class Sessions:
         return sum(session.pending for session in self.by_id.values())
 
     def acknowledging_until(self, began: float, now: float) -> float | None:
-        """Return until when `close` waits for sessions, as far as known; None if it need not wait.
+        """Return the current end of the wait of `close` for sessions; None without a wait.
 
         It waits for sessions with pending messages:
 

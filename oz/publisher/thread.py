@@ -1,4 +1,4 @@
-"""Attention to a publisher or a node in a thread, and its end."""
+"""Execution of a publisher or a node in a thread, and its close."""
 
 from __future__ import annotations
 

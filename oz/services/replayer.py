@@ -27,9 +27,9 @@ from oz.subjects.pattern import Pattern
 from oz.transport.bell import Bell
 
 MAX_DELAY = 1.0
-"""Seconds behind the schedule beyond which the schedule starts again."""
+"""Delay in seconds beyond which the schedule starts again."""
 MIN_WAIT = 0.0002
-"""Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
+"""Seconds. A message that is due within this time is published at once, because a wait is not more exact."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of `on_poll`."""
 RETRY_INTERVAL = 0.005
@@ -49,9 +49,9 @@ class Replay:
         published: number of published messages.
         refused: number of messages that cannot be published: their subject or size is not allowed, or they have
             several payload frames. The first of each kind is logged as a warning.
-        gaps: number of gaps that were passed.
-        lost: number of messages that those gaps stand for, as far as it is known.
-        offset: offset after the last record that was passed; None before the first.
+        gaps: number of gaps in the replayed range.
+        lost: number of messages of these gaps, without gaps of unknown size.
+        offset: offset after the last record that was read; None before the first.
         is_paused: whether it is paused.
         is_stopped: whether `stop` was called.
     """
@@ -185,7 +185,7 @@ class Replay:
     # publishing ------------------------------------------------------------------------------------------
 
     def _publish(self, record: Record) -> bool:
-        """Publish a message, when subscribers have room; return False if the replay is stopped before."""
+        """Publish a message when subscribers have space; return False if the replay is stopped before."""
         options: dict[str, Any] = {
             "headers": self._headers_of(record) or None,
             "id": record.id,
@@ -272,7 +272,7 @@ def replay(
         headers: False leaves out the headers with the fields of the record.
 
     Returns:
-        The finished replay, with its counts. To pause or stop one, create a `Replay` and call `run`.
+        The finished replay, with its counts. To pause or stop a replay, create a `Replay` and call `run`.
 
     Raises:
         TypeError: `journal` is no `Journal`.
