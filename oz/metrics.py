@@ -53,7 +53,7 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return the metrics of now; a closed node has none."""
+        """Return the current metrics; a closed node has none."""
         if self._node.closed:
             return
         for family in families([self._node.snapshot()]):

@@ -589,7 +589,7 @@ class Engine:
         return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
         seconds = self.subscriber.wait_seconds(None)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oz.node.handler_times import Stopwatch
 
 OVERHEAD = 128
-"""Bytes of a message beside its payload, as estimated."""
+"""Estimated size in bytes of a message beside its payload."""
 SLOW_AFTER = 1.0
 """Seconds that a message waits for its handler until the handler counts as slow."""
 

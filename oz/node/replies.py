@@ -66,7 +66,7 @@ class WaitingReplies:
         """Queue a reply; return False if the queue is full.
 
         Args:
-            node: id of the asker.
+            node: id of the requester.
             reply: to keep.
             now: in seconds.
         """

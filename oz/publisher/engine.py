@@ -11,7 +11,7 @@ an event loop, share it:
   libzmq may have processed the command that makes the descriptor readable.
 - `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. It returns
   whether work remains, so that publishing threads get the lock between two calls.
-- `next_deadline` is the time at which `attend` must run without news from a descriptor.
+- `next_deadline` is the time at which `attend` must run, even if no descriptor is readable.
 
 The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL both are
 atomic, and a flush removes only messages that it has copied. A message may be routed before a declaration is applied,
@@ -1030,7 +1030,7 @@ class Engine:
         return more or (listener is not None and listener.has_input())
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:

@@ -63,7 +63,7 @@ FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
 """Reasons of drops, as indexes into `Stream.drops`."""
 
 NO_LIMIT = sys.maxsize
-"""Limit of a backlog that only bytes bound."""
+"""Maximum number of messages in a backlog that only its bytes limit."""
 
 ALONE_OVERHEAD = 16
 """Maximum number of bytes in the body of one message beside subject and payload."""
@@ -91,7 +91,7 @@ class Settings:
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
         pattern_time: seconds for one match of a pattern.
-        pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
+        pattern_weight: maximum estimated memory in bytes of the patterns of one session.
         declare_bytes: bytes of the declarations of one session that are not applied at most.
         total_declare_bytes: as above, for all sessions.
         peers: sessions that are UP or DOWN at most.
@@ -652,7 +652,7 @@ class Session:
         window_used: bytes of the window.
         streams: by number; a stream stays until the epoch ends.
         patterns: pattern and stream of each subscription.
-        weight: bytes of memory of the patterns, as estimated.
+        weight: estimated memory of the patterns in bytes.
         refused: refused subscriptions.
         applied: revision of the declaration that is applied.
         part: revision of a declaration whose last part is missing, or 0.

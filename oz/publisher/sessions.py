@@ -996,7 +996,7 @@ class Sessions:
         - UP with messages that the socket has not accepted: until it has accepted them, or until the session
           was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
-          least. A healthy session without messages is heard every 30 seconds only. Then the linger time of the
+          least. A healthy session without messages sends a frame every 30 seconds only. Then the linger time of the
           socket delivers the messages.
         - DOWN, and another member can receive the oldest message: until the messages have moved.
         - DOWN: until a second after the cut, because a reconnection takes a tenth of it.

@@ -41,7 +41,7 @@ class Attended(Protocol):
         """Run due steps; return whether work remains."""
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news."""
+        """Return the time of the next `attend`."""
 
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when there is something to read."""

@@ -166,7 +166,7 @@ class BridgeEngine:
         return has_more
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never."""
+        """Return the time of the next `attend`; None for never."""
         found = [leg.engine.next_deadline() for leg in self.legs]
         found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
         found.append(self._jobs.next_deadline())

@@ -417,7 +417,7 @@ class Link:
         return effects
 
     def repeats_ping(self, frame: bytes, listened: float) -> bool:
-        """Read a frame, if it repeats a PING without news; return False for a frame that `on_frame` must read.
+        """Read a frame, if it repeats a PING without changes; return False for a frame that `on_frame` must read.
 
         Most frames of idle nodes are such PINGs, and `on_frame` takes five times as long.
 
