@@ -43,7 +43,7 @@ class Waiting:
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, until: float) -> None:
-        """Wait for news.
+        """Wait for an event.
 
         Args:
             until: `time.monotonic()` at which the wait returns at the latest; infinite for no limit.
