@@ -32,7 +32,7 @@ from typing import Any
 import oz.version  # noqa: F401 - first, because it checks that no other package has replaced this one
 
 KEYS_HINT = (
-    "A listener with keys does not answer a program without keys: if it has keys, give security= (nodes and "
+    "a listener with keys does not answer a program without keys: if it has keys, give security= (nodes and "
     "commands also read OZ_SECURITY)"
 )
 """Possible cause of a timeout, for errors of a program without keys."""
@@ -169,7 +169,11 @@ class WouldBlock(OzError, BlockingIOError):
 
 
 class OwnershipError(OzError, RuntimeError):
-    """Use of an object in a process that did not create it, or of a socket in two threads at once."""
+    """Use of an object outside of its process, thread or event loop.
+
+    Causes: the object is older than a fork, two threads use a socket at once, or another event loop runs. A call that
+    waits is in an inline handler, or in a running loop of a test bus.
+    """
 
 
 class PermissionDenied(OzError, PermissionError):

@@ -17,7 +17,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from oz.errors import ConfigurationError, missing_module
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, missing_module
 from oz.logs import peer_logger
 from oz.node.metrics import CONTENT_TYPE, COUNTER, families
 
@@ -28,6 +28,28 @@ __all__ = ["Collector", "Server"]
 
 _TIMEOUT = 10.0  # Seconds for a client to send its request, and as long to read the answer.
 _log = peer_logger("oz.metrics")
+
+
+def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int]:
+    """Return host and port of an address for an HTTP server.
+
+    Args:
+        setting: name of the setting, for the error.
+        address: `HOST:PORT`. An address of IPv6 may be in brackets.
+        example: a valid address, for the error.
+
+    Raises:
+        ConfigurationError: the address is malformed.
+    """
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise ConfigurationError(setting, address, "argument", f"give HOST:PORT, such as {example}")
+    return host.strip("[]"), int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`, with an address of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Collector:
@@ -53,10 +75,12 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return the current metrics; a closed node has none."""
-        if self._node.closed:
+        """Return the metrics of now. A closed node has none, and neither has a node in the child of a fork."""
+        try:
+            snapshot = self._node.snapshot()
+        except (ClosedError, OwnershipError):
             return
-        for family in families([self._node.snapshot()]):
+        for family in families([snapshot]):
             is_counter = family.kind == COUNTER
             kind = self._core.CounterMetricFamily if is_counter else self._core.GaugeMetricFamily
             names = [name for name, _ in next(iter(family.samples))]
@@ -85,12 +109,9 @@ class Server:
         Raises:
             ConfigurationError: the address is malformed, or cannot be bound.
         """
-        host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 65_536):
-            raise ConfigurationError("metrics", address, "argument", "give HOST:PORT, such as 127.0.0.1:9464")
-
+        place = parse_address("metrics", address, example="127.0.0.1:9464")
         try:
-            self._server = _HttpServer((host.strip("[]"), int(port)), _Handler)
+            self._server = _HttpServer(place, _Handler)
         except OSError as error:
             rule = f"it cannot be bound: {error.strerror or error}"
             raise ConfigurationError("metrics", address, "argument", rule) from None
@@ -102,12 +123,13 @@ class Server:
     def address(self) -> str:
         """Host and bound port, with a colon between them."""
         host, port = self._server.server_address[:2]
-        host = str(host)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return format_address(str(host), port)
 
     def close(self) -> None:
         """End the server. A second call has no effect."""
-        self._server.shutdown()
+        # Not in the child of a fork, which has no thread that `shutdown` could wait for.
+        if self._thread.is_alive():
+            self._server.shutdown()
         self._server.server_close()
 
     def __enter__(self) -> Self:

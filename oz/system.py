@@ -46,6 +46,25 @@ def is_reader_gone(descriptor: int) -> bool:
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
+def has_free_descriptors(count: int) -> bool:
+    """Return whether the kernel says that `count` file descriptors are free.
+
+    Linux 6.2 and later give the number of open descriptors as the size of a directory, which takes 2 µs. To open
+    and close 38 descriptors takes 100 µs, and each may wait for another thread of a busy process.
+
+    Returns:
+        False also if the system does not tell.
+    """
+    try:
+        used = os.stat("/proc/self/fd").st_size
+    except OSError:
+        return False
+    if not used or resource is None:
+        return False
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit == resource.RLIM_INFINITY or used + count <= limit
+
+
 class Poll:
     """Subset of `select.poll` for systems with only `select.select`."""
 

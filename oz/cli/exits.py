@@ -47,7 +47,7 @@ Exit codes:
        doctor: a missing feature; match: no subject matched; request: the responder failed;
        translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
-    3  pub, replay: no subscriber; request, ping: no responder; peers, top: no node
+    3  pub, replay, trace: no subscriber; request, ping: no responder; peers, top: no node
     4  sub, request, ping: no message or answer within --timeout
   130  ended by Ctrl-C
   143  ended by SIGTERM

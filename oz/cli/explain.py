@@ -27,6 +27,7 @@ from oz.cli.output import (
 )
 from oz.escaping import printable
 from oz.subjects.advice import advice
+from oz.subjects.explanation import is_delivered, regex_text
 
 _HELP = """Show the prefixes and the regex of each PATTERN.
 
@@ -97,7 +98,7 @@ def _as_data(pattern: oz.Pattern) -> dict[str, Any]:
     return {
         **json_field("pattern", pattern.text),
         "dialect": pattern.dialect,
-        "regex": _regex_text(pattern),
+        "regex": regex_text(pattern),
         "prefixes": [printable(prefix) for prefix in pattern.prefixes],
         "literal": pattern.is_literal,
         "warnings": advice(pattern),
@@ -106,7 +107,7 @@ def _as_data(pattern: oz.Pattern) -> dict[str, Any]:
 
 def _as_pairs(pattern: oz.Pattern) -> list[tuple[str, str]]:
     pairs = [("pattern", printable(pattern.text)), ("dialect", pattern.dialect)]
-    pairs.append(("regex", printable(_regex_text(pattern))))
+    pairs.append(("regex", printable(regex_text(pattern))))
     pairs += [("prefix", printable(prefix)) for prefix in pattern.prefixes]
     pairs.append(("literal", "yes" if pattern.is_literal else "no"))
     pairs += [("warning", warning) for warning in advice(pattern)]
@@ -129,11 +130,6 @@ def _show_panels(patterns: list[oz.Pattern]) -> None:
             grid.add_row(Text(key, "dim"), Text(value or "(empty)", style, overflow="fold"))
         title = Text(printable(pattern.text), "bold")
         console().print(Panel(grid, title=title, title_align="left", expand=False))
-
-
-def _regex_text(pattern: oz.Pattern) -> str:
-    text = pattern.regex.pattern
-    return text if isinstance(text, str) else text.decode("latin-1")
 
 
 _COUNTS = ("seen", "crossed", "matched", "in_vain")
@@ -170,17 +166,9 @@ def _show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *
 def _count(pattern: oz.Pattern, subjects: Counter[bytes]) -> dict[str, int]:
     """Return the counts of a pattern: all messages, messages on the wire, delivered and filtered messages."""
     crossed = {subject: count for subject, count in subjects.items() if subject.startswith(pattern.prefixes)}
-    matched = sum(count for subject, count in crossed.items() if _matches(pattern, subject))
+    matched = sum(count for subject, count in crossed.items() if is_delivered(pattern, subject))
     on_wire = sum(crossed.values())
     return dict(zip(_COUNTS, (subjects.total(), on_wire, matched, on_wire - matched), strict=True))
-
-
-def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
-    try:
-        return pattern.matches(subject)
-    except (oz.SubjectError, oz.PatternTimeout):
-        # A subscriber would not deliver the message.
-        return False
 
 
 def _subjects_of(source: str) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ import click
 
 import oz
 from oz.cli.joining import joined, joining_options, print_ready
-from oz.cli.options import parse_all
+from oz.cli.options import parse_all, separator_option
 from oz.cli.output import print_status, print_stderr
 from oz.cli.rights import OwnRights, check_subscribed, of_applications
 from oz.cli.waiting import await_signal
@@ -41,8 +41,7 @@ Examples:
               help="Address of the page.")  # fmt: skip
 @click.option("--pattern", "patterns", multiple=True, default=[">"], metavar="PATTERN",
               help="Subjects to show; may be repeated.  [default: >]")  # fmt: skip
-@click.option("--separator", default=".", metavar="TEXT", show_default=True,
-              help="Text between two levels of the tree.")  # fmt: skip
+@separator_option("two levels of the tree")
 @click.option("--allow-publish", is_flag=True, help="Show a form that publishes.")
 @click.option("--host-name", "names", multiple=True, metavar="NAME",
               help="Another name of this host in URLs; may be repeated.")  # fmt: skip
@@ -64,8 +63,6 @@ def explorer(
     from oz.explorer.server import Server
     from oz.explorer.view import BusView
 
-    if not separator:
-        raise click.UsageError("--separator is empty; give a text such as . or /")
     # Refuse a denied pattern before the command binds or waits.
     compiled = parse_all(patterns, "nats")
     check_subscribed(joining["security"], of_applications(compiled), is_routed=True)

@@ -203,7 +203,7 @@ def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
 def _summary_of_proxy(proxy: Proxy) -> str:
     stats = proxy.stats
     return (
-        f"{stats.messages} messages and batches of {stats.size} bytes arrived, {stats.sent} were sent; "
+        f"{stats.messages} messages and batches of {stats.message_bytes} bytes arrived, {stats.sent} were sent; "
         f"{stats.subscriptions} subscriptions and ends of subscriptions went to publishers"
     )
 

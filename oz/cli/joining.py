@@ -100,7 +100,7 @@ def joined(
 
 def print_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
     """Wait for answers of peers, `seconds` at most, and report that the node is ready."""
-    print_status(ctx, ready_line(node, is_whole=is_ready(node, seconds)))
+    print_status(ctx, node_ready_line(node, is_whole=is_ready(node, seconds)))
 
 
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
@@ -112,7 +112,7 @@ def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
     return True
 
 
-def ready_line(node: oz.Node, *, is_whole: bool) -> str:
+def node_ready_line(node: oz.Node, *, is_whole: bool) -> str:
     """Return the line that reports name, bus, endpoints and peers of a node."""
     count = len(node.peers)
     bound = "".join(

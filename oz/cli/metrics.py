@@ -13,6 +13,7 @@ from oz.cli.output import print_status, write_line
 from oz.cli.waiting import await_signal
 from oz.metrics import Server
 from oz.node.metrics import GAUGE, Family, exposition, families
+from oz.node.observation import take_sample
 
 DEFAULT_ADDRESS = "127.0.0.1:9464"
 
@@ -60,11 +61,8 @@ def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining
 
 
 def bus_metrics(node: oz.Node, timeout: float) -> str:
-    """Return the metrics of all peers of a node, and the number of peers without an answer."""
-    snapshots = node.request_snapshots(timeout=timeout)
-    answered = {snapshot.id for snapshot in snapshots}
-    missing = sum(peer.id not in answered for peer in node.peers)
-    own = Family(
-        "oz_nodes_unanswered", GAUGE, "Peers that did not answer in time.", {(("bus", node.bus),): missing}
-    )
-    return exposition([own, *families(snapshots)])
+    """Return the metrics of all peers of a node, and of how many did not answer."""
+    sample = take_sample(node, timeout)
+    text, missing = "Peers that did not answer in time.", len(sample.unanswered)
+    own = Family("oz_nodes_unanswered", GAUGE, text, {(("bus", node.bus),): missing})
+    return exposition([own, *families(sample.snapshots)])

@@ -20,6 +20,9 @@ from oz.subscriber.checks import FILTERINGS
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Endpoint of `oz pub` and `oz sub` without endpoint options; only this machine can connect."""
 
+SOCKET_READY_SECONDS = 1.0
+"""Seconds that a command waits for answers of the peers of its socket before it reports that they are missing."""
+
 DELIVERY = ("group", "overflow", "last_value")
 """Options of `delivery_options` that are arguments of `subscribe`."""
 
@@ -143,6 +146,23 @@ def filtering_option(command: _F) -> _F:
 def group_option(text: str) -> Callable[[_F], _F]:
     """Add `--group`."""
     return click.option("-g", "--group", metavar="NAME", help=text)
+
+
+def separator_option(of_what: str) -> Callable[[_F], _F]:
+    """Add `--separator`. `of_what` completes its help: "Text between …"."""
+    return click.option(
+        "--separator",
+        default=".",
+        metavar="TEXT",
+        callback=_check_separator,
+        help=f"Text between {of_what}.  [default: .]",
+    )
+
+
+def _check_separator(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
+    if not text:
+        raise click.BadParameter("the text is empty; give at least one character, such as . or /")
+    return text
 
 
 def delivery_options(command: _F) -> _F:

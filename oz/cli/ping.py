@@ -13,7 +13,7 @@ import oz
 from oz.cli.exits import NOBODY, TIMED_OUT
 from oz.cli.joining import is_ready, joined, joining_options
 from oz.cli.options import Number, Whole
-from oz.cli.output import is_quiet, print_status, print_stderr, quiet_option, write_line
+from oz.cli.output import is_quiet, json_option, print_status, print_stderr, quiet_option, write_line
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
 
@@ -43,7 +43,7 @@ Examples:
               help="Time between two pings.  [default: 1]")  # fmt: skip
 @click.option("--wait", type=Number(0, 3_600), default=5.0, metavar="SECONDS",
               help="Time to find the node or the responder.  [default: 5]")  # fmt: skip
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+@json_option("Write one JSON object a line.")
 @quiet_option
 @joining_options
 @click.pass_context

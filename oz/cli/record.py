@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
-from oz.cli.joining import ready_line as node_line
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined, node_ready_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    SOCKET_READY_SECONDS,
     Number,
     PathName,
     dialect_option,
@@ -37,7 +37,6 @@ from oz.system import raise_descriptors
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.services.recorder import Recorder
 
-READY_SECONDS = 1.0
 SHOWN_INTERVAL = 0.5  # seconds
 
 _HELP = f"""Record the messages whose subject matches one of the PATTERNs in a journal, a directory.
@@ -155,7 +154,7 @@ def record(
             joined(ctx, given | {"connect": connect}, node_options={"echo": False}, codec=None) as node,
             Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
-            _run(ctx, recorder, lambda: node_line(node, is_whole=is_ready(node)))
+            _run(ctx, recorder, lambda: node_ready_line(node, is_whole=is_ready(node)))
         return
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
@@ -203,7 +202,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
     try:
         with stop_on_signals(recorder.stop):
             try:
-                recorder.wait_ready(timeout=READY_SECONDS)
+                recorder.wait_ready(timeout=SOCKET_READY_SECONDS)
             except oz.Timeout as error:
                 print_stderr(ctx, f"{error}; recording the messages that arrive")
             with _shown(recorder) as show:

@@ -13,8 +13,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, closed_when_sent
-from oz.cli.joining import bus_options, is_on_bus, is_ready, joined
-from oz.cli.joining import ready_line as node_line
+from oz.cli.joining import bus_options, is_on_bus, is_ready, joined, node_ready_line
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -119,7 +118,7 @@ def replay(
             # Without echo, because a replay has no subscriptions.
             options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
             publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
-            line = node_line(publisher, is_whole=is_ready(publisher))
+            line = node_ready_line(publisher, is_whole=is_ready(publisher))
         else:
             if not (bind or connect):
                 bind = [DEFAULT_ENDPOINT]
@@ -152,11 +151,11 @@ def _bound(bind: list[str], connect: list[str], security: oz.Security | None) ->
 
 
 def _report(ctx: click.Context, made: Replay, signals: StopSignals) -> None:
-    notes = [f"published {made.published} messages"]
-    if made.gaps:
-        notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
-    if made.refused:
-        notes.append(f"{made.refused} could not be published")
+    notes = [f"published {made.stats.published} messages"]
+    if made.stats.gaps:
+        notes.append(f"passed {made.stats.gaps} gaps, of {made.stats.lost} messages or more")
+    if made.stats.refused:
+        notes.append(f"{made.stats.refused} could not be published")
     (print_stderr if len(notes) > 1 else print_status)(ctx, "; ".join(notes))
     if made.is_stopped:
         ctx.exit(signals.exit_code)
@@ -196,6 +195,6 @@ def _progress(made: Replay, journal: Journal, start: Any, end: Any) -> Iterator[
             assert update is not None
             state = "paused" if made.is_paused else "replaying"
             done = 0 if made.offset is None else made.offset - first
-            update(done, f"{state}, {made.published:,} messages")
+            update(done, f"{state}, {made.stats.published:,} messages")
 
         yield on_poll if update is not None else None

@@ -12,8 +12,8 @@ from oz.node.metrics import COUNTER, GAUGE, Family, exposition, families
 if TYPE_CHECKING:
     from oz.cli.serving import Runnable
 
-_GAUGES = ("interests", "subscriptions")
-"""Fields with a current number (gauges), and not a count."""
+_GAUGES = ("interests", "is_full")
+"""Fields with a value of now. Other fields count since the service was created."""
 
 
 @contextmanager
@@ -48,7 +48,6 @@ def service_metrics(service: Runnable) -> str:
 def _counters(kind: str, stats: Any) -> Iterator[Family]:
     for field in () if stats is None else fields(stats):
         is_gauge = field.name in _GAUGES
-        unit = "bytes" if field.name == "size" else field.name
-        name = f"oz_{kind}_{unit}{'' if is_gauge else '_total'}"
+        name = f"oz_{kind}_{field.name}{'' if is_gauge else '_total'}"
         text = f"{field.name} of the {kind}; see oz.services.{type(stats).__name__}."
         yield Family(name, GAUGE if is_gauge else COUNTER, text, {(): getattr(stats, field.name)})

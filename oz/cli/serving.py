@@ -10,7 +10,9 @@ cannot begin        exit code 1
 ready               one line on stderr, "ready, …"; READY=1 to systemd; `/healthz` of `--metrics` returns 200
 not ready any more  `/healthz` returns 503, until the service is ready again
 another state       one line, "now …"
-SIGINT, SIGTERM     the service stops in order; STOPPING=1 to systemd; the summary is the last line; exit code 0
+SIGINT, SIGTERM     the service stops in order; STOPPING=1 to systemd; the summary is the last line; exit code 0,
+                    or 130 and 143 for a replay that is not done
+fails while it runs exit code 1
 =================== ======================================================================================
 """
 
@@ -20,7 +22,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -30,13 +32,16 @@ from oz.cli.stop_signals import StopSignals, hold_signals, stop_on_signals
 from oz.cli.systemd import notify_systemd
 from oz.system import raise_descriptors
 
-_IS_READY, _METRICS = "oz.cli.is_ready", "oz.cli.metrics"
+if TYPE_CHECKING:
+    from oz.services.service import OnPoll
+
+_IS_READY, _IS_STOPPING, _METRICS = "oz.cli.is_ready", "oz.cli.is_stopping", "oz.cli.metrics"
 
 
 class Runnable(Protocol):
     """Service that `serve` runs."""
 
-    def run(self, on_poll: Callable[[], object] | None = None, /) -> object:
+    def run(self, on_poll: OnPoll | None = None, /) -> object:
         """Serve until `stop`; see `oz.services.service.Service.run`."""
 
     def stop(self) -> object:
@@ -72,8 +77,16 @@ def report_ready(ctx: click.Context, line: str) -> None:
     print_status(ctx, line)
     ctx.meta[_IS_READY] = True
     # A replay may end while it waits for a subscriber, before `serve`. A signal may come at once after READY=1.
-    ctx.call_on_close(lambda: notify_systemd("STOPPING=1"))
+    ctx.call_on_close(lambda: _report_stopping(ctx))
     notify_systemd("READY=1")
+
+
+def _report_stopping(ctx: click.Context) -> None:
+    """Report to systemd, once, that a service stops."""
+    ctx.meta[_IS_READY] = False
+    if not ctx.meta.get(_IS_STOPPING):
+        ctx.meta[_IS_STOPPING] = True
+        notify_systemd("STOPPING=1")
 
 
 def open_and_serve(
@@ -104,7 +117,7 @@ def serve(
     service: Runnable,
     state: Callable[[], str | None],
     *,
-    on_poll: Callable[[], object] | None = None,
+    on_poll: OnPoll | None = None,
 ) -> StopSignals:
     """Run a service until a signal comes, or it ends; return the handler of the signals.
 
@@ -142,5 +155,5 @@ def serve(
         try:
             service.run(poll)
         finally:
-            notify_systemd("STOPPING=1")
+            _report_stopping(ctx)
     return signals

@@ -22,6 +22,7 @@ from oz.cli.on_bus import BusSubscriber, Shown, print_loss
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     MAX_SECONDS,
+    SOCKET_READY_SECONDS,
     Number,
     Whole,
     delivery_arguments,
@@ -48,7 +49,6 @@ from oz.cli.waiting import Waiting, listening
 from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
 
-READY_SECONDS = 1.0
 """Seconds after which the command reports that it is not ready yet."""
 
 SERVICE_SECONDS = 1.0
@@ -261,7 +261,7 @@ def _on_sockets(
                 is_ready = True
                 print_status(ctx, ready_line(subscriber.endpoint, bind, connect, have_answered=True))
 
-        check(min(timeout, READY_SECONDS))
+        check(min(timeout, SOCKET_READY_SECONDS))
         yield _Source(subscriber.receive, check, SERVICE_SECONDS)
 
 

@@ -6,10 +6,11 @@ from heapq import nlargest
 from typing import Any
 
 import oz
+from oz.node.bus_view import MAX_SUBJECTS
+from oz.node.observation import observe
 
-MAX_SUBJECTS = 100_000
-"""Maximum number of counted subjects; the messages of further subjects are counted together."""
 OTHERS = "(other subjects)"
+"""Row of the messages of subjects beyond `MAX_SUBJECTS`."""
 
 
 class SubjectCounts:
@@ -20,9 +21,7 @@ class SubjectCounts:
 
     def subscribe(self, node: oz.Node, pattern: str) -> oz.Subscription:
         """Count the messages of a pattern. Publishers do not wait for this subscription."""
-        return node.subscribe(
-            pattern, self._put, overflow="drop_newest", delivery=oz.Delivery(inline=True, max_pending=10_000)
-        )
+        return observe(node, [pattern], self._put)
 
     def _put(self, message: oz.Message) -> None:
         counts, subject = self._counts, message.subject

@@ -15,11 +15,12 @@ import oz
 from oz.cli.exits import NOBODY
 from oz.cli.joining import is_ready, joined, joining_options, print_ready
 from oz.cli.options import Number, Whole
-from oz.cli.output import console, is_terminal, plain_table, print_stderr, write_line
+from oz.cli.output import console, is_terminal, json_option, plain_table, print_stderr, write_line
 from oz.cli.subject_counts import SubjectCounts
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
 from oz.node.bus_view import Row, Sample, tables
+from oz.node.observation import take_sample
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -54,7 +55,7 @@ _ANSWER_SECONDS = 1.0
 
 @click.command(help=_HELP, short_help="Show the nodes, subscribers and losses of the bus live.")
 @click.option("--once", is_flag=True, help="Print one state and exit.")
-@click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
+@json_option("Write JSON.")
 @click.option("--interval", type=Number(0.2, 3_600), default=1.0, metavar="SECONDS",
               help="Time between two samples.  [default: 1]")  # fmt: skip
 @click.option(
@@ -129,13 +130,10 @@ class _Source:
         self.pattern, self._counted_at = pattern, time.monotonic()
 
     def ask(self) -> Sample:
-        """Request a sample of all nodes. The next sample has the rates since this sample."""
-        now = time.monotonic()
-        snapshots = self._node.request_snapshots(timeout=_ANSWER_SECONDS)
-        answered = {snapshot.id for snapshot in snapshots}
-        silent = [peer.name for peer in self._node.peers if peer.id not in answered]
-        self._before, self.at, self.nodes = Sample(now, snapshots, silent), now, len(snapshots)
-        return self._before
+        """Ask all nodes for a sample. The next one has rates since this one."""
+        self._before = found = take_sample(self._node, _ANSWER_SECONDS)
+        self.at, self.nodes = found.at, len(found.snapshots)
+        return found
 
     def sample(self) -> dict[str, list[Row]]:
         """Ask all nodes; return the tables."""

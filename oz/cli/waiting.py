@@ -6,19 +6,14 @@ import os
 import select
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from math import ceil, inf
 
 import zmq
 
 from oz.cli.stop_signals import stop_on_signals
 from oz.system import POLLIN, make_poll
-from oz.transport.bell import Bell
-
-_MAX_WAIT = 1e6
-"""Maximum duration of one wait in seconds."""
+from oz.transport.bell import Bell, poll_until
 
 
 class Waiting:
@@ -51,8 +46,7 @@ class Waiting:
         Raises:
             BrokenPipeError: the reader of stdout has closed its end.
         """
-        left = until - time.monotonic()
-        events = dict(self._poller.poll(None if left == inf else ceil(1000 * min(max(0.0, left), _MAX_WAIT))))
+        events = poll_until(self._poller, until)
         self.bell.clear()
         if self._stdout in events:
             raise BrokenPipeError

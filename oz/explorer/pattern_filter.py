@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oz.errors import PatternTimeout, SubjectError
 from oz.escaping import printable
 from oz.explorer.subject_table import Entry, SubjectTable, busiest
 from oz.subjects.advice import advice
+from oz.subjects.explanation import is_delivered, regex_text
 from oz.subjects.pattern import Pattern
 
 _STEP = 100  # Subjects between two reads of the clock.
@@ -49,12 +49,8 @@ class PatternFilter:
         if not subject.startswith(self._pattern.prefixes):
             return
         self._crossed.append(entry)
-        try:
-            if self._pattern.matches(subject):
-                self.matched.append(entry)
-        except (SubjectError, PatternTimeout):
-            # A subscriber would not deliver the message.
-            return
+        if is_delivered(self._pattern, subject):
+            self.matched.append(entry)
 
     def busiest(self, count: int) -> list[Entry]:
         """Return the busiest matching subjects by name."""
@@ -63,11 +59,10 @@ class PatternFilter:
     def summary(self) -> dict[str, Any]:
         """Return prefixes, regex, and the counts of subjects and messages for the page."""
         pattern = self._pattern
-        text = pattern.regex.pattern
         return {
             "dialect": pattern.dialect,
             "prefixes": [printable(prefix) for prefix in pattern.prefixes],
-            "regex": printable(text if isinstance(text, str) else text.decode("latin-1")),
+            "regex": printable(regex_text(pattern)),
             "warnings": [printable(warning) for warning in advice(pattern)],
             "tested": self._tested,
             "crossed": len(self._crossed),

@@ -19,6 +19,7 @@ from oz.escaping import json_text, printable
 from oz.explorer import payload as payloads
 from oz.explorer.access import refusal
 from oz.explorer.view import BusView
+from oz.metrics import format_address, parse_address
 from oz.subjects.dialects import DIALECTS
 
 try:
@@ -194,21 +195,15 @@ class Server:
         Raises:
             ConfigurationError: the address is malformed, or cannot be bound.
         """
-        host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 65_536):
-            raise ConfigurationError(
-                "explorer", address, "argument", "give HOST:PORT, such as 127.0.0.1:8460"
-            )
-        host = host.strip("[]")
+        host, port = parse_address("explorer", address, example="127.0.0.1:8460")
         try:
             self._socket = socket.create_server(
-                (host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
             )
         except OSError as error:
             rule = f"it cannot be bound: {error.strerror or error}"
             raise ConfigurationError("explorer", address, "argument", rule) from None
-        host, port = self._socket.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        self.url = f"http://{format_address(*self._socket.getsockname()[:2])}/"
         config = uvicorn.Config(
             make_app(view, publish=publish, names=names),
             http="h11",

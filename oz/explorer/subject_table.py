@@ -12,11 +12,12 @@ of all payloads. Messages of further subjects are counted in `others`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from heapq import nlargest
 from typing import NamedTuple
 
-MAX_SUBJECTS = 100_000
+from oz.node.bus_view import MAX_SUBJECTS
+
 MAX_SUBJECT_LENGTH = 1_000  # characters
 MAX_LEVELS = 16
 MAX_ROWS = 500
@@ -195,14 +196,6 @@ class SubjectTable:
             found = self._busiest[branch] = busiest(branch.children.values(), BRANCH_ROWS)
             found.sort(key=lambda entry: entry.label)
         return found
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield all entries below the root."""
-        waiting = [self.root]
-        while waiting:
-            below = waiting.pop().children.values()
-            yield from below
-            waiting.extend(below)
 
 
 def busiest(entries: Collection[Entry], count: int) -> list[Entry]:

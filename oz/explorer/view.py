@@ -14,10 +14,10 @@ from oz.errors import PatternError
 from oz.escaping import printable
 from oz.explorer import payload as payloads
 from oz.explorer.pattern_filter import PatternFilter
-from oz.explorer.subject_table import BRANCH_ROWS, MAX_ROWS, MAX_SUBJECTS, Entry, SubjectTable
-from oz.node.bus_view import Sample, tables
+from oz.explorer.subject_table import BRANCH_ROWS, MAX_ROWS, Entry, SubjectTable
+from oz.node.bus_view import MAX_SUBJECTS, Sample, tables
+from oz.node.observation import observe, take_sample
 from oz.node.sync import Node
-from oz.options import Delivery
 from oz.subjects.pattern import PatternLike
 from oz.subjects.pattern import compile as compile_pattern
 
@@ -29,7 +29,6 @@ _FILTER_SECONDS = 0.1  # Time of one answer for testing subjects.
 _FILTERS = 8  # Patterns whose matches are kept.
 _TABLE_ROWS = 200
 _LINKS = 1_000
-_MAX_PENDING = 10_000
 
 
 class BusView:
@@ -53,12 +52,7 @@ class BusView:
         self._bus_lock = threading.Lock()
         self._sample: Sample | None = None
         self._bus: dict[str, Any] = {}
-        self._subscription = node.subscribe(
-            list(patterns),
-            self._put,
-            overflow="drop_newest",
-            delivery=Delivery(inline=True, max_pending=_MAX_PENDING),
-        )
+        self._subscription = observe(node, patterns, self._put)
 
     def _put(self, message: Any) -> None:
         with self._lock:
@@ -141,10 +135,7 @@ class BusView:
         with self._bus_lock:
             now = time.monotonic()
             if self._sample is None or now - self._sample.at >= TICK_SECONDS:
-                snapshots = self.node.request_snapshots(timeout=ANSWER_SECONDS)
-                answered = {snapshot.id for snapshot in snapshots}
-                silent = [peer.name for peer in self.node.peers if peer.id not in answered]
-                sample = Sample(now, snapshots, silent)
+                sample = take_sample(self.node, ANSWER_SECONDS)
                 self._bus = self._describe(sample, self._sample)
                 self._sample = sample
             return self._bus

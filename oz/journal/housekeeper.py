@@ -108,7 +108,7 @@ class Housekeeper:
                 if is_last:
                     return
                 delays = [expiry, deadline, _RETRY if self._is_failing else None]
-                delay = min((item for item in delays if item is not None), default=_LONGEST_WAIT)
+                delay = min((delay for delay in delays if delay is not None), default=_LONGEST_WAIT)
                 self._changed.wait_for(
                     lambda: self._requested != self._completed or self._is_stopping, min(delay, _LONGEST_WAIT)
                 )

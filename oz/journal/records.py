@@ -254,7 +254,7 @@ def _subjects(table: pa.Table | pa.RecordBatch) -> list[str]:
     raw = table["subject_raw"]
     if raw.null_count < len(raw):
         pairs = zip(subjects, raw.to_pylist(), strict=True)
-        subjects = [text if pair is None else pair.decode(errors="surrogateescape") for text, pair in pairs]
+        subjects = [text if own is None else own.decode(errors="surrogateescape") for text, own in pairs]
     return subjects
 
 

@@ -168,7 +168,11 @@ def _subjects_of(table: pa.Table) -> set[str]:
     texts = pc.unique(table["subject"].filter(pc.is_null(raw))).to_pylist()
     return {
         *texts,
-        *(item.decode(errors="surrogateescape") for item in pc.unique(raw).to_pylist() if item is not None),
+        *(
+            subject.decode(errors="surrogateescape")
+            for subject in pc.unique(raw).to_pylist()
+            if subject is not None
+        ),
     }
 
 
@@ -386,7 +390,7 @@ class Footer:
             raise self.damage("a row group is larger than a writer makes it")
         if not self._has_listed_subjects(groups):
             raise self.damage("the list of subjects contradicts the statistics")
-        is_ordered = all(item.first >= end for item, end in zip(groups, ends, strict=False))
+        is_ordered = all(group.first >= end for group, end in zip(groups, ends, strict=False))
         if (
             ends[-1] != self.file.end
             or not is_ordered

@@ -206,11 +206,11 @@ class SubjectFilter:
         listed = [pattern] if isinstance(pattern, (str, bytes, Pattern)) else list(pattern or ())
         if not listed:
             raise ValueError("the list of patterns is empty, so that no record would match; None selects all")
-        self.patterns = [compile(text) for text in listed]
-        literals = [item.literal for item in self.patterns]
+        self.patterns = [compile(pattern) for pattern in listed]
+        literals = [pattern.literal for pattern in self.patterns]
         self._literals = [literal for literal in literals if literal is not None]
         self._is_literal = len(self._literals) == len(literals)
-        prefixes = {prefix for item in self.patterns for prefix in item.prefixes}
+        prefixes = {prefix for pattern in self.patterns for prefix in pattern.prefixes}
         self._prefixes = sorted(prefixes) if b"" not in prefixes and len(prefixes) <= _MAX_PREFIXES else []
         self._verdicts: dict[str, bool] = {}
 
@@ -258,7 +258,7 @@ class SubjectFilter:
         """
         if raw.null_count < len(raw):
             pairs = zip(subjects.to_pylist(), raw.to_pylist(), strict=True)
-            exact = [text if pair is None else pair.decode(errors="surrogateescape") for text, pair in pairs]
+            exact = [text if own is None else own.decode(errors="surrogateescape") for text, own in pairs]
             return _booleans([self.matches(subject) for subject in exact])
         if isinstance(subjects, pa.ChunkedArray):
             return pa.chunked_array([self._mask_chunk(chunk) for chunk in subjects.chunks], pa.bool_())

@@ -55,7 +55,7 @@ class PacketArrivals:
             OSError: the sockets cannot be opened.
         """
         self._seen: dict[bytes, float] = {}
-        self._looked_at: float | None = None
+        self._checked_at: float | None = None
         self._began_at = 0.0
         self._repaired_at = -FRESH
         self._sockets: list[socket.socket] = []
@@ -78,20 +78,20 @@ class PacketArrivals:
         made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         return made
 
-    def look(self, now: float) -> Arriving | None:
-        """Return the packets that arrived recently; None before the first check.
+    def check(self, now: float) -> Arriving | None:
+        """Return which packets arrived lately; None before that is known.
 
         Args:
             now: in monotonic seconds.
         """
         publishers, has_repairs = self._read()
-        if self._looked_at is None or now - self._looked_at > FRESH:
+        if self._checked_at is None or now - self._checked_at > FRESH:
             # The time of these packets is unknown.
             self._began_at = now
             publishers.clear()
         elif has_repairs:
             self._repaired_at = now
-        self._looked_at = now
+        self._checked_at = now
         self._seen.update(dict.fromkeys(publishers, now))
         self._seen = {key: at for key, at in self._seen.items() if now - at <= FRESH}
         if now - self._began_at < FRESH:

@@ -232,8 +232,8 @@ def _check_descriptors(endpoint: Endpoint) -> None:
             error.errno or zmq.EINVAL,
         ) from None
     finally:
-        for raw in opened:
-            os.close(raw)
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def holders(port: int) -> int:

@@ -97,7 +97,7 @@ class Listener:
             effects += on_frame(frame, now)
         return effects
 
-    def look(self, now: float) -> list[Effect]:
+    def check(self, now: float) -> list[Effect]:
         """Run the steps whose time has come; return losses.
 
         Args:
@@ -111,7 +111,7 @@ class Listener:
             self._observe()
         else:
             self._stop_observing()
-        notices = watchdog.look(
+        notices = watchdog.check(
             receiver.senders, now,
             is_idle=self.is_empty, arriving=self._arriving(now), malformed=receiver.malformed,
         )  # fmt: skip
@@ -152,7 +152,7 @@ class Listener:
             arrivals.close()
 
     def _arriving(self, now: float) -> Arriving | None:
-        return UNOBSERVED if self._arrivals is None else self._arrivals.look(now)
+        return UNOBSERVED if self._arrivals is None else self._arrivals.check(now)
 
     def _connect(self) -> None:
         with refused_by_libzmq(self.endpoint, ""):
@@ -166,7 +166,7 @@ class Listener:
         self._connect()
 
     def next_deadline(self) -> float | None:
-        """Return when `look` is due without a frame, in monotonic seconds; None for never."""
+        """Return when `check` is due without a frame, in monotonic seconds; None for never."""
         return self._watchdog.next_deadline(self.receiver.senders)
 
     def close(self) -> None:

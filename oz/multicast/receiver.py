@@ -151,7 +151,7 @@ class Receiver:
 
     def _add(self, head: Head) -> HeardSender:
         if len(self.senders) >= MAX_SENDERS:
-            oldest = min(self.senders, key=lambda item: self.senders[item].heard_at)
+            oldest = min(self.senders, key=lambda origin: self.senders[origin].heard_at)
             del self.senders[oldest]
         sender = self.senders[head.origin] = HeardSender(head)
         return sender

@@ -45,7 +45,7 @@ FORGOTTEN = 300.0
 """Seconds without a packet after which libpgm has forgotten a publisher."""
 MAX_TRIES = 5
 """Maximum number of new connections for one publisher. Each wait is twice as long as the one before."""
-_LOOK_INTERVAL = 0.5  # Seconds between two looks at the packets of a silent publisher.
+_CHECK_INTERVAL = 0.5  # Seconds between two checks of the packets of a silent publisher.
 
 
 class Arriving(NamedTuple):
@@ -85,7 +85,7 @@ class _Watch:
     Attributes:
         seen: `heard_at` of the sender at the last check.
         heard_at: time of that frame.
-        looked_at: time of the last check of a silent publisher.
+        checked_at: time of the last check of a silent publisher.
         waits_from: time since which its packets arrive without messages.
         repaired_at: time of the last repairs while it was silent.
         tries: new connections since its last frame.
@@ -96,8 +96,16 @@ class _Watch:
     """
 
     __slots__ = (
-        "has_left", "heard_at", "is_compared", "is_doubted", "looked_at", "repaired_at", "seen", "state",
-        "tries", "waits_from",
+        "checked_at",
+        "has_left",
+        "heard_at",
+        "is_compared",
+        "is_doubted",
+        "repaired_at",
+        "seen",
+        "state",
+        "tries",
+        "waits_from",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -106,7 +114,7 @@ class _Watch:
         self.mark_heard(now)
 
     def mark_heard(self, now: float) -> None:
-        self.heard_at = self.waits_from = self.looked_at = self.repaired_at = now
+        self.heard_at = self.waits_from = self.checked_at = self.repaired_at = now
         self.tries = 0
         self.state = "heard"
         self.is_doubted = False
@@ -130,7 +138,7 @@ class Watchdog:
         """Return whether a publisher is silent, so that its packets must be observed."""
         return any(watch.state == "silent" and not watch.has_left for watch in self._watches.values())
 
-    def look(
+    def check(
         self,
         senders: Mapping[bytes, HeardSender],
         now: float,
@@ -201,7 +209,7 @@ class Watchdog:
         came: Arriving | None,
     ) -> Iterator[Notice]:
         """Return the notice about a publisher of which no frame arrived."""
-        watch.looked_at = now
+        watch.checked_at = now
         if watch.state == "heard":
             if now >= watch.heard_at + SILENCE + sender.quiet:
                 watch.state = "silent"
@@ -234,14 +242,14 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return when `look` is due if no frame comes before; None for never.
+        """Return when `check` is due if no frame comes before; None for never.
 
         Args:
             senders: publishers whose frames arrived.
         """
         return min(
             (
-                watch.looked_at + _LOOK_INTERVAL
+                watch.checked_at + _CHECK_INTERVAL
                 if watch.state == "silent"
                 else watch.heard_at + SILENCE + senders[origin].quiet
                 for origin, watch in self._watches.items()

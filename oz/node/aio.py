@@ -248,9 +248,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
             PermissionDenied: peers deny the request for `_OZ.STATISTICS`, and none has answered.
             ClosedError, OwnershipError: as `publish`.
         """
-        self._check_names(peers)
-        check_wait("timeout", timeout)
-        found: list[Snapshot] = await self._wait(self._node.sampling.ask(peers, timeout))
+        found: list[Snapshot] = await self._wait(self._snapshot_steps(peers, timeout))
         return found
 
     async def _wait(self, steps: Steps[Any]) -> Any:

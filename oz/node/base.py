@@ -17,7 +17,7 @@ from oz.node.handlers import Pool, Runner
 from oz.node.metrics import exposition, families
 from oz.node.snapshot import Snapshot
 from oz.node.stats import NodeStats
-from oz.numbers import check_count
+from oz.numbers import check_count, check_wait
 from oz.options import Delivery, NodeOptions, OnFull
 from oz.publisher.base import PublishingBase
 from oz.subjects import dialects
@@ -26,6 +26,7 @@ from oz.subscriber.base import SubscriptionBase
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox, Queue
 from oz.transport.endpoints import Endpoints, as_list
+from oz.transport.steps import Steps
 from oz.wire.codec import Codec
 
 _MAX_COUNT = 2**31
@@ -294,11 +295,12 @@ class NodeBase(PublishingBase):
         )
         return subscription_class(self, inbox, delivery, overflow)
 
-    @staticmethod
-    def _check_names(peers: Sequence[str]) -> None:
+    def _snapshot_steps(self, peers: Sequence[str], timeout: float | None) -> Steps[list[Snapshot]]:
         for name in peers:
             if not isinstance(name, str):
                 raise TypeError(f"peers are given by name, not by {name!r}")
+        check_wait("timeout", timeout)
+        return self._node.sampling.ask(peers, timeout)
 
     @staticmethod
     def _check_ready(peers: Sequence[str], count: int | None) -> None:

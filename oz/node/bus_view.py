@@ -13,6 +13,9 @@ from oz.node.snapshot import LinkStatus, Snapshot
 SLOW_SECONDS = 1.0
 """Age of the oldest pending message from which a subscriber is slow."""
 
+MAX_SUBJECTS = 100_000
+"""Subjects whose messages are counted one by one, so that a flood of new subjects cannot fill the memory."""
+
 Row = dict[str, Any]
 
 

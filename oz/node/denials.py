@@ -3,7 +3,7 @@
 The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
 this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
 `PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender learns of each subject
-once, and of each request.
+once, and of each request. The receiving node has an event too, once for each subject.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgpack
 
 from oz.errors import PatternError, PermissionDenied
 from oz.security.access import Rights, exactly
-from oz.security.permissions import Action, Verdict
+from oz.security.permissions import Action, Permissions
 from oz.subjects.pattern import Pattern, compile
 
 NOTICE = "_OZ.DENIED"
@@ -53,7 +53,7 @@ class Notice(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the payload of the direct message."""
-        packed: bytes = msgpack.packb(tuple(item and item[:_MAX_TEXT] for item in self))
+        packed: bytes = msgpack.packb(tuple(text and text[:_MAX_TEXT] for text in self))
         return packed
 
 
@@ -65,7 +65,7 @@ def decode(payload: bytes) -> Notice | None:
         return None
     if not (isinstance(subject, str) and isinstance(reason, str)):
         return None
-    if not all(item is None or isinstance(item, str) for item in (rule, reply_to)):
+    if not all(text is None or isinstance(text, str) for text in (rule, reply_to)):
         return None
     return Notice(subject, reason, rule, reply_to)
 
@@ -80,8 +80,8 @@ class Denials:
             rights: returns the current rights, the same object while they do not change.
         """
         self._rights = rights
-        self._waiting: deque[tuple[bytes, str, str, str | None]] = deque(maxlen=_MAX_WAITING)
-        self._reported: set[tuple[str, str]] = set()
+        self._waiting: deque[tuple[bytes, str, str, str | None, bool]] = deque(maxlen=_MAX_WAITING)
+        self._reported: set[tuple[str, str, bool]] = set()
         self._reported_by: Rights | None = None
 
     def add(self, node: bytes, key: str, subject: bytes, reply_to: object) -> bool:
@@ -98,38 +98,42 @@ class Denials:
             self._reported.clear()
         text = subject.decode(errors="backslashreplace")
         inbox = reply_to if isinstance(reply_to, str) else None
-        if inbox is None:
-            if (key, text) in self._reported:
-                return False
-            self._reported.add((key, text))
-        self._waiting.append((node, key, text, inbox))
+        is_first = (about := (key, text, inbox is None)) not in self._reported
+        self._reported.add(about)
+        if not is_first and inbox is None:
+            return False
+        self._waiting.append((node, key, text, inbox, is_first))
         return True
 
     def __len__(self) -> int:
         """Return the number of senders to inform."""
         return len(self._waiting)
 
-    def notices(self) -> Iterator[tuple[bytes, Notice]]:
-        """Yield and remove the notices, each with the id of the sender."""
+    def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:
+        """Yield and remove the notices, each with the id of the sender, and whether its subject is new."""
         while self._waiting:
-            node, key, subject, reply_to = self._waiting.popleft()
-            verdict = self._verdict(key, subject, "publish" if reply_to is None else "request")
-            if verdict is not None and not verdict.granted:
-                rule = None if verdict.rule is None else str(verdict.rule)
-                yield node, Notice(subject, verdict.reason, rule, reply_to)
-
-    def _verdict(self, key: str, subject: str, action: Action) -> Verdict | None:
-        """Return why a message was denied; None without permissions, or if its subject is not text."""
-        permissions = self._rights().permissions
-        if permissions is None:
-            return None
-        try:
-            return permissions.decide(permissions.user_of(key), action, exact_pattern(subject))
-        except PatternError:
-            return None
+            node, key, subject, reply_to, is_first = self._waiting.popleft()
+            action: Action = "publish" if reply_to is None else "request"
+            denial = denial_of(self._rights().permissions, key, action, subject)
+            if denial is not None:
+                yield node, Notice(subject, *denial, reply_to), is_first
 
 
-def exact_pattern(subject: str) -> Pattern:
+def denial_of(
+    permissions: Permissions | None, key: str, action: Action, subject: str
+) -> tuple[str, str | None] | None:
+    """Return why permissions deny a message, and the rule; None if they allow it, or its subject is no text."""
+    if permissions is None:
+        return None
+    try:
+        verdict = permissions.decide(permissions.user_of(key), action, _exact_pattern(subject))
+    except PatternError:
+        return None
+    rule = None if verdict.rule is None else str(verdict.rule)
+    return None if verdict.granted else (verdict.reason, rule)
+
+
+def _exact_pattern(subject: str) -> Pattern:
     """Return a pattern of one subject, as plain as possible, because reasons quote it."""
     try:
         pattern = compile(subject, dialect="nats")

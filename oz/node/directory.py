@@ -23,7 +23,7 @@ import os
 import re
 import socket
 import time
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,9 +67,8 @@ class Directory:
             EndpointError: the path is too long for a socket, or is not UTF-8.
         """
         self._path = private_directory(path)
-        parts = (host_id(self._path), bus.encode(), b"keys" if has_key else b"")
-        bus_hash = hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest()
-        self._begin = f"{bus_hash}-"
+        host = host_id(self._path)
+        self._begin, self._separate = (_begin(host, bus, is_keyed) for is_keyed in (has_key, not has_key))
         self._own = self._path / f"{self._begin}{urlsafe_b64encode(node).decode().rstrip('=')}.sock"
         own = os.fsencode(self._own)
         if len(own) > LONGEST_PATH:
@@ -86,17 +85,30 @@ class Directory:
         self.prefix = f"ipc://{self._path / self._begin}"
         self._read_at = 0.0
 
+    def node_at(self, endpoint: str) -> bytes | None:
+        """Return the id of the node whose socket an endpoint names; None for other endpoints."""
+        if not endpoint.startswith(self.prefix):
+            return None
+        name = endpoint.removeprefix(self.prefix).removesuffix(".sock")
+        try:
+            return urlsafe_b64decode(f"{name}==")
+        except ValueError:
+            return None
+
     def others(self) -> set[str]:
         """Return the endpoints of the other nodes. Some may be dead."""
+        names = self._names(self._begin)
+        return {f"ipc://{self._path / name}" for name in names if name != self._own.name}
+
+    def count_separate(self) -> int:
+        """Return the number of sockets of the same bus that this node does not dial: with keys, if it has none."""
+        return len(self._names(self._separate))
+
+    def _names(self, begin: str) -> list[str]:
         with suppress(OSError):
-            return {
-                f"ipc://{self._path / name}"
-                for name in os.listdir(self._path)
-                if name.startswith(self._begin)
-                and name != self._own.name
-                and _NAME.fullmatch(name, len(self._begin))
-            }
-        return set()
+            names = os.listdir(self._path)
+            return [name for name in names if name.startswith(begin) and _NAME.fullmatch(name, len(begin))]
+        return []
 
     def remove_dead(self, endpoint: str) -> bool:
         """Remove a socket without a listener; return whether it does not exist any more."""
@@ -145,6 +157,12 @@ class Directory:
         """Remove the socket of this node."""
         with suppress(OSError):
             self._own.unlink(missing_ok=True)
+
+
+def _begin(host: bytes, bus: str, has_key: bool) -> str:
+    """Return the begin of the names of sockets."""
+    parts = (host, bus.encode(), b"keys" if has_key else b"")
+    return hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest() + "-"
 
 
 def host_id(directory: Path) -> bytes:

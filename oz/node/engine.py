@@ -68,7 +68,7 @@ from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
 from oz.publisher import sessions
 from oz.publisher.session import Session
-from oz.security.identity import make_uuid_of
+from oz.security.identity import is_of, make_uuid_of
 from oz.subjects.pattern import Pattern
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
@@ -129,6 +129,7 @@ class Engine:
         introduced: ids of nodes that have sent an introduction.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
+        directory: of the host; None without.
         sampling: statistics of this node and of its peers.
         traces: paths of messages, for this node and for its peers.
         news: functions of the threads and tasks that wait for a message or a peer.
@@ -210,7 +211,7 @@ class Engine:
         self._notices: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_NOTICES)
         self.denied: dict[str, PermissionDenied] = {}
         self._dropped: Denials | None = None
-        self._directory: Directory | None = None
+        self.directory: Directory | None = None
         found = find_codec(codec)
         self._owns_context = context is None
         if context is None:
@@ -255,6 +256,7 @@ class Engine:
             self.publisher.describe_peers = self.readiness.describe_peers
             self.subscriber.on_denied = self._on_denied
             self.subscriber.describe_silence = self.readiness.describe_silence
+            self.subscriber.describe_socket = self._describe_socket
             if credentials is not None and self.subscriber.keys is not None:
                 self.subscriber.keys.rights.rules = proofs.NodeRules()
                 self._dropped = Denials(credentials.rights)
@@ -297,7 +299,7 @@ class Engine:
         self.endpoints = self._bind(config)
         self._make_card()
         now = self.clock()
-        prefix = None if self._directory is None else self._directory.prefix
+        prefix = None if self.directory is None else self.directory.prefix
         self.roster = Roster(
             self.card,
             lost_after=self.options.lost_after,
@@ -328,10 +330,10 @@ class Engine:
         other = [self.publisher.bind_links(endpoint) for endpoint in config.bind if endpoint not in tcp]
         try:
             if config.directory is not None:
-                self._directory = self._make_directory(config.directory)
-                other.append(self.publisher.bind_links(self._directory.endpoint))
+                self.directory = self._make_directory(config.directory)
+                other.append(self.publisher.bind_links(self.directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
-            self._directory = None
+            self.directory = None
             if not (config.connect or config.bind):
                 raise
             _log.warning(
@@ -385,6 +387,24 @@ class Engine:
     def _on_denied(self, about: str, why: str) -> None:
         self._denials.append((about, why))
         self._wake()
+
+    def _describe_socket(self, endpoint: str) -> str:
+        """Return a name for the node at an endpoint; see `NodeSubscriber`. The name of its socket has its id."""
+        node = None if self.directory is None else self.directory.node_at(endpoint)
+        if node is None:
+            return endpoint
+        name = self._known_name(node)
+        if name is not None:
+            return f"peer {name!r}"
+        if self.subscriber.keys is not None:
+            credentials = self.subscriber.keys.credentials
+            for key, certificate in credentials.trusted.items():
+                if is_of(node, key):
+                    return f"the node with the certificate {certificate!r}"
+            for key in credentials.refused_keys:
+                if is_of(node, key):
+                    return f"the node with the key {key}"
+        return endpoint
 
     def _on_dropped(self, node: bytes, key: str, subject: bytes, reply_to: object) -> None:
         if self._dropped is not None and self._dropped.add(node, key, subject, reply_to):
@@ -547,9 +567,13 @@ class Engine:
         self.traces.turn(now)
         while self._notices:
             self._read_notice(*self._notices.popleft())
-        for node, notice in self._dropped.notices() if self._dropped else ():
+        for node, notice, is_first in self._dropped.notices() if self._dropped else ():
             with suppress(ClosedError):
                 self.publisher.direct(node, NOTICE, notice.encode())
+            if is_first:
+                what = "publish" if notice.reply_to is None else "send requests to"
+                text = f"peer {self._name_of(node)!r} may not {what} {notice.subject!r}: {notice.reason}"
+                self._denials.append((notice.subject, text))
         if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
@@ -558,7 +582,7 @@ class Engine:
             due = self.roster.next_deadline()
             if due is not None and now >= due:
                 self._run(self.roster.tick(now), now)
-            if self._directory is not None and now >= self._directory.next_read(self.roster):
+            if self.directory is not None and now >= self.directory.next_read(self.roster):
                 self._scan(now)
         while self._losses:
             self._report_loss(self._losses.popleft())
@@ -572,9 +596,8 @@ class Engine:
         notice = denials.decode(payload)
         if notice is None:
             return
+        error = notice.error(self._name_of(node))
         with self.lock:
-            known = self.roster.by_id.get(node)
-            error = notice.error(known.card.name if known and known.card else node.hex())
             if notice.reply_to is None and len(self.denied) < _MAX_NOTICES:
                 self.denied[notice.subject] = error
         if notice.reply_to is None:
@@ -585,7 +608,7 @@ class Engine:
     def _deadline(self) -> float:
         due = self.roster.next_deadline()
         deadline = inf if due is None else due
-        directory = self._directory
+        directory = self.directory
         return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
@@ -642,12 +665,12 @@ class Engine:
 
     def _scan(self, now: float) -> None:
         """Read the directory. Bind a new socket if the socket of this node was deleted."""
-        directory = self._directory
+        directory = self.directory
         if directory is None:
             return
         if directory.is_missing:
             try:
-                self._directory = directory = self._rebind(directory)
+                self.directory = directory = self._rebind(directory)
             except (ClosedError, ConfigurationError, EndpointError, zmq.ZMQError) as error:
                 _log.warning(
                     "the socket %s was deleted, and cannot be bound again: %s. The node tries it again; protect "
@@ -662,7 +685,9 @@ class Engine:
         new = self._make_directory(self.configuration.directory)
         self.publisher.bind_links(new.endpoint)
         _log.warning("the socket %s was deleted, and is bound again", old.endpoint)
-        self.endpoints = tuple(new.endpoint if one == old.endpoint else one for one in self.endpoints)
+        self.endpoints = tuple(
+            new.endpoint if endpoint == old.endpoint else endpoint for endpoint in self.endpoints
+        )
         self._make_card()
         self.roster.move(self.card, new.prefix)
         return new
@@ -671,7 +696,9 @@ class Engine:
 
     def _report(self, effect: Any) -> None:
         if isinstance(effect, roster.Refused):
-            self._emit(events.DENIED, effect.endpoint or "", f"{effect.endpoint} is refused: {effect.reason}")
+            about = effect.endpoint
+            name = "a node" if about is None else self.subscriber.name_of(about)
+            self._emit(events.DENIED, about or "", f"{name} is refused: {effect.reason}")
             return
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
@@ -705,16 +732,23 @@ class Engine:
 
     def _lose_forwarder(self, card: Card) -> None:
         """Report that messages of other buses may be missing, unless another forwarder is up."""
-        if all(item.kind != links.FORWARDER for item in self.cards(roster.UP)):
+        if all(other.kind != links.FORWARDER for other in self.cards(roster.UP)):
             with self.subscriber.lock:
                 self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
     def _report_loss(self, gap: Gap) -> None:
         origin = gap.origin or b""
-        known = self.roster.by_id.get(origin)
-        name = known.card.name if known and known.card else self._past_names.get(origin, origin.hex())
+        name = self._name_of(origin)
         what = "an unknown number of messages" if gap.count is None else f"{gap.count} messages"
         self._emit(events.LOSS, name, f"{what} of {name!r} did not arrive: {gap.reason}", count=gap.count)
+
+    def _known_name(self, node: bytes) -> str | None:
+        """Return the name of a peer, also of one that has left; None if it is unknown."""
+        known = self.roster.by_id.get(node)
+        return known.card.name if known and known.card else self._past_names.get(node)
+
+    def _name_of(self, node: bytes) -> str:
+        return self._known_name(node) or node.hex()
 
     def _emit(
         self, kind: str, about: str, text: str, peer: Peer | None = None, count: int | None = None
@@ -740,7 +774,7 @@ class Engine:
             return []
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
-        return sorted(found, key=lambda item: (item.name, item.id))
+        return sorted(found, key=lambda peer: (peer.name, peer.id))
 
     # subscriptions
 
@@ -969,9 +1003,9 @@ class Engine:
             self._context.destroy(0)
 
     def _leave_directory(self) -> None:
-        if self._directory is not None:
-            self._directory.remove()
-            self._directory = None
+        if self.directory is not None:
+            self.directory.remove()
+            self.directory = None
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -983,7 +1017,7 @@ def _disown_all() -> None:
         engine.lock = threading.RLock()
         engine.exchange.lock = threading.Lock()
         engine.pool.disown()
-        engine._directory = None
+        engine.directory = None
     _engines.clear()
 
 

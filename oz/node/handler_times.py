@@ -79,8 +79,10 @@ class Stopwatch:
         self.calls += 1
         self.seconds += now - began
         self.longest = max(self.longest, now - began)
-        if self.on_call is not None:
-            self.on_call(message, now - began)
+        # `stop` may come from another thread.
+        on_call = self.on_call
+        if on_call is not None:
+            on_call(message, now - began)
 
 
 def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> HandlerTimes:

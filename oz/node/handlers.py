@@ -108,23 +108,21 @@ class Runner:
             dropped = lanes.dropped - dropped
         if dropped:
             self.owner.overflowed += dropped
-            self._abandon()
+            removed, self.lanes.removed = self.lanes.removed, []
+            for message in removed:
+                # A dropped message of a handled stream must not hold up its mark.
+                message.ack()
 
     def __call__(self, message: Message) -> None:
         """Call the handler with one message."""
         self.put((message,))
 
-    def clear(self) -> None:
-        """Drop the messages that wait, because the subscription ends."""
+    def clear(self) -> list[Message]:
+        """Remove and return the messages that wait, because the subscription ends."""
         with self._pool.lock:
             self.lanes.clear()
-        self._abandon()
-
-    def _abandon(self) -> None:
-        # A dropped message of a handled stream must not hold up its mark.
-        removed, self.lanes.removed = self.lanes.removed, []
-        for message in removed:
-            message.ack()
+            removed, self.lanes.removed = self.lanes.removed, []
+        return removed
 
     def ended(self, message: Message, result: Any, *, is_alone: bool = True) -> None:
         """Reply and acknowledge after a handler.

@@ -14,6 +14,7 @@ from oz.errors import ClosedError, OwnershipError, PermissionDenied
 from oz.message import Gap
 from oz.node.dial_check import DialCheck
 from oz.node.handlers import Runner
+from oz.node.proofs import decode_card
 from oz.node.requests import INBOX
 from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
 from oz.program_end import end_daemon
@@ -28,6 +29,7 @@ from oz.subscriber.places import Place
 from oz.subscriber.queue import Inbox, Queue
 from oz.transport.runtime import REAL
 from oz.wire.extras import REPLY_TO
+from oz.wire.links import Card
 
 CLOSED_TEXT = "the node is closed"
 FOREIGN_TEXT = (
@@ -76,6 +78,16 @@ class NodePublisher(PublisherEngine):
             due = sessions.next_deadline()
             return due is None or now < due
 
+    def check_subject(self, subject: str | bytes) -> bytes:
+        """Return a subject as bytes.
+
+        Raises:
+            SubjectError, TypeError: the subject is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        return self._subjects.check(subject)[1]
+
     def nodes_that_receive(self, subject: str | bytes) -> set[bytes]:
         """Return the ids of the nodes that subscribe to a subject and have a connection.
 
@@ -83,12 +95,11 @@ class NodePublisher(PublisherEngine):
             SubjectError, TypeError: the subject is not allowed.
             ClosedError, OwnershipError: as `check_usable`.
         """
-        text, raw = self._subjects.check(subject)
-        route = self.responders(text, raw)
+        route = self.responders(*self._subjects.check(subject))
         if route is None:
             return set()
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return {one.session.member for one in streams if one.session.is_up}
+        return {stream.session.member for stream in streams if stream.session.is_up}
 
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
@@ -114,13 +125,15 @@ class NodeSubscriber(SubscriberEngine):
         on_dropped: called under the lock with the id of a peer, its key, and subject and `reply_to` of a message that
             permissions deny.
         describe_silence: returns why a subscription may receive nothing.
+        describe_socket: returns a name for the node at an endpoint whose card is not known, or the endpoint.
     """
 
-    __slots__ = ("_checks", "_reported", "describe_silence", "on_denied", "on_dropped")
+    __slots__ = ("_checks", "_reported", "describe_silence", "describe_socket", "on_denied", "on_dropped")
 
     on_denied: Callable[[str, str], object]
     on_dropped: Callable[[bytes, str, bytes, object], object]
     describe_silence: Callable[[Inbox | None], str]
+    describe_socket: Callable[[str], str]
     subscriptions_class = NodeSubscriptions
 
     def __init__(self, **options: Any) -> None:
@@ -185,6 +198,16 @@ class NodeSubscriber(SubscriberEngine):
         place = self._place_of.get(link)
         return None if place is None or self.keys is None else self.keys.key_of(place.endpoint)
 
+    def card_at(self, endpoint: str) -> Card | None:
+        """Return the card of the node that was found at an endpoint last; None without."""
+        place = self.places.get(endpoint)
+        return None if place is None or place.link is None else decode_card(place.link.card)
+
+    def name_of(self, endpoint: str) -> str:
+        """Return the name of the node at an endpoint, for texts; the endpoint if no name is known."""
+        card = self.card_at(endpoint)
+        return self.describe_socket(endpoint) if card is None else f"peer {card.name!r}"
+
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
         """Begin with the likeliest key, because the attending side does not wait for handshakes."""
         with self.lock:
@@ -204,7 +227,9 @@ class NodeSubscriber(SubscriberEngine):
         kept: dict[Inbox, tuple[tuple[Place, int], PermissionDenied]] = {}
         for key, (inbox, error) in self.denials.items():
             if key not in self._reported:
-                about = key[0].endpoint if inbox is None else str(inbox.entries[0].pattern.text)
+                card = self.card_at(key[0].endpoint)
+                about = key[0].endpoint if card is None else card.name
+                about = about if inbox is None else str(inbox.entries[0].pattern.text)
                 self.on_denied(about, str(error))
             if inbox is not None and inbox.handler is None and inbox.is_active:
                 kept.setdefault(inbox, (key, error))
@@ -259,7 +284,10 @@ class NodeSubscriber(SubscriberEngine):
         with self.lock:
             self.denials = {key: denial for key, denial in self.denials.items() if denial[0] is not inbox}
         if isinstance(inbox.handler, Runner):
-            inbox.handler.clear()
+            removed = inbox.handler.clear()
+            with self.lock:
+                for message in removed:
+                    self.dispatcher.abandon(message)
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
         """Return whether all messages are handled that were published before `begin_drain`."""

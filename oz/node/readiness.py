@@ -62,7 +62,8 @@ class Readiness:
                     return
                 now = self._node.clock()
                 if has_waited and end is not None and now >= end:
-                    raise Timeout(f"not ready within {timeout:g} s: {'; '.join(missing)}{self._refusals()}")
+                    why = "; ".join(missing + self._refusals())
+                    raise Timeout(f"not ready within {timeout:g} s: {why}")
                 yield now + CHECK_INTERVAL if end is None else min(end, now + CHECK_INTERVAL)
                 has_waited = True
         finally:
@@ -154,13 +155,13 @@ class Readiness:
             for place in self._node.subscriber.places.values():
                 refused = [entry for entry in inbox.entries if entry.sid in place.refusals] if inbox else []
                 found += [
-                    f"{place.endpoint} refuses {refusal.pattern.text!r}: {place.refusals[refusal.sid].reason}"
-                    for refusal in refused
+                    self._node.subscriber.refusal_text(place, entry.pattern.text, place.refusals[entry.sid])
+                    for entry in refused
                 ]
         with self._node.lock:
             up = self._node.cards(roster.UP)
             found += self._missing_seeds(self._refusing())
-        found += [refusal.removeprefix(". ") for refusal in [self._refusals()] if refusal]
+        found += self._refusals()
         if not up:
             found.append(f"no peer is up{self._hint()}")
         elif not found:
@@ -172,10 +173,10 @@ class Readiness:
         """Return a text with the endpoints of `connect=` that have not answered. The caller has the lock.
 
         Args:
-            refusing: endpoints that refuse the key of this node.
+            refusing: endpoints without a connection because of a key.
         """
         seeds = sorted(self._node.roster.silent_seeds)
-        missing = [f"{seed} refuses the key of this node" for seed in seeds if seed in refusing]
+        missing = [f"there is no connection to {seed} because of a key" for seed in seeds if seed in refusing]
         silent = ", ".join(seed for seed in seeds if seed not in refusing)
         if silent:
             missing.append(
@@ -189,20 +190,17 @@ class Readiness:
                 missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
         return missing
 
-    def _refusals(self) -> str:
-        """Return sentences about the endpoints that refuse the key of this node, or may require a key."""
+    def _refusals(self) -> list[str]:
+        """Return why connections were refused for a key, or may be."""
         if self._node.subscriber.keys is None:
-            return (
-                f". {KEYS_HINT}"
-                if self._node.configuration.connect and self._node.roster.silent_seeds
-                else ""
-            )
+            is_silent = self._node.configuration.connect and self._node.roster.silent_seeds
+            return [KEYS_HINT] if is_silent else []
         found = [*self._refusing().values()]
-        more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
-        return "".join(f". {text}" for text in found[:_NAMED] + more)
+        more = [f"{len(found) - _NAMED} more connections were refused"] if len(found) > _NAMED else []
+        return found[:_NAMED] + more
 
     def _refusing(self) -> dict[str, str]:
-        """Return the reason of each endpoint that refuses the key of this node."""
+        """Return the reason for each endpoint without a connection because of a key."""
         with self._node.subscriber.lock:
             return {
                 place.endpoint: place.key_refusal
@@ -215,7 +213,28 @@ class Readiness:
         where = (
             f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
         )
-        return f". Start it, and check that it has bus={self._node.bus!r} and can be reached: this node uses {where}"
+        return (
+            f". Start it, and check that it has bus={self._node.bus!r} and can be reached: this node uses {where}"
+            f"{self._separation()}"
+        )
+
+    def _separation(self) -> str:
+        """Return that nodes of the bus on this host have keys and this node has none, or the reverse; else "".
+
+        The caller has the lock.
+        """
+        directory = self._node.directory
+        count = 0 if directory is None else directory.count_separate()
+        if not count:
+            return ""
+        has_keys = self._node.subscriber.keys is not None
+        sockets = "a socket of a node" if count == 1 else f"sockets of {count} nodes"
+        theirs, own = ("without keys", "keys") if has_keys else ("with keys", "no keys")
+        which = "the other side" if has_keys else "this node"
+        return (
+            f". The directory has {sockets} {theirs} on this bus, and this node has {own}, so that they do not find "
+            f"each other: give {which} security= (nodes and commands also read OZ_SECURITY)"
+        )
 
     def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
         """Return the reasons why this node or a peer may miss subscriptions of the other."""

@@ -73,8 +73,8 @@ class StreamResponders:
                 member = _pick_member(group, members, key, excluded, now)
                 if member is not None:
                     found.append(member)
-            found = [item for item in found if not item.session.has_ended]
-            accepting = [item for item in found if item.pending < item.limit]
+            found = [stream for stream in found if not stream.session.has_ended]
+            accepting = [stream for stream in found if stream.pending < stream.limit]
             if len(accepting) < len(found):
                 _check_space(content, found, accepting)
             for stream in accepting:
@@ -87,7 +87,7 @@ class StreamResponders:
 def _check_space(content: Content, found: list[Stream], accepting: list[Stream]) -> None:
     """Raise WouldBlock if the member of each group is full; without groups, if each stream is full."""
     # Plain subscriptions beside a group only observe.
-    wanted = [item for item in found if item.group is not None] or found
+    wanted = [stream for stream in found if stream.group is not None] or found
     if not any(stream in accepting for stream in wanted):
         raise WouldBlock(
             f"the request to {content.subject!r} was not sent: each node that has a subscription for it is full"

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -66,15 +67,14 @@ class Sampling:
         self._node = node
         self._began = node.clock()
         self._asked: deque[tuple[bytes, int, str]] = deque(maxlen=_MAX_QUESTIONS)
-        self._answers: deque[tuple[bytes, list[Any]]] = deque(maxlen=_MAX_QUESTIONS)
+        self._answers: deque[tuple[bytes, list[Any]]] = deque()
         self._open: dict[int, _Question] = {}
-        self._number = 0
+        self._numbers = count(1)
         self._times_until = inf
 
     def snapshot(self) -> Snapshot:
         """Return the current statistics. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
         node = self._node
-        self.measure_times()
         now = node.clock()
         stats = node.stats()
         counters = {
@@ -93,6 +93,7 @@ class Sampling:
             found = [_link_status(session, names, now) for session in node.publisher.sessions()]
         subscriber = node.subscriber
         with subscriber.lock:
+            self.measure_times()
             active = [inbox for inbox in subscriber.dispatcher.inboxes if inbox.is_active and inbox.entries]
             subscriptions = [self._subscription_status(inbox, now) for inbox in active]
             lost, unknown = dict(subscriber.dispatcher.lost), dict(subscriber.dispatcher.unknown_losses)
@@ -118,7 +119,7 @@ class Sampling:
         )
 
     def measure_times(self) -> None:
-        """Measure the times of handlers for `TIMES_SECONDS` from now on."""
+        """Measure the times of handlers for `TIMES_SECONDS` from now on. The caller has the lock of the subscriber."""
         self._times_until = self._node.clock() + TIMES_SECONDS
 
     def _subscription_status(self, inbox: Inbox, now: float) -> SubscriptionStatus:
@@ -130,10 +131,10 @@ class Sampling:
             pending, oldest_ns = handler.lanes.pending, handler.lanes.oldest_ns
             dropped += handler.lanes.dropped
         elif queue is not None:
-            pending = len(queue.items)
-            with suppress(IndexError):
-                first = queue.items[0]
-                oldest_ns = first.time_ns if isinstance(first, Message) else None
+            # A queue has gaps too. Other threads take its items meanwhile.
+            waiting = [item for item in queue.items.copy() if isinstance(item, Message)]
+            pending = len(waiting)
+            oldest_ns = waiting[0].time_ns if waiting else None
         return SubscriptionStatus(
             tuple(_text(entry.pattern.text) for entry in inbox.entries),
             options.group,
@@ -157,7 +158,8 @@ class Sampling:
         watches = [lane.watch for lane in lanes]
         return sum_of(watches, [lane.watch for lane in lanes if lane.is_scheduled], now)
 
-    def _watches(self) -> Iterator[Stopwatch]:
+    def watches(self) -> Iterator[Stopwatch]:
+        """Return the watches of all handlers."""
         for inbox in tuple(self._node.subscriber.dispatcher.inboxes):
             if isinstance(inbox.handler, Runner):
                 yield from (lane.watch for lane in inbox.handler.lanes.all)
@@ -168,15 +170,18 @@ class Sampling:
 
     def on_direct(self, link: Link, payload: bytes) -> None:
         """Keep a question or an answer of a peer for `turn`."""
-        if link.origin is None or len(payload) > _MAX_ANSWER:
+        content = unpack(payload, _MAX_ANSWER)
+        if link.origin is None:
             return
-        with suppress(Exception):
-            # MessagePack raises several classes.
-            content = msgpack.unpackb(payload)
-            if type(content) is int:
-                self._asked.append((link.origin, content, request_denial(self._node, link, STATISTICS)))
-            elif type(content) is list and len(content) >= 3:
-                self._answers.append((link.origin, content))
+        if type(content) is int:
+            self._asked.append((link.origin, content, request_denial(self._node, link, STATISTICS)))
+        elif type(content) is list and len(content) >= 3 and self._question(link.origin, content[0]):
+            self._answers.append((link.origin, content))
+
+    def _question(self, peer: bytes, number: Any) -> _Question | None:
+        """Return the question with a number that a peer has not answered."""
+        question = self._open.get(number) if type(number) is int else None
+        return question if question is not None and peer in question.missing else None
 
     # the attending side
 
@@ -192,15 +197,20 @@ class Sampling:
         while self._answers:
             self._on_answer(*self._answers.popleft())
         if now >= self._times_until:
-            self._times_until = inf
-            with self._node.subscriber.lock:
-                for watch in self._watches():
+            self._stop_times(now)
+
+    def _stop_times(self, now: float) -> None:
+        with self._node.subscriber.lock:
+            # Another thread may have asked for the times meanwhile.
+            if now >= self._times_until:
+                self._times_until = inf
+                for watch in self.watches():
                     watch.stop()
 
     def _on_answer(self, peer: bytes, content: list[Any]) -> None:
         number, payload, denial = content[:3]
-        question = self._open.get(number) if type(number) is int else None
-        if question is None or peer not in question.missing:
+        question = self._question(peer, number)
+        if question is None:
             return
         snapshot = decode(payload) if payload else None
         if snapshot is not None and snapshot.id == peer.hex():
@@ -230,7 +240,7 @@ class Sampling:
         end = None if timeout is None else node.clock() + timeout
         peers = self._up(names)
         question = _Question(set(peers))
-        self._number = number = self._number + 1
+        number = next(self._numbers)
         self._open[number] = question
         try:
             for peer in peers:
@@ -266,6 +276,17 @@ class Sampling:
         return found
 
 
+def unpack(payload: bytes, max_bytes: int) -> Any:
+    """Return the content of a direct message of a peer; None if it is malformed or too large."""
+    if len(payload) > max_bytes:
+        return None
+    try:
+        return msgpack.unpackb(payload, unicode_errors="surrogateescape")
+    except Exception:
+        # MessagePack raises several classes.
+        return None
+
+
 def request_denial(node: Engine, link: Link, subject: str) -> str:
     """Return why a peer may not ask a node about a subject of oz; empty if it may.
 
@@ -276,9 +297,9 @@ def request_denial(node: Engine, link: Link, subject: str) -> str:
     """
     subscriber = node.subscriber
     permissions = None if subscriber.keys is None else subscriber.keys.credentials.rights().permissions
-    key = subscriber.key_of(link)
-    if permissions is None or key is None or link.origin == node.id:
+    if permissions is None or link.origin == node.id:
         return ""
+    key = subscriber.key_of(link) or ""
     user = permissions.user_of(key)
     if permissions.allows(user, "request", subject.encode()):
         return ""
@@ -287,10 +308,9 @@ def request_denial(node: Engine, link: Link, subject: str) -> str:
 
 
 def _link_status(session: Session, names: dict[bytes, str], now: float) -> LinkStatus:
-    pending, drops = session.following - session.acked, _NO_DROPS
+    pending, drops = session.unreceived, _NO_DROPS
     groups: dict[str, int] = {}
     for stream in session.streams.values():
-        pending += stream.pending
         if stream.drops != _NO_DROPS:
             drops = [one + other for one, other in zip(drops, stream.drops, strict=True)]
         if stream.group is not None and stream.patterns:

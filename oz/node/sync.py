@@ -280,10 +280,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             OwnershipError: the caller is an inline handler, or the child of a fork.
             ClosedError: the node is closed.
         """
-        self._check_names(peers)
-        check_wait("timeout", timeout)
         self._node.check_may_wait()
-        found: list[Snapshot] = self._run(self._node.sampling.ask(peers, timeout))
+        found: list[Snapshot] = self._run(self._snapshot_steps(peers, timeout))
         return found
 
     def _run(self, steps: Steps[Any]) -> Any:

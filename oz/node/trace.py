@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from oz.errors import ClosedError, PatternError
+from oz.errors import ClosedError
 from oz.node import roster
-from oz.node.denials import exact_pattern
+from oz.node.denials import denial_of
 from oz.node.handlers import InlineRunner, Runner
-from oz.node.sampling import request_denial
+from oz.node.sampling import request_denial, unpack
 from oz.publisher.session import Stream
 from oz.subscriber.link import Link
 from oz.subscriber.message import Message
@@ -160,14 +160,18 @@ class Traces:
             SubjectError, ClosedError, OwnershipError: as `publish`.
         """
         node = self._node
-        raw = node.publisher.prepare(subject, b"").raw
+        raw = node.publisher.check_subject(subject)
         trace = Trace(self._own_hop(raw, b""))
         self._open[trace.id] = trace
-        trace.missing -= self._send_questions(trace.id, raw, b"", trace.hops[0])
-        end = node.clock() + timeout
-        while trace.missing and node.clock() < end:
-            yield end
-            node.check_usable()
+        try:
+            trace.missing -= self._send_questions(trace.id, raw, b"", trace.hops[0])
+            end = node.clock() + timeout
+            while trace.missing and node.clock() < end:
+                yield end
+                node.check_usable()
+        except BaseException:
+            self.close(trace)
+            raise
         return trace
 
     def wait(self, trace: Trace, timeout: float) -> Steps[None]:
@@ -268,14 +272,16 @@ class Traces:
 
     def on_direct(self, link: Link, payload: bytes) -> None:
         """Keep a direct message of a peer for `turn`."""
-        if link.origin is None or len(payload) > _MAX_SIZE:
+        content = unpack(payload, _MAX_SIZE)
+        if (
+            link.origin is None
+            or type(content) is not list
+            or len(content) < 3
+            or type(content[0]) is not bytes
+        ):
             return
-        with suppress(Exception):
-            # MessagePack raises several classes.
-            content = msgpack.unpackb(payload, unicode_errors="surrogateescape")
-            if type(content) is list and len(content) >= 3 and type(content[0]) is bytes:
-                key = self._node.subscriber.key_of(link)
-                self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), content))
+        key = self._node.subscriber.key_of(link)
+        self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), content))
 
     def _on_marked(self, message: Message) -> None:
         """Report a marked message that has arrived, and measure its handlers."""
@@ -326,20 +332,26 @@ class Traces:
     def turn(self, now: float) -> None:
         """Answer questions of peers, and send reports."""
         while self._arrived:
-            peer, key, denial, content = self._arrived.popleft()
-            with suppress(ClosedError, ValueError, TypeError, KeyError):
-                # A peer may send anything.
-                self._on_content(peer, key, denial, content, now)
+            self._on_content(*self._arrived.popleft(), now)
         while self._outgoing:
-            peer, payload = self._outgoing.popleft()
-            with suppress(ClosedError, ValueError):
-                self._node.publisher.direct(peer, TRACE, payload)
+            self._send(*self._outgoing.popleft())
         if self._answered or self._passed:
             for known in (self._answered, self._passed):
                 for trace_id in [each for each, asked in known.items() if asked.until <= now]:
                     del known[trace_id]
             if not self._answered:
-                self._node.subscriber.dispatcher.on_marked = None
+                self._end_reports()
+
+    def _end_reports(self) -> None:
+        with self._node.subscriber.lock:
+            self._node.subscriber.dispatcher.on_marked = None
+            for watch in self._node.sampling.watches():
+                watch.on_call = None
+
+    def _send(self, peer: bytes, payload: bytes) -> None:
+        # ValueError: the peer does not accept a message of this size.
+        with suppress(ClosedError, ValueError):
+            self._node.publisher.direct(peer, TRACE, payload)
 
     def _on_content(self, peer: bytes, key: str | None, denial: str, content: list[Any], now: float) -> None:
         trace_id, kind, body = content[:3]
@@ -353,14 +365,17 @@ class Traces:
             ):
                 self._answer(peer, key, denial, trace_id, body, via, now)
             return
-        checked = _check_hop(body) if kind == _ANSWER else _check_report(body)
+        try:
+            checked = _check_hop(body) if kind == _ANSWER else _check_report(body)
+        except (TypeError, KeyError):
+            return
         if peer.hex() == checked["node"] and kind == _ANSWER:
             checked["asker"] = self._node.id.hex()
             self._add_refusals(peer, checked)
         passed, trace = self._passed.get(trace_id), self._open.get(trace_id)
         if passed is not None:
             back = msgpack.packb([trace_id, kind, checked], unicode_errors="surrogateescape")
-            passed.back._node.publisher.direct(passed.peer, TRACE, back)
+            passed.back._send(passed.peer, back)
         elif trace is not None and len(trace.hops) + len(trace.reports) < 10 * _MAX_OPEN:
             if kind == _ANSWER and peer.hex() not in (checked["node"], *trace.forwarders):
                 return
@@ -380,7 +395,8 @@ class Traces:
                 _bound(self._answered)
                 self._answered[trace_id] = _Asked(peer, now + SECONDS, self)
                 node.subscriber.dispatcher.on_marked = self._on_marked
-            hop["denied"], hop["rule"] = self._denial(key, raw)
+            denied, hop["rule"] = self._denial(key, raw) or ("", None)
+            hop["denied"] = denied[:_MAX_TEXT]
             with node.subscriber.lock:
                 found = [*_matching(node.subscriber.subscriptions, raw)]
             hop["subscriptions"] = [_describe(each, raw) for each in found[:MAX_SUBSCRIPTIONS]]
@@ -390,19 +406,13 @@ class Traces:
             (peer, msgpack.packb([trace_id, _ANSWER, hop], unicode_errors="surrogateescape"))
         )
 
-    def _denial(self, key: str | None, raw: bytes) -> tuple[str, str | None]:
-        """Return why the permissions of this node deny a publication, and the rule; empty if they allow it."""
+    def _denial(self, key: str | None, raw: bytes) -> tuple[str, str | None] | None:
+        """Return why the permissions of this node deny a publication, and the rule; None if they allow it."""
         keys = self._node.subscriber.keys
-        permissions = None if keys is None or key is None else keys.credentials.rights().permissions
-        if permissions is None or key is None:
-            return "", None
-        try:
-            pattern = exact_pattern(raw.decode(errors="backslashreplace"))
-        except PatternError:
-            return "", None
-        verdict = permissions.decide(permissions.user_of(key), "publish", pattern)
-        rule = None if verdict.rule is None else str(verdict.rule)
-        return ("", None) if verdict.granted else (verdict.reason[:_MAX_TEXT], rule)
+        if keys is None or key is None:
+            return None
+        text = raw.decode(errors="backslashreplace")
+        return denial_of(keys.credentials.rights().permissions, key, "publish", text)
 
     def _add_refusals(self, peer: bytes, hop: Hop) -> None:
         """Write to the subscriptions of a peer why the publisher of this node refuses them."""

@@ -220,7 +220,7 @@ class Batcher:
         found: list[tuple[Recipients, Body]] = []
         for key, streams in shared.items():
             indexes = (
-                by_choice[key[0]] if len(key) == 1 else sorted(i for part in key for i in by_choice[part])
+                by_choice[key[0]] if len(key) == 1 else sorted(i for choice in key for i in by_choice[choice])
             )
             own = [part for i in indexes for part in items[3 * i : 3 * i + 3]]
             found += [(tuple(streams), body) for body in self._bodies(own, [base + i for i in indexes])]

@@ -1119,7 +1119,7 @@ class Engine:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
                 has_called = any(not endpoint.startswith("inproc:") for endpoint in self._endpoints.connected)
-                hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
+                hint = f"; {KEYS_HINT}" if self._keys is None and has_called else ""
                 others = "" if subject is None else self._other_subscribers(found)
                 raise Timeout(
                     f"{found} of {count} subscribers{of} after {timeout:g} s; {self._describe()}{others}{hint}"

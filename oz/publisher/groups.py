@@ -93,10 +93,10 @@ class Group:
         if self.policy == "sticky":
             chosen = self._owner(matching, key)
         elif self.policy == "failover":
-            chosen = next((item for item in matching if item.session.is_up), None)
+            chosen = next((member for member in matching if member.session.is_up), None)
         else:
             chosen = self._next(matching, now)
-        return chosen or next((item for item in matching if not item.session.has_ended), None)
+        return chosen or next((member for member in matching if not member.session.has_ended), None)
 
     def _next(self, matching: Sequence[Stream], now: float) -> Stream | None:
         count = len(matching)
@@ -106,17 +106,17 @@ class Group:
             if stream.load < stream.prefetch and stream.session.is_responsive(now):
                 self._step = step
                 return stream
-        up = [item for item in matching if item.session.is_up]
-        return min(up, key=lambda item: item.load) if up else None
+        up = [member for member in matching if member.session.is_up]
+        return min(up, key=lambda member: member.load) if up else None
 
     def _owner(self, matching: Sequence[Stream], key: bytes) -> Stream | None:
         found = self._owners.get(key)
         if found is not None and found[0] is matching and not found[1].session.has_ended:
             return found[1]
-        alive = [item for item in matching if not item.session.has_ended]
+        alive = [member for member in matching if not member.session.has_ended]
         if not alive:
             return None
-        owner = max(alive, key=lambda item: rank(key, item.session.member))
+        owner = max(alive, key=lambda member: rank(key, member.session.member))
         if len(self._owners) >= _CACHED_KEYS:
             self._owners.clear()
         self._owners[key] = matching, owner

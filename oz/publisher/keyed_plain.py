@@ -199,7 +199,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
 
     def _sweep(self) -> None:
         """Forget the connections that have ended."""
-        for peer in [item for item in self._connections if inode_of(item.descriptor) != item.inode]:
+        for peer in [known for known in self._connections if inode_of(known.descriptor) != known.inode]:
             connection = self._connections.pop(peer)
             if not self._is_manual:
                 continue

@@ -248,7 +248,7 @@ class Interest:
         alive = [
             stream for stream in set(streams) if not stream.session.has_ended and self._may_have(stream, raw)
         ]
-        alive.sort(key=lambda item: item.joined)
+        alive.sort(key=lambda stream: stream.joined)
         route = Route(raw, alive, self._choices) if alive else None
         if timed_out or self._limit.has_passed_over:
             # The answer is incomplete: it is not cached.

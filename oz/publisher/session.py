@@ -35,6 +35,10 @@ message matches              number, or backlog, or drop      same              
 EAGAIN                       keep                             –                           –
 EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
 every 1.5 s                  PING                             PING; accepted: clock stops –
+no frame for 3 s, messages   groups prefer other members      –                           –
+are not acknowledged
+no frame for 60 s            PING every 30 s only: the link   PING every 30 s, unless the –
+                             is silent and says HELLO         resume clock runs
 `resume_seconds` over        –                                ENDED                       –
 `close`, unhandled messages  wait until they are handled      wait until they have moved  –
 ============================ ================================ =========================== =========
@@ -664,6 +668,7 @@ class Session:
         work: steps that apply the current part, apply changed rights, or remove all patterns.
         is_working: whether the session waits for its turn in `Sessions.work`.
         is_standby: whether groups prefer members of other sessions.
+        beats: intervals between two PINGs, as the last PING of the connection has named them.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -704,6 +709,7 @@ class Session:
         self._known_epoch = hello.epoch
         self._control: dict[object, bytes] = {}
         self._bye: bytes | None = None
+        self.beats = 1
         self._is_ping_due = self._is_ping_next = False
         self._turn: deque[Stream] = deque()
 
@@ -866,6 +872,7 @@ class Session:
         self._control.clear()
         self.is_up, self.down_at, self.clock_at = True, None, None
         self.heard_at, self.part = now, 0
+        self.beats = 1
         self._is_ping_due = False
         self.fill()
 
@@ -904,19 +911,20 @@ class Session:
         return body is not None and now - body.at < HEARD_WITHIN
 
     @property
-    def pending(self) -> int:
-        """Number of messages that wait, are not acknowledged, or are acknowledged and not handled.
-
-        Each message counts once. A message that has moved counts at its new member.
-        """
-        acked = self.acked
+    def unreceived(self) -> int:
+        """Number of messages that wait or are not acknowledged. They do not count once another member has them."""
         unacked = sum(
-            batch.sequence + batch.count - max(batch.sequence, acked)
+            batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
             if batch.body is not None
         )
-        streams = self.streams.values()
-        return unacked + sum(stream.pending + stream.count_unhandled(acked) for stream in streams)
+        return unacked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def pending(self) -> int:
+        """Number of messages that are `unreceived`, or acknowledged and not handled. Each message counts once."""
+        unhandled = sum(stream.count_unhandled(self.acked) for stream in self.streams.values())
+        return self.unreceived + unhandled
 
     @property
     def is_declared(self) -> bool:
@@ -973,8 +981,13 @@ class Session:
         """
         self._control[frame[0], is_nil] = frame
 
-    def ping(self) -> None:
-        """Queue a PING. Its content is made when it is sent."""
+    def ping(self, beats: int = 1) -> None:
+        """Queue a PING. Its content is made when it is sent.
+
+        Args:
+            beats: intervals until the next one at most.
+        """
+        self.beats = beats
         self._is_ping_due = True
 
     def next_frames(self) -> tuple[Any, ...] | None:
@@ -1010,7 +1023,7 @@ class Session:
             self.sent = batch.sequence + batch.count
 
     def _ping(self) -> bytes:
-        return links.encode_ping(Ping(self.sent, self.applied, self.totals()))
+        return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
         """Return the streams with pending or dropped messages."""

@@ -57,6 +57,7 @@ from oz.subjects.pattern import Pattern, estimate_memory, is_timed
 from oz.subjects.spelling import restore
 from oz.wire import links
 from oz.wire.links import (
+    MAX_BEATS,
     PING_INTERVAL,
     SLOW_AFTER,
     SLOW_PINGS,
@@ -72,6 +73,8 @@ from oz.wire.links import (
 
 REDELIVER_AFTER = 3.0
 """Seconds after which the messages of a member that is DOWN go to other members."""
+CROWD = 64
+"""Sessions up to which each idle session gets a PING at each interval: a publisher with more of them sends fewer."""
 MAX_INVALID = 100
 """Invalid acknowledgements or malformed frames after which a session ends."""
 
@@ -267,8 +270,10 @@ class Sessions:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
-        for session in sorted(self.by_id.values(), key=lambda item: -item.bytes) if total > limit else ():
-            streams = sorted(session.streams.values(), key=lambda item: -item.pending)
+        for session in (
+            sorted(self.by_id.values(), key=lambda session: -session.bytes) if total > limit else ()
+        ):
+            streams = sorted(session.streams.values(), key=lambda stream: -stream.pending)
             for stream in streams:
                 while total > limit and stream.pending and not stream.is_awaited:
                     before = session.bytes
@@ -437,7 +442,7 @@ class Sessions:
         if session.declare_bytes > self.settings.declare_bytes:
             self._exceed(session, now)
         elif self._declare_bytes > self.settings.total_declare_bytes:
-            self._exceed(max(self._work, key=lambda item: item.declare_bytes), now)
+            self._exceed(max(self._work, key=lambda session: session.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
         """End a session with too many waiting declarations."""
@@ -512,9 +517,7 @@ class Sessions:
         if mentioned is not None:
             # Only what exists, because the parts of a declaration may have no end.
             known = session.patterns, session.refused
-            mentioned.update(
-                item.sid for item in declare.items if any(item.sid in candidate for candidate in known)
-            )
+            mentioned.update(item.sid for item in declare.items if any(item.sid in sids for sids in known))
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -618,7 +621,7 @@ class Sessions:
             return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
         if (
             not stream.patterns
-            and sum(element.patterns > 0 for element in session.streams.values()) >= links.MAX_STREAMS
+            and sum(used.patterns > 0 for used in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
         if session.weight + estimate_memory(pattern) > settings.pattern_weight:
@@ -704,7 +707,7 @@ class Sessions:
 
     def _revive(self, session: Session) -> None:
         """Request a new complete declaration if rights refused a pattern, because refused patterns are not kept."""
-        denied = [sid for sid, item in session.refused.items() if item.rule is not None]
+        denied = [sid for sid, refusal in session.refused.items() if refusal.rule is not None]
         if denied and session.applied:
             for sid in denied:
                 del session.refused[sid]
@@ -953,7 +956,9 @@ class Sessions:
         if now < self._beat_at:
             return
         self._beat_at = _next_beat(now)
-        is_slow_turn = now % (SLOW_PINGS * PING_INTERVAL) < PING_INTERVAL
+        # Publishers of a large bus take turns.
+        turn = int(now // PING_INTERVAL) + self.origin[0]
+        beats = min(MAX_BEATS, 1 + len(self.by_id) // CROWD)
         for session in [*self.by_id.values()]:
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -963,8 +968,9 @@ class Sessions:
                     self._redeliver(session)
             # A refused PING starts the clock of `resume_seconds`, which ends a session without a connection.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
-            if is_slow_turn or not is_slow:
-                session.ping()
+            interval = SLOW_PINGS if is_slow else session.beats
+            if turn % interval == 0 or not (is_slow or session.is_settled):
+                session.ping(beats)
                 self.ready[session] = None
 
     def _redeliver(self, session: Session) -> None:
@@ -1055,7 +1061,9 @@ class Sessions:
             only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(peer.is_declared and (peer.is_up or not only_up) for peer in self.by_id.values())
+            return sum(
+                session.is_declared and (session.is_up or not only_up) for session in self.by_id.values()
+            )
         route = self.interest.find(subject, raw)
         if route is None:
             return 0

@@ -254,9 +254,9 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action:
     beyond: dict[str, None] = {}
     uncovering: list[tuple[Rule, str]] = []
     # Rules that cover the pattern for certain go first, because they need no automaton.
-    for rule in sorted(near, key=lambda item: not covers_by_tokens(item.pattern, asked)):
+    for rule in sorted(near, key=lambda rule: not covers_by_tokens(rule.pattern, asked)):
         # A subject that one rule does not cover is often outside other rules too: this check needs no automaton.
-        found = next((item for item in beyond if not _may_match(rule, item)), None)
+        found = next((subject for subject in beyond if not _may_match(rule, subject)), None)
         try:
             if found is None and (found := counterexample(rule.pattern, asked)) is None:
                 return Verdict(True, rule, None, str(rule))
@@ -280,7 +280,7 @@ def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
         asked: pattern.
     """
     last = reversed(rules[-_TRIED:])
-    rule, beyond = next((item for item in last if _overlap(item[0].pattern, asked)), rules[0])
+    rule, beyond = next((pair for pair in last if _overlap(pair[0].pattern, asked)), rules[0])
     with suppress(Undecidable):
         # The shortest subject.
         beyond = counterexample(rule.pattern, asked) or beyond

@@ -103,9 +103,7 @@ class PublishAccess:
         # Nearly all subjects are in the cache: one comparison of sets, without a step of Python for each.
         if extras is None and self._cached(key, "publish").issuperset(subjects):
             return []
-        inboxes = (
-            [None] * len(subjects) if extras is None else [message and message.reply_to for message in extras]
-        )
+        inboxes = [None] * len(subjects) if extras is None else [extra and extra.reply_to for extra in extras]
         return [
             index
             for index, (subject, inbox) in enumerate(zip(subjects, inboxes, strict=True))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oz.services.name_server import NameServer, NameServerStats
     from oz.services.proxy import Proxy, ProxyStats
     from oz.services.recorder import Recorder, RecorderStats
-    from oz.services.replayer import Replay, replay
+    from oz.services.replayer import Replay, ReplayStats, replay
     from oz.services.worker import WorkerError
 
 _HOMES = {
@@ -29,6 +29,7 @@ _HOMES = {
     "Recorder": "oz.services.recorder",
     "RecorderStats": "oz.services.recorder",
     "Replay": "oz.services.replayer",
+    "ReplayStats": "oz.services.replayer",
     "WorkerError": "oz.services.worker",
     "replay": "oz.services.replayer",
 }
@@ -45,6 +46,7 @@ __all__ = [
     "Recorder",
     "RecorderStats",
     "Replay",
+    "ReplayStats",
     "WorkerError",
     "replay",
 ]

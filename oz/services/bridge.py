@@ -141,11 +141,6 @@ class BridgeEngine:
         """Messages of one leg that wait for a batch."""
         return next((leg.engine.waiting for leg in self.legs if leg.engine.waiting), [])
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether this is the child of a fork."""
-        return any(leg.engine.is_foreign for leg in self.legs)
-
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when `attend` has something to read."""
         return tuple(descriptor for leg in self.legs for descriptor in leg.engine.descriptors())
@@ -276,7 +271,7 @@ class BridgeEngine:
             if other is not leg and not other.has_peer(gap.origin or b""):
                 excluded = leg.side.forwarders | rules.forwarder_ids(via)
                 with suppress(ClosedError):
-                    other.tell_loss(gap, via + self.id, excluded)
+                    other.send_loss(gap, via + self.id, excluded)
 
     # the end
 

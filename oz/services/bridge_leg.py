@@ -356,7 +356,7 @@ class Leg:
         peer = self.engine.roster.by_id.get(node)
         return peer is not None and peer.state != roster.KNOWN
 
-    def tell_loss(self, gap: Gap, via: bytes, excluded: Collection[bytes]) -> None:
+    def send_loss(self, gap: Gap, via: bytes, excluded: Collection[bytes]) -> None:
         """Report a loss to the subscribers on this bus."""
         payload = encode_loss(gap, via)
         with self.publisher.lock:

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,10 @@ from oz.services.link import (
     with_origin,
 )
 from oz.services.relaying import Relaying
-from oz.services.service import Service, wait
+from oz.services.service import Service
 from oz.services.worker import Worker
 from oz.subscriber.sync import Subscriber
+from oz.transport.bell import poll_until
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
 
@@ -237,7 +239,7 @@ class Gateway(Service):
                 until = min(until, self._attend_at)
             elif not self._sender.is_ready:
                 until = min(until, self._sender.down_since + HOLD_SECONDS)
-        wait(poller, until)
+        poll_until(poller, until)
 
     # From multicast to local programs.
 
@@ -359,14 +361,15 @@ class Gateway(Service):
 
     # Close.
 
-    def _release(self) -> None:
+    def _release(self, timeout: float | None) -> None:
+        end = inf if timeout is None else time.monotonic() + timeout
         for source in self.sources:
             source.close()
         for worker in self.workers:
             worker.begin_close()
         for worker in self.workers:
-            worker.close()
-        self.publisher.close()
+            worker.close(max(0.0, end - time.monotonic()))
+        self.publisher.close(timeout=None if timeout is None else max(0.0, end - time.monotonic()))
         self._directory.cleanup()
 
 

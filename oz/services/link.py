@@ -64,7 +64,7 @@ class Numbering:
         reported: next number of the current sender.
     """
 
-    __slots__ = ("_began_at", "_has_untold_gap", "_origin", "epoch", "number", "reported")
+    __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
 
     def __init__(self) -> None:
         """Begin as a new publisher."""
@@ -72,7 +72,7 @@ class Numbering:
         self._began_at: float | None = None
         self.epoch = int(time.time())
         self.number = self.reported = 0
-        self._has_untold_gap = False
+        self._has_unsent_gap = False
 
     def take(self) -> int:
         """Return the number of the next message, and count it."""
@@ -86,7 +86,7 @@ class Numbering:
         age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
         self.reported = self.number
         # The sender begins with the newest epoch.
-        self._has_untold_gap = False
+        self._has_unsent_gap = False
         return {"origin": self._origin.hex(), "epoch": self.epoch, "next": self.number, "age": age}
 
     def lose(self, count: int | None) -> None:
@@ -94,7 +94,7 @@ class Numbering:
         if count is None:
             # Subscribers report an unknown loss for a higher epoch.
             self.epoch += 1
-            self._has_untold_gap = True
+            self._has_unsent_gap = True
         else:
             self.number += count
 
@@ -104,8 +104,8 @@ class Numbering:
         Args:
             send: sends a frame, and returns whether the queue had space.
         """
-        if self._has_untold_gap and send(pack(GAP)):
-            self._has_untold_gap = False
+        if self._has_unsent_gap and send(pack(GAP)):
+            self._has_unsent_gap = False
 
 
 def pack(kind: int, *body: Any) -> bytes:

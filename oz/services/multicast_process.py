@@ -40,8 +40,8 @@ from oz.services.link import (
     unpack,
     unpack_message,
 )
-from oz.services.service import wait
 from oz.system import POLLHUP, POLLIN, make_poll
+from oz.transport.bell import poll_until
 from oz.wire.extras import decode_extras, encode_extras
 
 FAILED = 3
@@ -99,7 +99,7 @@ class GatewayLink:
             except zmq.Again:
                 if self.is_orphaned():
                     raise SystemExit(0) from None
-                wait(self._room, inf)
+                poll_until(self._room, inf)
 
     def receive(self) -> tuple[int, Any] | None:
         """Return kind and body of the next frame; None without one."""
@@ -155,7 +155,7 @@ class _Receiving:
             for listener in self._listeners:
                 for effect in listener.read(MANY):
                     self._apply(effect)
-                for effect in listener.look(_clock()):
+                for effect in listener.check(_clock()):
                     self._apply(effect)
                 is_empty &= listener.is_empty
             self._send_messages()
@@ -163,7 +163,7 @@ class _Receiving:
             if is_empty:
                 # Now REACHED is behind all messages.
                 self._report()
-                wait(self._poller, min(link.beats_at, self._next_deadline()))
+                poll_until(self._poller, min(link.beats_at, self._next_deadline()))
 
     def _next_deadline(self) -> float:
         due = [deadline for listener in self._listeners if (deadline := listener.next_deadline()) is not None]
@@ -237,9 +237,9 @@ class _Sending:
             self._turn()
             if sender.frames:
                 # The rate is reached. Messages wait in the gateway.
-                wait(self._both, min(link.beats_at, sender.next_beat))
+                poll_until(self._both, min(link.beats_at, sender.next_beat))
                 continue
-            wait(self._incoming, min(link.beats_at, sender.next_beat))
+            poll_until(self._incoming, min(link.beats_at, sender.next_beat))
             frame = link.receive()
             if frame is None:
                 continue
@@ -253,7 +253,7 @@ class _Sending:
         sender.leave(_clock())
         while not link.is_orphaned() and _clock() < sender.stays_until:
             self._turn()
-            wait(self._incoming, min(sender.next_beat, sender.stays_until))
+            poll_until(self._incoming, min(sender.next_beat, sender.stays_until))
 
     def _turn(self) -> None:
         self._link.beat()

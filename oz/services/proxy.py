@@ -12,14 +12,12 @@ from typing import Any
 import zmq
 
 from oz.errors import ConfigurationError
-from oz.logs import peer_logger
 from oz.numbers import check_count
 from oz.options import Limits
-from oz.services.service import OnPoll, Service, wait
+from oz.services.service import OnPoll, Service
 from oz.transport import descriptors, endpoints
+from oz.transport.bell import poll_until
 from oz.transport.ipc_paths import SocketFiles
-
-_log = peer_logger("oz.forwarder")
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
@@ -49,7 +47,7 @@ class ProxyStats:
 
     messages: int = 0
     """Received messages of publishers. A batch counts as one."""
-    size: int = 0
+    message_bytes: int = 0
     """Bytes of the received messages."""
     sent: int = 0
     """Messages that had a subscriber."""
@@ -61,7 +59,7 @@ class Proxy(Service):
     """Forwards messages of publishers to subscribers, and subscriptions to publishers.
 
     The proxy of libzmq runs in a thread, between an XSUB and an XPUB. Messages are not decoded. Publishers send
-    only messages with a subscriber.
+    only messages with a subscriber. `run` raises the `zmq.ZMQError` that ends the proxy.
     """
 
     def __init__(
@@ -101,6 +99,7 @@ class Proxy(Service):
         self._counting = threading.Lock()
         self._is_running = False
         self._stats = ProxyStats()
+        self._failure: zmq.ZMQError | None = None
         # The two control sockets, and two descriptors for each endpoint.
         descriptors.need(
             descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
@@ -174,18 +173,20 @@ class Proxy(Service):
                 with suppress(zmq.ZMQError):
                     self._control.send(b"TERMINATE", zmq.NOBLOCK)
             passing.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _turn(self, until: float) -> None:
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
-        wait(poller, until)
+        poll_until(poller, until)
 
     def _pass(self) -> None:
         # Until the proxy ends, only this thread uses the two sockets.
         try:
             zmq.proxy_steerable(self._front, self._back, None, self._commands)
-        except zmq.ZMQError:
-            _log.exception("the forwarder has ended after an error")
+        except zmq.ZMQError as error:
+            self._failure = error
         finally:
             self.stop()
 
@@ -200,8 +201,11 @@ class Proxy(Service):
             # The proxy has ended.
             pass
 
-    def _release(self) -> None:
+    def _release(self, timeout: float | None) -> None:
         self._files.remove_all()
-        for socket in (self._front, self._back, self._control, self._commands):
+        linger = _LINGER if timeout is None else min(_LINGER, int(timeout * 1000))
+        for socket in (self._front, self._back):
+            socket.close(linger)
+        for socket in (self._control, self._commands):
             socket.close()
         self._context.term()

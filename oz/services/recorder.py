@@ -42,10 +42,11 @@ from oz.node.engine import Engine as NodeEngine
 from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
 from oz.options import Ack, Delivery
-from oz.services.service import OnPoll, Service, wait
+from oz.services.service import OnPoll, Service
 from oz.subjects.pattern import Pattern, compile
 from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
+from oz.transport.bell import poll_until
 
 MESSAGE_BYTES = 100
 """Estimated memory in bytes of a message besides its payload."""
@@ -245,7 +246,7 @@ class Recorder(Service):
         if not self._receive():
             if self.subscriber is not None:
                 until = min(until, time.monotonic() + SERVICE_INTERVAL)
-            wait(self._poller, until)
+            poll_until(self._poller, until)
 
     def _receive(self) -> bool:
         """Receive the messages that have arrived; return whether there were any."""
@@ -382,7 +383,7 @@ class Recorder(Service):
 
     # closing ---------------------------------------------------------------------------------------------
 
-    def _release(self) -> None:
+    def _release(self, timeout: float | None) -> None:
         self._resources.close()
 
     def __exit__(self, *error: object) -> None:

@@ -9,8 +9,9 @@ earlier one is due at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 from typing import Any
@@ -20,18 +21,20 @@ import zmq
 from oz.errors import WouldBlock
 from oz.journal import Journal, JournalGap, Record
 from oz.logs import peer_logger
+from oz.node.engine import Engine as NodeEngine
 from oz.node.sync import Node
 from oz.numbers import check_number
 from oz.publisher.sync import Publisher
+from oz.services.service import POLL_INTERVAL, OnPoll
 from oz.subjects.pattern import Pattern
-from oz.transport.bell import Bell
+from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
 """Delay in seconds beyond which the schedule starts again."""
 MIN_WAIT = 0.0002
-"""Seconds. A message that is due within this time is published at once, because a wait is not more exact."""
-POLL_INTERVAL = 0.1
-"""Seconds between two calls of `on_poll`."""
+"""Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
+POLL_STEP = 0.001
+"""Seconds by which a poll may end late, because it counts in milliseconds."""
 RETRY_INTERVAL = 0.005
 """Seconds between two attempts while a subscriber is full. No event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000
@@ -42,16 +45,30 @@ _log = peer_logger("oz.replay")
 _HEADER_TYPES = (str, bytes, int, float, bool, type(None))
 
 
+@dataclass
+class ReplayStats:
+    """Counts of a replay since it was created.
+
+    Attributes:
+        published: messages that were published.
+        refused: messages that cannot be published: their subject or size is not allowed, or they have several
+            payload frames. The first of each kind is logged as a warning.
+        gaps: gaps that were passed.
+        lost: messages that those gaps stand for, as far as their number is known.
+    """
+
+    published: int = 0
+    refused: int = 0
+    gaps: int = 0
+    lost: int = 0
+
+
 class Replay:
     """One replay of a journal: `run` publishes; any thread or signal handler may pause, resume and stop it.
 
     Attributes:
-        published: number of published messages.
-        refused: number of messages that cannot be published: their subject or size is not allowed, or they have
-            several payload frames. The first of each kind is logged as a warning.
-        gaps: number of gaps in the replayed range.
-        lost: number of messages of these gaps, without gaps of unknown size.
-        offset: offset after the last record that was read; None before the first.
+        stats: counts.
+        offset: offset after the last record that was passed; None before the first.
         is_paused: whether it is paused.
         is_stopped: whether `stop` was called.
     """
@@ -74,7 +91,7 @@ class Replay:
             raise ValueError(f"speed must be greater than 0, or None for as fast as possible; not {speed:g}")
         if not isinstance(journal, Journal):
             raise TypeError(f"journal must be an oz.journal.Journal, not {type(journal).__name__}")
-        self.published = self.refused = self.gaps = self.lost = 0
+        self.stats = ReplayStats()
         self._reported: set[str] = set()
         self.offset: int | None = None
         self.is_paused = self.is_stopped = False
@@ -85,8 +102,13 @@ class Replay:
         self._began: tuple[float, int] | None = None
         self._latest = 0
         self._bell: Bell | None = None
-        self._on_poll: Callable[[], object] | None = None
+        self._on_poll: OnPoll | None = None
         self._polls_at = 0.0
+
+    @property
+    def node_engines(self) -> tuple[NodeEngine, ...]:
+        """Engines whose statistics `oz replay --metrics` serves; none without a node."""
+        return (self._publisher._node,) if isinstance(self._publisher, Node) else ()
 
     def pause(self) -> None:
         """Publish nothing until `resume`."""
@@ -107,7 +129,7 @@ class Replay:
         if self._bell is not None:
             self._bell.ring()
 
-    def run(self, on_poll: Callable[[], object] | None = None) -> None:
+    def run(self, on_poll: OnPoll | None = None) -> None:
         """Publish until the end of the range, or until `stop` is called.
 
         Args:
@@ -121,14 +143,13 @@ class Replay:
         with closing(Bell()) as self._bell, self._bell.rung_by_signals():
             for record in self._journal.read(self._pattern, **self._bounds):
                 if isinstance(record, JournalGap):
-                    self.gaps += 1
-                    self.lost += record.count or 0
+                    self.stats.gaps += 1
+                    self.stats.lost += record.count or 0
                     self.offset = record.end
                     continue
                 if not self._wait_until_due(record.time_ns) or not self._publish(record):
                     break
                 self.offset = record.offset + 1
-        self._bell = None
         self._publisher.flush()
 
     # waiting ---------------------------------------------------------------------------------------------
@@ -136,7 +157,7 @@ class Replay:
     def _wait_until_due(self, time_ns: int) -> bool:
         """Wait until a message is due; return False if the replay is stopped."""
         if self._speed is None:
-            if self.is_paused or not self.published % MESSAGES_WITHOUT_WAIT:
+            if self.is_paused or not self.stats.published % MESSAGES_WITHOUT_WAIT:
                 self._poll()
                 self._wait_while_paused()
             return not self.is_stopped
@@ -169,12 +190,13 @@ class Replay:
         self._poll()
         if self._on_poll is not None:
             seconds = min(seconds, POLL_INTERVAL)
-        if seconds < 0.001:  # A poll counts in milliseconds.
+        if seconds < POLL_STEP:
             time.sleep(seconds)
             return
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
-        poller.poll(-1 if seconds == inf else int(min(seconds, 1e6) * 1000))
+        # The poll ends early, and `_wait_until_due` sleeps for the remaining time.
+        poll_until(poller, time.monotonic() + seconds - POLL_STEP)
         self._bell.clear()
 
     def _poll(self) -> None:
@@ -208,18 +230,18 @@ class Replay:
                     continue
                 self._refuse(record, type(error).__name__, str(error))
             else:
-                self.published += 1
+                self.stats.published += 1
             return True
         return False
 
     def _refuse(self, record: Record, kind: str, reason: str) -> None:
         """Count a message that cannot be published; log the first of its kind."""
-        self.refused += 1
+        self.stats.refused += 1
         if kind not in self._reported:
             self._reported.add(kind)
             _log.warning(
                 "the message at offset %s, %r, cannot be published: %s; `Journal.read` returns its frames, to "
-                "send them with a socket of ZeroMQ. `refused` counts such messages",
+                "send them with a socket of ZeroMQ. `stats.refused` counts such messages",
                 record.offset,
                 record.subject,
                 reason,
@@ -272,7 +294,7 @@ def replay(
         headers: False leaves out the headers with the fields of the record.
 
     Returns:
-        The finished replay, with its counts. To pause or stop a replay, create a `Replay` and call `run`.
+        The finished replay, with its `stats`. To pause or stop one, create a `Replay` and call `run`.
 
     Raises:
         TypeError: `journal` is no `Journal`.

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from math import ceil, inf
+from math import inf
 from typing import Protocol, Self
 
 from oz.errors import ClosedError
@@ -36,19 +36,6 @@ returns as a float."""
 _log = peer_logger("oz.services")
 
 
-class Pollable(Protocol):
-    """Poller that a service waits with: `zmq.Poller`, or `oz.Poller`."""
-
-    def poll(self, timeout: int) -> object:
-        """Wait `timeout` milliseconds at most; -1 is for ever."""
-
-
-def wait(poller: Pollable, until: float) -> None:
-    """Wait until something can be read, or a time of the monotonic clock; `inf` is for ever."""
-    left = until - time.monotonic()
-    poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), 2**31 - 1)))
-
-
 class Service:
     """Service that `run` serves in the calling thread, until `stop`. Subclasses have `_turn` and `_release`."""
 
@@ -65,8 +52,12 @@ class Service:
         """Wait for a change, for the bell, or until a time of the monotonic clock, and run due steps."""
         raise NotImplementedError
 
-    def _release(self) -> None:
-        """Free what the service has. `run` has ended."""
+    def _release(self, timeout: float | None) -> None:
+        """Close sockets, files and processes. `run` has ended.
+
+        Args:
+            timeout: seconds to wait for peers and processes; None waits as long as they do.
+        """
         raise NotImplementedError
 
     def run(self, on_poll: OnPoll | None = None) -> None:
@@ -101,6 +92,9 @@ class Service:
 
     def close(self) -> None:
         """End `run`, and close. A second call does nothing."""
+        self._close(CLOSE_TIMEOUT)
+
+    def _close(self, timeout: float | None) -> None:
         # At the end of the interpreter a thread in `run` is stopped, and never becomes idle.
         if self._is_closed or self._owner != os.getpid() or sys.is_finalizing():
             return
@@ -109,15 +103,18 @@ class Service:
         self._is_closed = True
         _open.discard(self)
         try:
-            self._release()
+            self._release(timeout)
         finally:
             self._bell.close()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
+        """Close at the end of the program; see `close_all`. The child of a fork leaves the service to its parent."""
+        if self._owner != os.getpid():
+            return
+        end = time.monotonic() + timeout
         self.stop()
         if self._idle.wait(timeout):
-            self.close()
+            self._close(max(0.0, end - time.monotonic()))
 
     def __enter__(self) -> Self:
         """Return the service; the `with` block closes it."""
@@ -130,10 +127,6 @@ class Service:
 
 class ServiceEngine(Attended, Protocol):
     """Engine of a service, with one node or several nodes."""
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether this is the child of a fork."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Wait for acknowledgements of peers; return the end of the timeout."""
@@ -158,7 +151,6 @@ class NodeService(Service):
         self._service_engine = engine
         self._attendance = Attendance(engine)
         self._attendance.more_descriptors = (self._bell.fileno(),)
-        self._close_timeout: float | None = CLOSE_TIMEOUT
 
     def turn(self, seconds: float = 0.0) -> None:
         """Do what is due.
@@ -186,18 +178,14 @@ class NodeService(Service):
             timeout: seconds to wait for acknowledgements; None waits as long as they arrive.
         """
         check_wait("timeout", timeout)
-        self._close_timeout = timeout
-        super().close()
+        self._close(timeout)
 
-    def _release(self) -> None:
+    def _release(self, timeout: float | None) -> None:
+        # `stop` rings the bell and `run` does not clear it any more. A readable bell would end each sleep at once.
+        self._attendance.more_descriptors = ()
         engine = self._service_engine
-        engine.finish(run(engine.acknowledgements(self._close_timeout), self._attendance.turn))
+        engine.finish(run(engine.acknowledgements(timeout), self._attendance.turn))
         engine.end_context()
-
-    def _close_at_exit(self, timeout: float) -> None:
-        self.stop()
-        if self._idle.wait(timeout):
-            self.close(timeout=timeout)
 
 
 _open: weakref.WeakSet[Service] = weakref.WeakSet()

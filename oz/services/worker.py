@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,9 +32,11 @@ _log = peer_logger("oz.gateway")
 HANGS_AFTER = 10.0
 """Seconds without a frame after which a process is killed."""
 
+CLOSE_TIMEOUT = 4.0
+"""Seconds in which a process ends, before it is killed."""
+
 _MODULE = "oz.services.multicast_process"
 _START_TIMEOUT = 20.0  # seconds until the first READY
-_CLOSE_TIMEOUT = 4.0  # seconds
 _OUTPUT_BYTES = 500  # end of the output in errors and in the log
 _EXIT_TIMEOUT = 0.1  # seconds between the end of standard input and the end of the process
 
@@ -220,12 +223,12 @@ class Worker:
             # The process ends at the end of its standard input.
             self._process.stdin.close()
 
-    def close(self) -> None:
-        """Wait until the process ends, and kill it after a timeout."""
+    def close(self, timeout: float = inf) -> None:
+        """Wait until the process ends, and kill it after `timeout` or `CLOSE_TIMEOUT`, the lesser of both."""
         process = self._process
         if process is not None:
             try:
-                process.wait(_CLOSE_TIMEOUT)
+                process.wait(min(timeout, CLOSE_TIMEOUT))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

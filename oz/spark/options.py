@@ -14,7 +14,13 @@ _LARGEST = (1 << 63) - 1
 
 
 def option_error(name: str, value: object, rule: str) -> ConfigurationError:
-    """Return the error for a wrong value, or for an option that is unknown or absent: its value is None."""
+    """Return the error for an option.
+
+    Args:
+        name: of the option.
+        value: as it was given; None if the option is unknown or absent.
+        rule: that the value breaks, and the remedy.
+    """
     if value is None:
         return ConfigurationError(None, None, f"option {name}", rule)
     return ConfigurationError(name, value, "option of Spark", rule)
@@ -55,6 +61,10 @@ class OptionValues:
     def __contains__(self, name: str) -> bool:
         """Return whether an option is given."""
         return name.lower() in self._given
+
+    def given(self, name: str) -> str | None:
+        """Return an option as it was given; None if it is absent."""
+        return self._given.get(name.lower())
 
     def text(self, name: str) -> str | None:
         """Return an option as text; None if it is absent or empty."""

@@ -175,7 +175,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             raise option_error("startingOffset", LATEST, "a batch would be empty; it is for readStream")
         for name in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
             if name in options.given:
-                raise option_error(name, None, "it is for readStream")
+                raise option_error(name, options.given[name], "it is for readStream")
         self._options = options
         self._reader = SliceReader(options, schema)
 
@@ -278,7 +278,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """
         for name in ("endingOffset", "endingTime"):
             if name in options.given:
-                raise option_error(name, None, "it is for spark.read; a stream ends with a trigger")
+                raise option_error(
+                    name, options.given[name], "it is for spark.read; a stream ends with a trigger"
+                )
         self._options = options
         # startingTime is the position of a new query, and no filter: a query that goes on reads all that came
         # since, also if the option is relative ("-1h").

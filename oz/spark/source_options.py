@@ -99,7 +99,7 @@ class SourceOptions:
     rows: RowOptions
     partitions: int | None
     parallelism: int
-    given: frozenset[str] = field(default=frozenset())
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def check_journals(self) -> None:
         """Raise `JournalError` if a directory is no journal."""
@@ -137,7 +137,7 @@ def read_source_options(given: Mapping[str, str], parallelism: int = 1) -> Sourc
         rows=_rows(values, names_journal=are_several),
         partitions=values.integer("numPartitions"),
         parallelism=parallelism,
-        given=frozenset(name for name in NAMES if name in values),
+        given={name: text for name in NAMES if (text := values.given(name)) is not None},
     )
     if are_several:
         for name, offset in (("startingOffset", options.start), ("endingOffset", options.end)):

@@ -82,9 +82,9 @@ def witness(pattern: Comparable, other: Comparable) -> str | None:
     # Permissions compare each pattern with each rule, and most pairs differ in their prefixes or tokens.
     if not (prefixes_overlap(pattern, other) and _tokens_may_overlap(pattern, other)):
         return None
-    for item, another in ((pattern, other), (other, pattern)):
-        if item.literal is not None:
-            return subject_text(item.literal) if matches_subject(another, item.literal) else None
+    for exact, another in ((pattern, other), (other, pattern)):
+        if exact.literal is not None:
+            return subject_text(exact.literal) if matches_subject(another, exact.literal) else None
     found = find_text(find_common, automaton_of(pattern), automaton_of(other))
     return _verify(found, pattern, other, expected=True)
 

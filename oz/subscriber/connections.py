@@ -193,19 +193,31 @@ class Connections(ABC):
                 self._give_up,
                 options.delimiter,
             )
+            self.keys.name_of = self.name_of
         self.denials: dict[tuple[Place, int], tuple[Inbox | None, PermissionDenied]] = {}
 
     @abstractmethod
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled."""
 
-    @staticmethod
-    def denial(place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
+    def name_of(self, endpoint: str) -> str:
+        """Return the name of the publisher at an endpoint, for texts. Nodes have names."""
+        return endpoint
+
+    def refusal_text(self, place: Place, text: str | bytes, refusal: links.Refusal) -> str:
+        """Return that a publisher refuses a subscription, and why.
+
+        Args:
+            place: of the publisher.
+            text: of the pattern.
+            refusal: of the subscription.
+        """
+        return f"{self.name_of(place.endpoint)} refuses {text!r}: {refusal.reason}"
+
+    def denial(self, place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
         """Return the error for a subscription that permissions refuse."""
         return PermissionDenied(
-            f"{place.endpoint} refuses {text!r}: {refusal.reason}",
-            rule=refusal.rule or None,
-            subject=refusal.witness,
+            self.refusal_text(place, text, refusal), rule=refusal.rule or None, subject=refusal.witness
         )
 
     # state
@@ -358,7 +370,7 @@ class Connections(ABC):
 
     def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
         assert place.link_endpoint is not None
-        if any(item.link_endpoint == place.link_endpoint for item in self.places.values()):
+        if any(other.link_endpoint == place.link_endpoint for other in self.places.values()):
             raise EndpointError(
                 f"{place.endpoint!r}: another endpoint has the link endpoint {place.link_endpoint!r}; "
                 "connect to each publisher once"
@@ -836,19 +848,23 @@ class Connections(ABC):
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
         known, place.refusals = place.refusals, {refusal.sid: refusal for refusal in effect.refusals}
+        place.raised &= place.refusals.keys()
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
             granted = self.subscriptions.by_sid.get(sid)
             if granted is not None:
                 granted.owner.refusal = None
-        for gap in effect.refusals:
-            place.refusal = gap.reason
-            entry = self.subscriptions.by_sid.get(gap.sid)
-            if entry is not None and gap.sid not in known and gap.rule is not None:
-                self.denials[place, gap.sid] = entry.owner, self.denial(place, entry.pattern.text, gap)
+        for refusal in effect.refusals:
+            place.refusal = refusal.reason
+            entry = self.subscriptions.by_sid.get(refusal.sid)
+            if entry is not None and refusal.sid not in known and refusal.rule is not None:
+                self.denials[place, refusal.sid] = (
+                    entry.owner,
+                    self.denial(place, entry.pattern.text, refusal),
+                )
             if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, gap.reason)
-                entry.owner.refusal = gap
+                _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
+                entry.owner.refusal = refusal
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:
             if fallback.state == PREFIX and link.is_answered:

@@ -127,7 +127,6 @@ class Engine(Connections):
         # A weak dictionary has a method in Python for its length.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
-        self._raised: set[int] = set()  # Refused subscriptions that `raise_refusals` has raised.
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -500,9 +499,9 @@ class Engine(Connections):
         """
         owners = [owner]
         if not self.runs_handlers:
-            owners += [item for item in self.in_hand if item is not owner and item.done()]
-        for item in owners:
-            message = self.in_hand.pop(item, None)
+            owners += [task for task in self.in_hand if task is not owner and task.done()]
+        for holder in owners:
+            message = self.in_hand.pop(holder, None)
             if message is not None:
                 message.ack()
 
@@ -534,7 +533,7 @@ class Engine(Connections):
                 for refusal in place.refusals.values():
                     entry = self.subscriptions.by_sid.get(refusal.sid)
                     if entry is not None and inbox in (None, entry.owner):
-                        found.append(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
+                        found.append(self.refusal_text(place, entry.pattern.text, refusal))
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
     def missing(self) -> list[str]:
@@ -556,7 +555,7 @@ class Engine(Connections):
                 for place in self.places.values()
             ]
             self.raise_refusals()
-            return [item for item in found if item]
+            return [reason for reason in found if reason]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
         """Raise the next refusal that was not raised yet.
@@ -578,25 +577,27 @@ class Engine(Connections):
     def raise_refusals(self) -> None:
         """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
 
-        The refusal of a subscription is raised once, so that a later wait for other subscriptions can end.
+        A refusal is raised once, so that a later wait can end. Publishers that refuse one subscription at that time
+        count as one.
 
         Raises:
             PermissionDenied, ProtocolError: a publisher refuses it.
         """
-        self._raised &= {sid for place in self.places.values() for sid in place.refusals}
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
             if refused is not None:
                 raise refused[1]
             for refusal in place.refusals.values():
                 entry = self.subscriptions.by_sid.get(refusal.sid)
-                if entry is None or refusal.sid in self._raised:
+                if entry is None or refusal.sid in place.raised:
                     continue
-                self._raised.add(refusal.sid)
+                for other in self.places.values():
+                    if refusal.sid in other.refusals:
+                        other.raised.add(refusal.sid)
                 self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
                     raise self.denial(place, entry.pattern.text, refusal)
-                raise ProtocolError(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
+                raise ProtocolError(self.refusal_text(place, entry.pattern.text, refusal))
 
     def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
         """Remove one subscription or all at the publishers; return the inboxes and the revision.
@@ -612,13 +613,13 @@ class Engine(Connections):
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
             self._is_draining = self._is_draining or inbox is None
             self._drains += 1
-            for item in inboxes:
-                for entry in item.entries:
+            for retired in inboxes:
+                for entry in retired.entries:
                     self.subscriptions.retire(entry)
-                if item.falls_back:
+                if retired.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(self._patterns.prefixes_of(item))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(retired))
             for place in self.places.values():
                 place.drained = place.plain is None and place.multicast is None
             self._declare()

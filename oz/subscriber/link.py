@@ -7,6 +7,12 @@ attempt and the next sequence expected; the WELCOME answers with the same attemp
 of the connection every batch arrives in order and once, because a connection is in order and complete. Therefore a
 sequence that is too high, or a PING with a higher sequence, is a fault of the connection, and the link replaces it.
 
+A connection may carry frames in one direction only: PINGs arrive, and the frames of the link are lost. PINGs show
+that: a DECLARE is not answered, or messages stay pending although everything was acknowledged. The link repeats its
+HELLO then. A publisher that receives it answers at once, also while it applies a long declaration. Without an answer
+the link replaces the connection. Because a long DECLARE may take that time on a slow network, the link waits twice
+as long after each such replacement.
+
 The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
 and `taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is
 sent, so that only the newest exists.
@@ -23,9 +29,10 @@ connect (a new handle)        HELLO, DECLARE –                         –    
 subscribe, unsubscribe        –              DECLARE, if no epoch is   DECLARE                 –
                                              known
 probe (a new connection)      HELLO          HELLO                     HELLO, GREETING         HELLO, new id
-1 s without WELCOME           –              same HELLO again          –                       –
+1, 3, 7 s without WELCOME     –              same HELLO again          –                       –
 WELCOME, another attempt      –              –                         –                       –
-WELCOME, epoch known          –              first > expected: Gap     same                    –
+WELCOME, epoch known          –              first > expected: Gap     same; DECLARE only if   –
+                                                                       none is under way
 WELCOME, another epoch        –              known before: Gap(None)   same                    –
 sequence = expected           –              –                         deliver                 –
 sequence < expected           –              –                         repeat                  –
@@ -35,12 +42,15 @@ PING(n)                       –              –                         n > e
                                                                        else ACK, if there is
                                                                        news or the 20th; drops,
                                                                        DECLARE
+two PINGs with the same       –              –                         same HELLO again; after –
+unanswered DECLARE or                                                  3.5 s, 7 s, 14 s …:
+pending messages                                                       replace
 ANSWER                        –              –                         refusals                –
 BYE                           –              known before: Gap(None)   Gap(n − expected),      –
                                              ENDED                     drops, ENDED; reason
                                                                        not closed: Gap(None)
 no WELCOME for 10 s           –              replace                   –                       –
-silent for 3.5 s              –              replace, if heard once    replace                 –
+silent, see `silent_after`    –              replace, if heard once    replace                 –
 silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
                                              ENDED
 retry time over               –              –                         –                       replace
@@ -59,12 +69,12 @@ from typing import Any, NamedTuple
 from oz.errors import ProtocolError
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire import links
-from oz.wire.links import SILENT_AFTER, SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome
+from oz.wire.links import SLOW_PINGS, Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome, silent_after
 
 NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
 
 HELLO_AGAIN = 1.0
-"""Listened seconds after which a HELLO without WELCOME is sent again."""
+"""Listened seconds after which a HELLO without WELCOME is sent again. The time doubles with each repetition."""
 WELCOME_WITHIN = 10.0
 """Listened seconds after which a connection without WELCOME is replaced."""
 ACK_AGE = 0.02
@@ -294,6 +304,7 @@ class Link:
         self.ending: int | None = None
         self.delivered = self.repeated = self.unwanted = self.malformed = 0
         self._backoff = 1.0
+        self._ignored_limit = silent_after(1)
         self._connected_at = self._hello_at = self._heard_at = self._live_at = self._retry_at = 0.0
         self._has_heard = False
         self._acked_at = float("-inf")
@@ -324,9 +335,12 @@ class Link:
         self._head: Head | None = None
         # The last ACK of an earlier connection may be lost.
         self._sent_marks: dict[int, int] = {}
-        self._pings = 0
+        # The first PING is acknowledged.
+        self._pings, self._beats = SLOW_PINGS, 1
         self._idle_ping: bytes | None = None
         self._declared = self._replaced_by = 0
+        self._ignored: int | None = None
+        self._ignored_since = 0.0
         self._unacked_batches = self._unacked_bytes = 0
         self._ack_batches, self._ack_bytes = 1, 1
         self.is_ack_due = False
@@ -359,7 +373,7 @@ class Link:
         self.attempt += 1
         self._begin_connection()
         self._declares.clear()
-        self.state = GREETING
+        self.state, self._hello_again = GREETING, HELLO_AGAIN
         self._say_hello(listened)
 
     def _say_hello(self, listened: float) -> None:
@@ -410,7 +424,8 @@ class Link:
                     self._head = None
             else:
                 self._on_control(links.decode_control(frame), listened, effects)
-                if kind == links.PING and not (effects or self._declares or self._marks):
+                has_more = self._declares or self._marks or self._ignored is not None
+                if kind == links.PING and not (effects or has_more):
                     self._idle_ping = frame
         except ProtocolError:
             self.malformed += 1
@@ -425,9 +440,9 @@ class Link:
             frame: of the current handle.
             listened: time of the `ListeningClock`.
         """
-        if frame != self._idle_ping or self._pings % SLOW_PINGS == 0:
+        if frame != self._idle_ping or self._pings >= SLOW_PINGS:
             return False
-        self._pings += 1
+        self._pings += self._beats
         self._heard_at = self._live_at = listened
         return True
 
@@ -488,7 +503,7 @@ class Link:
         if isinstance(control, Welcome):
             self._on_welcome(control, listened, effects)
         elif isinstance(control, Ping):
-            self._on_ping(control, effects)
+            self._on_ping(control, listened, effects)
         elif isinstance(control, Answer):
             self._on_answer(control, effects)
         elif isinstance(control, Bye) and control.role == links.PUBLISHER:
@@ -497,7 +512,8 @@ class Link:
     def _on_welcome(self, welcome: Welcome, listened: float, effects: list[Effect]) -> None:
         if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
             return
-        self._head = None
+        self._head = self._ignored = None
+        is_repeated = self.state == LIVE and welcome.epoch == self.epoch
         before, self.origin = self.origin, welcome.origin
         self.card, self.ending = welcome.card, None
         if welcome.epoch == self.epoch:
@@ -512,27 +528,50 @@ class Link:
         self.applied = welcome.applied
         self._ack_batches = max(1, min(welcome.window // 4, ACK_BATCHES))
         self._ack_bytes = max(1, welcome.window_bytes // 4)
-        if not self.applied == self.answered == self._subscriptions.revision:
-            self._declare_all()
-        else:
+        if self.applied == self.answered == self._subscriptions.revision:
             self._declared = self.answered
+        elif not is_repeated or self._declared != self._subscriptions.revision:
+            self._declare_all()
 
-    def _on_ping(self, ping: Ping, effects: list[Effect]) -> None:
+    def _on_ping(self, ping: Ping, listened: float, effects: list[Effect]) -> None:
         if self.state != LIVE:
             return
         if ping.following > self.expected:
             self._replace("the connection lost messages", effects)
             return
-        if self._pings % SLOW_PINGS == 0 or self._unacked_batches or self._has_new_marks():
+        if self._pings >= SLOW_PINGS or self._unacked_batches or self._has_new_marks():
             self.is_ack_due = True
-        self._pings += 1
+            self._pings = 0
+        self._beats = ping.beats
+        self._pings += ping.beats
         self.applied = ping.applied
-        self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
+        has_pending = any(drops.pending for drops in ping.streams.values())
+        self.idle = 0 if has_pending else ping.applied
         self._report_unknown(ping.streams, effects)
         if ping.following == self.expected:
             self._apply_drops(ping.streams, effects)
         if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
             self._declare_all()
+        else:
+            self._check_ignored(listened, effects, has_pending=has_pending)
+
+    def _check_ignored(self, listened: float, effects: list[Effect], *, has_pending: bool) -> None:
+        """Repeat HELLO, and later replace the connection, if a DECLARE or the ACK of everything has no effect."""
+        ignored = None
+        if self._declared > self.answered:
+            ignored = -1
+        elif has_pending:
+            # The first PING has made an ACK due. A publisher that receives it sends more.
+            ignored = self.expected
+        if ignored is None:
+            self._ignored, self._ignored_limit = None, silent_after(self._beats)
+        elif ignored != self._ignored:
+            self._ignored, self._ignored_since = ignored, listened
+        elif listened - self._ignored_since < self._ignored_limit:
+            self._say_hello(listened)
+        else:
+            self._ignored_limit *= 2
+            self._replace("the publisher receives nothing", effects)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         """Report losses of unknown size before the publisher."""
@@ -555,6 +594,7 @@ class Link:
             if not self._replaced_by:
                 self._declare_all()
             return
+        self._ignored = None
         self.answered = self.applied = answer.revision
         if self._replaced_by and answer.revision >= self._replaced_by:
             self._replaced_by = 0
@@ -725,7 +765,7 @@ class Link:
         """
         effects: list[Effect] = []
         if self.state == LIVE:
-            if listened - self._heard_at >= SILENT_AFTER:
+            if listened - self._heard_at >= silent_after(self._beats):
                 self._replace("the publisher is silent", effects)
         elif self.state == ENDED:
             if listened >= self._retry_at:
@@ -742,20 +782,22 @@ class Link:
             if self._may_report:
                 effects.append(Gap(None, "lost"))
             self._end(listened)
-        elif self._has_heard and listened - self._heard_at >= SILENT_AFTER:
+        elif self._has_heard and listened - self._heard_at >= silent_after(1):
             self._replace("the publisher is silent", effects)
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
-        elif listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
+        elif listened - self._hello_at >= self._hello_again and self._hello is None:
+            # A publisher that is late, because hundreds of links begin at once, has no use for more of them.
+            self._hello_again *= 2
             self._say_hello(listened)
 
     def next_deadline(self) -> float:
         """Return the listened time of the next `tick` in seconds."""
         if self.state == LIVE:
-            return self._heard_at + SILENT_AFTER
+            return self._heard_at + silent_after(self._beats)
         if self.state == ENDED:
             return self._retry_at
-        return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
+        return self._hello_at + self._hello_again if self.state == GREETING else float("inf")
 
     @property
     def ack_at(self) -> float:

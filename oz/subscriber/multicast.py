@@ -76,7 +76,7 @@ class MulticastSource:
     def origin(self) -> bytes | None:
         """Id of the publisher of the last frame, None before the first frame."""
         senders = self.listener.receiver.senders
-        return max(senders, key=lambda item: senders[item].heard_at, default=None)
+        return max(senders, key=lambda origin: senders[origin].heard_at, default=None)
 
     def missing(self) -> str | None:
         """Return why the endpoint is not ready; None if frames of a publisher arrive."""
@@ -99,7 +99,7 @@ class MulticastSource:
         time_ns = time.time_ns()
         for effect in self.listener.read(limit):
             self._apply(effect, time_ns)
-        for effect in self.listener.look(now):
+        for effect in self.listener.check(now):
             self._apply(effect, time_ns)
         stats, (malformed, repeated) = self._dispatcher.stats, self._counted
         self._counted = receiver.malformed, receiver.repeated

@@ -53,6 +53,7 @@ class Place:
         multicast: of a multicast endpoint, else None.
         gaps: known losses since the last message, by stream; None for losses of the link.
         refusals: refused subscriptions.
+        raised: refused subscriptions whose refusal `wait_ready` has raised.
         refusal: last refusal, or None.
         begin: epoch of the link, and position of its first message after a move; earlier messages came over
             the plain connection.
@@ -82,6 +83,7 @@ class Place:
         "link_endpoint",
         "multicast",
         "plain",
+        "raised",
         "refusal",
         "refusals",
         "reported",
@@ -97,6 +99,7 @@ class Place:
         self.multicast: MulticastSource | None = None
         self.gaps: dict[int | None, int] = {}
         self.refusals: dict[int, links.Refusal] = {}
+        self.raised: set[int] = set()
         self.refusal: str | None = None
         self.begin: tuple[bytes, int] | None = None
         self.key_refusal: str | None = None
@@ -147,7 +150,7 @@ class Place:
             return None
         if self.key_refusal is not None:
             return self.key_refusal
-        hint = "" if has_keys or self.endpoint.startswith("inproc:") else f". {KEYS_HINT}"
+        hint = "" if has_keys or self.endpoint.startswith("inproc:") else f"; {KEYS_HINT}"
         if link is None:
             return f"nothing answers at {self.endpoint}: start the publisher, or check host and port{hint}"
         where = f"{self.endpoint} (link endpoint {self.link_endpoint})"

@@ -66,7 +66,7 @@ class PlainPatterns:
         found = dict.fromkeys(self._index.find(subject).values)
         if subject.startswith(RESERVED):
             named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
-            return tuple(dict.fromkeys(item.owner for item in named if item.pattern.matches(subject)))
+            return tuple(dict.fromkeys(entry.owner for entry in named if entry.pattern.matches(subject)))
         return tuple(found)
 
     def prefixes(self) -> Iterable[bytes]:
@@ -178,7 +178,7 @@ class PlainSocket:
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             if binds:
-                self._files.bind(self.socket, endpoint, lambda item, where: item.bind(where))
+                self._files.bind(self.socket, endpoint, lambda socket, where: socket.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:

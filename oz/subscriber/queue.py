@@ -457,7 +457,7 @@ class Dispatcher:
             self._own.pop(queue, None)
             self._full.discard(queue)
             while queue.items:
-                self._abandon(queue.items.popleft())
+                self.abandon(queue.items.popleft())
         else:
             items = self.shared.items
             for _ in range(len(items)):
@@ -465,12 +465,13 @@ class Dispatcher:
                 if isinstance(item, Message) and not any(
                     not receiver.is_removed and receiver.queue is None for receiver in item.route.inboxes
                 ):
-                    self._abandon(item)
+                    self.abandon(item)
                 else:
                     items.append(item)
         self.forget()
 
-    def _abandon(self, item: Message | Gap) -> None:
+    def abandon(self, item: Message | Gap) -> None:
+        """Record that a message is not handled, because its subscription has ended; see `Link.abandon`."""
         if isinstance(item, HandledMessage):
             arrival = item.arrival
             if self._is_last(item):

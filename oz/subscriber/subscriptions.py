@@ -215,7 +215,7 @@ class Subscriptions:
             return ()
         found = tuple(index.find(subject).values)
         if subject.startswith(RESERVED):
-            found = tuple(item for item in found if names_reserved(item.pattern))
+            found = tuple(entry for entry in found if names_reserved(entry.pattern))
         return found
 
 

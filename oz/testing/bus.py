@@ -203,7 +203,7 @@ class Bus:
                 raise ValueError(f"a bus of oz.testing has no {other}=: leave it out")
         taken = {member.place.host for member in self._members if not member.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
-        host = name if name and name not in taken else next(item for item in numbered if item not in taken)
+        host = name if name and name not in taken else next(free for free in numbered if free not in taken)
         return Context(self.network, host)
 
     # faults ----------------------------------------------------------------------------------------------

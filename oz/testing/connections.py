@@ -194,9 +194,12 @@ class End:
         if peer is None or network.is_stalled(self.hosts):
             return
         now, receiver, mark, count = network.clock.now, peer.socket, peer.socket.receive_mark, len(arrivals)
+        is_mute = self in network.mute_ends
         while arrivals and arrivals[0] <= now and (not mark or len(peer.inbox) < mark):
             arrivals.popleft()
-            receiver.arrived(peer, outgoing.popleft())
+            message = outgoing.popleft()
+            if not is_mute:
+                receiver.arrived(peer, message)
         if len(arrivals) < count:
             self.pump()
 
@@ -229,9 +232,18 @@ class End:
         if not self.has_ended:
             self.has_ended = True
             peer, self.peer = self.peer, None
+            is_mute = self in self.network.mute_ends
             self._forget()
-            if peer is not None:
+            if peer is not None and is_mute:
+                peer.open_half()
+            elif peer is not None:
                 peer.break_off()
+
+    def reset(self) -> None:
+        """Break the connection for both ends."""
+        if self.peer is not None:
+            self.peer.break_off()
+        self.break_off()
 
     def break_off(self) -> None:
         """Lose the connection and the messages in transit. The socket is notified a moment later."""
@@ -251,6 +263,7 @@ class End:
     def _forget(self) -> None:
         self.network.connections.pop(self, None)
         self.network.half_open_ends.pop(self, None)
+        self.network.mute_ends.pop(self, None)
 
     def _lost(self) -> None:
         if self.has_ended:

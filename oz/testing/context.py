@@ -76,5 +76,5 @@ class Context:
 
     def _die(self) -> None:
         self.closed = True
-        for raw in self._sockets:
-            raw.die()
+        for socket in self._sockets:
+            socket.die()

@@ -42,8 +42,8 @@ class Port(NamedTuple):
 class Network:
     """Network with a virtual clock and a seed.
 
-    Hosts are names. Connections between two hosts can be reset, cut, stalled, throttled or half-open. A host
-    can be killed.
+    Hosts are names. Connections between two hosts can be reset, cut, stalled, throttled, half-open, or dead in one
+    direction. A host can be killed.
 
     Attributes:
         clock: virtual clock.
@@ -54,6 +54,7 @@ class Network:
             messages; 0 for any time.
         connections: both ends of each connection.
         half_open_ends: ends whose peer has lost the connection.
+        mute_ends: ends whose messages do not arrive.
     """
 
     def __init__(self, seed: int = 0, *, latency: float = 0.0005, jitter: float = 0.0005) -> None:
@@ -71,6 +72,7 @@ class Network:
         self.grid = GRID
         self.connections: dict[End, End] = {}
         self.half_open_ends: dict[End, None] = {}
+        self.mute_ends: dict[End, None] = {}
         self._ports: dict[tuple[str, str], Port] = {}
         self._numbers = count(49152)
         self._cut: set[frozenset[str]] = set()
@@ -134,7 +136,7 @@ class Network:
 
     def bound(self, transport: str, prefix: str) -> list[str]:
         """Return the bound addresses with a prefix, also unreachable ones."""
-        return [address for port, address in self._ports if port == transport and address.startswith(prefix)]
+        return [address for own, address in self._ports if own == transport and address.startswith(prefix)]
 
     @property
     def capacity(self) -> int:
@@ -167,6 +169,16 @@ class Network:
                 else:
                     end.open_half()
 
+    def mute(self, host: str, other: str) -> None:
+        """Lose all messages from a host to another on their present connections. New connections are not concerned.
+
+        Neither host notices. The other host does not notice the end of such a connection until `heal`.
+        """
+        for ends in self._between(host, other):
+            for end in ends:
+                if end.socket.host == host:
+                    self.mute_ends[end] = None
+
     def stall(self, host: str, other: str) -> None:
         """Hold back all messages between two hosts until `heal`. No message is lost."""
         self._stalled.add(frozenset((host, other)))
@@ -187,8 +199,11 @@ class Network:
                 self._cut.discard(pair)
                 self._stalled.discard(pair)
                 self._rates.pop(pair, None)
-        for end in [end for end in self.half_open_ends if not hosts or end.hosts == hosts]:
-            end.break_off()
+        for end in [*self.half_open_ends, *self.mute_ends]:
+            # The reset of the other end may have ended it.
+            is_faulty = end in self.half_open_ends or end in self.mute_ends
+            if is_faulty and (not hosts or end.hosts == hosts):
+                end.reset()
         for ends in [*self.connections.items()]:
             for end in ends:
                 if not hosts or end.hosts == hosts:

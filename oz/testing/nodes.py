@@ -39,6 +39,10 @@ class VirtualDirectory(Directory):
         found = {f"ipc://{address}" for address in self._network.bound("ipc", self._begins)}
         return found - {self.endpoint}
 
+    def count_separate(self) -> int:
+        """Return 0: nodes of a virtual network have no keys."""
+        return 0
+
     def remove_dead(self, endpoint: str) -> bool:
         """Return False: an endpoint ends with its socket."""
         return False
@@ -66,8 +70,8 @@ class VirtualEngine(Engine):
             return tuple(map(self.publisher.bind_links, config.bind))
         context: Any = self._context
         path = str(self.options.directory or "/oz")
-        self._directory = VirtualDirectory(context.network, path, self.bus, self.id)
-        return tuple(map(self.publisher.bind_links, (*config.bind, self._directory.endpoint)))
+        self.directory = VirtualDirectory(context.network, path, self.bus, self.id)
+        return tuple(map(self.publisher.bind_links, (*config.bind, self.directory.endpoint)))
 
     def die(self) -> None:
         """End the requests and handlers of a node whose process was killed."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oz.testing.context import Context
 
 _EVENTS, _RCVMORE, _POLLIN, _SNDMORE = (
-    int(number) for number in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
+    int(option) for option in (zmq.EVENTS, zmq.RCVMORE, zmq.POLLIN, zmq.SNDMORE)
 )
 _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""

@@ -1,13 +1,19 @@
 """Callers of a listener that do not prove a trusted key: they are counted and logged.
 
 The authenticator never learns of a caller without a key. Only the monitor of the socket reports the failed
-handshake. A trusted caller that searches for the key of the listener fails too, and connects with the right key a
-moment later. So failures are reported if no caller is admitted within `SEARCH_SECONDS`.
+handshake. A caller that searches for the key of the listener fails in the same way: it tries the keys that it trusts,
+and ends the other connections when one key is right. So failures are reported if no caller is admitted within
+`SEARCH_SECONDS`, all with one reason.
+
+If the authenticator refuses the key of a caller, the failures of its search are part of this refusal. A refused caller
+connects again without end, but searches only at the beginning. So a refusal explains the failures of `SEARCH_SECONDS`,
+and a later one explains more only after `REFUSAL_SECONDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 
 import zmq
 
@@ -15,6 +21,8 @@ from oz.transport.monitors import Event, Outcome
 
 SEARCH_SECONDS = 3.0
 """Seconds in which a caller finds the key of a listener."""
+REFUSAL_SECONDS = 60.0
+"""Seconds after a refused key in which further refusals hide no failures of other callers."""
 _MAX_FAILURES = 1_024
 """Maximum number of kept failures. Further failures are reported at once."""
 
@@ -22,7 +30,7 @@ _MAX_FAILURES = 1_024
 class Arrivals:
     """Handshakes of the callers of one socket."""
 
-    __slots__ = ("_due_at", "_failures", "_report")
+    __slots__ = ("_due_at", "_failures", "_refused_at", "_report")
 
     def __init__(self, report: Callable[[str, str], object]) -> None:
         """Start without callers.
@@ -33,6 +41,7 @@ class Arrivals:
         self._report = report
         self._failures: list[Event] = []
         self._due_at = 0.0
+        self._refused_at = -inf
 
     def add(self, event: Event, now: float) -> None:
         """Record an event of the monitor.
@@ -43,12 +52,16 @@ class Arrivals:
         """
         if event.outcome is Outcome.ADMITTED:
             self._failures.clear()
-        elif event.outcome not in (Outcome.FAILED, Outcome.BROKEN):
-            # The authenticator has refused a key, and reports that.
+        elif event.outcome is Outcome.REFUSED:
+            # The authenticator reports it.
+            if now >= self._refused_at + REFUSAL_SECONDS:
+                self._refused_at = now
+                self._failures.clear()
+        elif event.outcome is None:
             return
         elif _has_no_key(event) or len(self._failures) >= _MAX_FAILURES:
-            self._report(event.endpoint, _reason(event))
-        else:
+            self._report(event.endpoint, _reason([event]))
+        elif now >= self._refused_at + SEARCH_SECONDS:
             if not self._failures:
                 self._due_at = now + SEARCH_SECONDS
             self._failures.append(event)
@@ -62,7 +75,7 @@ class Arrivals:
         if self._failures and now >= self._due_at:
             failures, self._failures = self._failures, []
             for event in failures:
-                self._report(event.endpoint, _reason(event))
+                self._report(event.endpoint, _reason(failures))
 
 
 def _has_no_key(event: Event) -> bool:
@@ -70,11 +83,12 @@ def _has_no_key(event: Event) -> bool:
     return event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC
 
 
-def _reason(event: Event) -> str:
-    if event.outcome is not Outcome.BROKEN:
-        return "the caller closed the connection before it proved a key"
-    if event.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-        return "the caller has no key, and this side demands CURVE"
-    if event.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-        return "the caller has no key, or expects another key of this side"
-    return f"the handshake of the caller violates the protocol (error 0x{event.value:x} of ZeroMQ)"
+def _reason(failures: Sequence[Event]) -> str:
+    """Return the reason of failures. A connection that was only closed has the reason of the other failures."""
+    for event in failures:
+        if event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+            if event.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
+                return "the caller does not trust the key of this side, and expects another one"
+            return f"the handshake of the caller violates the protocol (error 0x{event.value:x} of ZeroMQ)"
+    # A caller without keys may close the connection before libzmq sees the other mechanism.
+    return "the caller proved no key, and this side demands CURVE"

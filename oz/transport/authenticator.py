@@ -90,7 +90,7 @@ class ContextAuthenticator(Authenticator):
         version, number, domain, address, _, _, credentials = msg
         name, key = domain.decode("utf-8", "replace"), z85.encode(credentials).decode()
         with _lock:
-            asked = next((item for item, its in self._admissions.items() if its == name), None)
+            asked = next((admission for admission, its in self._admissions.items() if its == name), None)
         if version != b"1.0" or asked is None or not asked.admits(key, address.decode("utf-8", "replace")):
             self._send_zap_reply(number, b"400", b"unknown key")
         else:

@@ -1,12 +1,32 @@
-"""Bell that wakes a thread out of a wait for descriptors."""
+"""Wait of a thread for descriptors, and the bell that ends it."""
 
 from __future__ import annotations
 
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import zmq
+
+
+_MAX_POLL = 2**31 - 1  # milliseconds
+
+
+def poll_until(poller: zmq.Poller, until: float) -> dict[Any, int]:
+    """Wait until something can be read or sent, or until a time; return the events of each socket and descriptor.
+
+    Args:
+        poller: of ZeroMQ.
+        until: time of the monotonic clock; `inf` waits for ever.
+    """
+    left = until - time.monotonic()
+    return dict(poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), _MAX_POLL))))
 
 
 class Bell:

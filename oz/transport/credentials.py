@@ -46,6 +46,9 @@ packets, and a caller gets no answer."""
 _MAX_FOUND = 4_096
 """Maximum number of endpoints whose last key is cached."""
 
+_MAX_REFUSED_KEYS = 100
+"""Keys of refused callers that are remembered, so that texts can name them."""
+
 _numbers = itertools.count()
 
 T = TypeVar("T")
@@ -76,6 +79,7 @@ class Credentials:
         require_curve()
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
+        self._refused_keys: dict[str, None] = {}
         self._counting = threading.Lock()
         self._refusals = RefusalLog()
         # Absolute, because a program may change its directory.
@@ -112,11 +116,21 @@ class Credentials:
         """Return whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.value_for_unknown_key():
             return True
+        with self._counting:
+            if len(self._refused_keys) >= _MAX_REFUSED_KEYS:
+                del self._refused_keys[next(iter(self._refused_keys))]
+            self._refused_keys[key] = None
         self._count(
             "an unknown key",
             f"a connection from {address} is refused: its key {key} is not in {self.directory}",
         )
         return False
+
+    @property
+    def refused_keys(self) -> list[str]:
+        """Keys of callers that were refused lately."""
+        with self._counting:
+            return [*self._refused_keys]
 
     def turn_away(self, endpoint: str, why: str) -> None:
         """Count and log a caller that a listener has refused because it proved no key.
@@ -210,41 +224,45 @@ class Credentials:
         """Return the trusted key whose certificate has a name, such as a host name; None if no certificate has it."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
-    def refused_by(self, endpoint: str, key: str | None) -> str:
-        """Return the error text for a listener that does not trust the own key."""
-        return (
-            f"{endpoint} does not trust the key of this side, {self.public_key}; it has {key}. "
-            f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
-        )
+    def why_not(self, found: Probed, endpoint: str, key: str | None, name: str | None = None) -> str | None:
+        """Return why an endpoint cannot be connected; None if it can, or if nothing listens there yet.
 
-    def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
-        """Return why an endpoint cannot be connected; None if it can, or if nothing listens there yet."""
+        Args:
+            found: outcome of a search or of a handshake.
+            endpoint: of the listener.
+            key: of the listener, if it is known.
+            name: of the listener in the text; None for the endpoint.
+        """
+        name = name or endpoint
         match found:
             case Probed.REFUSED:
-                return self.refused_by(endpoint, key)
+                return (
+                    f"{name} does not trust the key of this side, {self.public_key}; it has {key}. "
+                    f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
+                )
             case Probed.STRANGER:
-                return self._strange_to(endpoint)
+                return self._strange_to(endpoint, name)
             case Probed.KEYLESS:
                 return (
-                    f"{endpoint} has no key at all, and this side, which has {self.public_key}, connects only "
+                    f"{name} has no key at all, and this side, which has {self.public_key}, connects only "
                     "to listeners with a key. Give it security=, or let OZ_SECURITY or [security] name a file "
                     "with its key"
                 )
             case Probed.SILENT:
                 return (
-                    f"{endpoint} accepts connections and proves no key: it may be busy, or is no listener of "
+                    f"{name} accepts connections and proves no key: it may be busy, or is no listener of "
                     f"ZeroMQ. This side has {self.public_key}, and trusts the certificates in "
                     f"{self.directory}"
                 )
         return None
 
-    def _strange_to(self, endpoint: str) -> str:
+    def _strange_to(self, endpoint: str, name: str) -> str:
         candidates, trusted = self.candidates(endpoint), self.trusted
         if not candidates:
-            return f"{endpoint}: no key is trusted; put certificates into {self.directory}"
+            return f"{name}: no key is trusted; put certificates into {self.directory}"
         theirs = ", ".join(f"{trusted[candidate]} {candidate}" for candidate in candidates[:3])
         return (
-            f"{endpoint} has no key that this side trusts: none of {theirs}"
+            f"{name} has no key that this side trusts: none of {theirs}"
             f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
             f"{self.public_key}, and trusts the certificates in {self.directory}"
         )

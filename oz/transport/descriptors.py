@@ -8,6 +8,8 @@ from io import FileIO
 
 import zmq
 
+from oz.system import has_free_descriptors
+
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
@@ -71,6 +73,8 @@ def need(count: int, purpose: str) -> None:
 
 
 def _check(count: int, purpose: str) -> None:
+    if has_free_descriptors(count):
+        return
     # Objects, and not numbers: they are closed even if a signal handler raises in the middle.
     held: list[FileIO] = []
     try:

@@ -177,7 +177,7 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
         return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
-        return [item[4][:2] for item in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
+        return [found[4][:2] for found in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
     return []
 
 
@@ -203,7 +203,7 @@ def address_towards(endpoints: Iterable[str]) -> str:
         address = _source_address((found["host"].strip("[]"), int(found["port"])))
         if address is not None:
             return address
-    return next((item for item in map(_source_address, _OUTSIDE) if item is not None), "127.0.0.1")
+    return next((address for address in map(_source_address, _OUTSIDE) if address is not None), "127.0.0.1")
 
 
 def _source_address(peer: tuple[str, int]) -> str | None:

@@ -95,9 +95,11 @@ class Keys:
     Attributes:
         credentials: of this side.
         plain: type of the socket that tries the keys of a listener for plain connections.
+        name_of: returns the name of the listener at an endpoint, for texts.
     """
 
     plain = int(zmq.SUB)
+    name_of: Callable[[str], str] = staticmethod(str)
 
     def __init__(
         self,
@@ -174,7 +176,7 @@ class Keys:
                 found, key = self.probe(endpoint, LINK)
             if found is Probed.ABSENT and is_plain:
                 found, key = self.probe(endpoint, self.plain)
-            why = self.credentials.why_not(found, endpoint, key)
+            why = self._why_not(found, endpoint, key)
             if why is not None:
                 raise PermissionDenied(why)
         except BaseException:
@@ -205,8 +207,11 @@ class Keys:
         """Return the keys that a listener may have, the likeliest first."""
         candidates = self.credentials.candidates(endpoint)
         if not candidates:
-            raise PermissionDenied(self.credentials.why_not(Probed.STRANGER, endpoint, None) or "")
+            raise PermissionDenied(self._why_not(Probed.STRANGER, endpoint, None) or "")
         return candidates
+
+    def _why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
+        return self.credentials.why_not(found, endpoint, key, self.name_of(endpoint))
 
     def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
         """Try the trusted keys at an endpoint.
@@ -267,10 +272,8 @@ class Keys:
         self._end_connection(endpoint, server)
         if server.reconnect_at is None:
             server.reconnect_at = now + next(server.pauses)
-        if outcome is Outcome.REFUSED:
-            self._refuse(endpoint, server, self.credentials.refused_by(endpoint, server.key))
-        else:
-            self._refuse(endpoint, server, self.credentials.why_not(Probed.KEYLESS, endpoint, None) or "")
+        found = Probed.REFUSED if outcome is Outcome.REFUSED else Probed.KEYLESS
+        self._refuse(endpoint, server, self._why_not(found, endpoint, server.key) or "")
 
     def _refuse(self, endpoint: str, server: _Server, why: str) -> None:
         if not server.is_refused:
@@ -299,7 +302,7 @@ class Keys:
                 self._connect(found.endpoint, at, found.key)
                 continue
             at.strangers = at.strangers + 1 if found.outcome in _WITHOUT_KEY else 0
-            why = self.credentials.why_not(found.outcome, found.endpoint, found.key)
+            why = self._why_not(found.outcome, found.endpoint, found.key)
             if why is not None and (found.outcome is Probed.REFUSED or at.strangers >= _STRANGERS):
                 self._refuse(found.endpoint, at, why)
             self._search.begin_later(found.endpoint, now)
@@ -337,4 +340,4 @@ class Keys:
         """Return the time of the next `tend` in seconds of `time.monotonic`."""
         times = [server.reconnect_at for server in self._servers.values()]
         times.append(self._search.next_deadline())
-        return min([self._due_at, *(time for time in times if time is not None)])
+        return min([self._due_at, *(due for due in times if due is not None)])

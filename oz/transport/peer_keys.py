@@ -121,7 +121,7 @@ def called_endpoint(where: str, called: Iterable[str]) -> str | None:
     found = [endpoint for endpoint in endpoints if _port_of(endpoint) == _port_of(where)]
     if len(found) > 1:
         there = set(addresses_of(where))
-        found = [item for item in found if there.intersection(addresses_of(item))]
+        found = [endpoint for endpoint in found if there.intersection(addresses_of(endpoint))]
     return found[0] if len(found) == 1 else None
 
 

@@ -24,8 +24,8 @@ class Poll:
         """Create the descriptor of `ring`."""
         self._wake_up = WakeUp()
         self._selector, self._alone = selectors.DefaultSelector(), selectors.DefaultSelector()
-        for raw in (self._selector, self._alone):
-            raw.register(self._wake_up.fileno(), selectors.EVENT_READ)
+        for selector in (self._selector, self._alone):
+            selector.register(self._wake_up.fileno(), selectors.EVENT_READ)
         self.is_polling = self.is_full = False
         self._pair: tuple[int, SystemPoll] | None = None
 
@@ -38,8 +38,8 @@ class Poll:
         """
         if self._pair is None or self._pair[0] != descriptor:
             poll = make_poll()
-            for number in (descriptor, self._wake_up.fileno()):
-                poll.register(number, POLLIN)
+            for polled in (descriptor, self._wake_up.fileno()):
+                poll.register(polled, POLLIN)
             self._pair = descriptor, poll
         self._pair[1].poll(seconds * 1000)
 

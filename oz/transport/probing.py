@@ -135,13 +135,13 @@ def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
     for attempt in tried:
         poller.register(attempt.monitor, zmq.POLLIN)
     while True:
-        for item in [attempt for attempt in tried if attempt.outcome is None]:
-            item.read()
-            if item.outcome in (Probed.ADMITTED, Probed.REFUSED):
-                return item.outcome, item.key
-            if item.outcome is not None:
-                poller.unregister(item.monitor)
-                item.close()
+        for attempt in [attempt for attempt in tried if attempt.outcome is None]:
+            attempt.read()
+            if attempt.outcome in (Probed.ADMITTED, Probed.REFUSED):
+                return attempt.outcome, attempt.key
+            if attempt.outcome is not None:
+                poller.unregister(attempt.monitor)
+                attempt.close()
         waiting = [attempt for attempt in tried if attempt.outcome is None]
         left = begun + _timeout(tried) - time.monotonic()
         if not waiting or left <= 0:

@@ -69,8 +69,8 @@ PUBLISHER, SUBSCRIBER = 0, 1
 
 PING_INTERVAL = 1.5
 """Seconds between two PINGs of a session."""
-SILENT_AFTER = 2 * PING_INTERVAL + 0.5
-"""Seconds without a frame after which a link is silent: two PINGs are missing."""
+MAX_BEATS = 4
+"""Intervals between two PINGs of an idle session at most."""
 SLOW_PINGS = 20
 """Number of PINGs without changes for each acknowledgement of a link. A silent session gets one PING in this number
 of intervals."""
@@ -118,7 +118,7 @@ _WELCOME = Struct(">BB16s16sIQIIII")
 _DECLARE = Struct(">BIIB")
 _ANSWER = Struct(">BIQ")
 _HEAD = Struct(">BBHQIQQ")
-_PING = Struct(">BQI")
+_PING = Struct(">BQIB")
 _ACK = Struct(">BQ")
 _BYE = Struct(">BBBQ")
 _KIND_AND_VERSION = Struct(">BB")
@@ -353,11 +353,13 @@ class Ping(NamedTuple):
         following: next sequence that the socket has not accepted.
         applied: revision of the declaration that is applied.
         streams: streams with pending or dropped messages.
+        beats: intervals until the next PING at most, 1 to `MAX_BEATS`.
     """
 
     following: int
     applied: int
     streams: dict[int, Drops]
+    beats: int = 1
 
 
 class Ack(NamedTuple):
@@ -529,7 +531,16 @@ def encode_body(flat: Sequence[Any]) -> bytes:
 
 def encode_ping(ping: Ping) -> bytes:
     """Return the frame of a PING."""
-    return _PING.pack(PING, ping.following, ping.applied) + _pack_streams(ping.streams)
+    return _PING.pack(PING, ping.following, ping.applied, ping.beats) + _pack_streams(ping.streams)
+
+
+def silent_after(beats: int) -> float:
+    """Return the seconds without a frame after which a link is silent: two PINGs are missing.
+
+    Args:
+        beats: of the last PING.
+    """
+    return 2 * beats * PING_INTERVAL + 0.5
 
 
 def encode_ack(expected: int, marks: Mapping[int, int] | None = None) -> bytes:
@@ -749,8 +760,10 @@ def _decode_answer(frame: bytes) -> Answer:
 
 
 def _decode_ping(frame: bytes) -> Ping:
-    _, following, applied = _PING.unpack_from(frame)
-    return Ping(following, applied, _streams_of(frame[_PING.size :]))
+    _, following, applied, beats = _PING.unpack_from(frame)
+    if not 0 < beats <= MAX_BEATS:
+        raise ProtocolError(f"a PING names {beats} intervals")
+    return Ping(following, applied, _streams_of(frame[_PING.size :]), beats)
 
 
 def _decode_ack(frame: bytes) -> Ack:

@@ -39,7 +39,7 @@ def test_command_serves_the_page_until_a_signal(directory, oz_start):
         (["--listen", "nowhere"], "give HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], "give HOST:PORT"),
         (["--pattern", "a..b"], "a..b"),
-        (["--separator", ""], "--separator is empty"),
+        (["--separator", ""], "the text is empty"),
     ],
 )
 def test_wrong_options_are_usage_errors(directory, oz, options, reason):

@@ -95,7 +95,7 @@ def test_it_binds_and_continues_a_journal(record, recorded, endpoint):
 
 def test_missing_publisher_is_reported_and_recorded_once_it_starts(record, recorded, monkeypatch):
     endpoint, is_reported = lasting_endpoint(), Event()
-    monkeypatch.setattr(RECORD, "READY_SECONDS", 0.05)
+    monkeypatch.setattr(RECORD, "SOCKET_READY_SECONDS", 0.05)
     original = RECORD.print_stderr
     monkeypatch.setattr(RECORD, "print_stderr", lambda ctx, text: (original(ctx, text), is_reported.set()))
 

@@ -58,6 +58,9 @@ def test_a_service_reports_that_it_is_ready_and_that_it_stops(
         running.terminate()
         assert systemd.recv(100) == b"STOPPING=1"
         running.end()
+        systemd.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            systemd.recv(100)
 
 
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -246,6 +246,24 @@ def test_ping_makes_an_ack_due_at_once(following):
     assert subscriber.pull() == [Ack(5, {})]
 
 
+@pytest.mark.parametrize("beats", [1, 2, links.MAX_BEATS])
+def test_a_link_waits_for_the_ping_that_the_last_one_has_promised(beats):
+    one = live(5)
+    one.read(links.encode_ping(Ping(5, 1, {}, beats)))
+    one.pull()
+    assert one.tick(links.silent_after(beats) - 0.1) == []
+    assert [type(effect) for effect in one.tick(0.2)] == [Replace]
+
+
+def test_rare_pings_are_acknowledged_as_often():
+    """A publisher takes a program that it has not heard for a minute for one that does not read."""
+    one, acknowledged = live(5), 0
+    for _ in range(2 * links.SLOW_PINGS // links.MAX_BEATS):
+        one.read(links.encode_ping(Ping(5, 1, {}, links.MAX_BEATS)))
+        acknowledged += len(one.pull())
+    assert acknowledged == 2
+
+
 def test_one_of_twenty_pings_without_news_is_acknowledged():
     one = live(5)
     answers = []
@@ -274,6 +292,83 @@ def test_ping_with_another_revision_declares_everything_once(applied, count):
     subscriber.read(ping(0, applied))
     subscriber.read(ping(0, applied))
     assert [frame.base for frame in subscriber.pull() if isinstance(frame, Declare)] == [0] * count
+
+
+def pings_without_effect(subscriber, make, count=4):
+    """Read PINGs 1.5 s apart; return the kinds of the effects and of the frames for each."""
+    found = []
+    for _ in range(count):
+        effects = subscriber.read(make())
+        found.append([type(item) for item in (*effects, *subscriber.pull()) if not isinstance(item, Ack)])
+        subscriber.now += links.PING_INTERVAL
+    return found
+
+
+def undeclared(subscriber):
+    """Declare a subscription; return a function that returns a PING without it."""
+    subscriber.subscriptions.add(oz.compile("b.*"))
+    subscriber.link.declare()
+    assert [(frame.base, frame.revision) for frame in subscriber.pull()] == [(1, 2)]
+    return lambda: ping(subscriber.link.expected, applied=1)
+
+
+def unacknowledged(subscriber):
+    """Return a function that returns a PING with pending messages."""
+    return lambda: ping(subscriber.link.expected, streams={1: Drops(3, 0, 0, 0, 0)})
+
+
+@pytest.mark.parametrize("ignored", [undeclared, unacknowledged])
+def test_publisher_that_receives_nothing_is_replaced(ignored):
+    subscriber = live(5)
+    make = ignored(subscriber)
+    assert pings_without_effect(subscriber, make) == [[], [Hello], [Hello], [Replace]]
+    assert (subscriber.link.state, subscriber.link.epoch) == (NEW, EPOCH)
+
+
+@pytest.mark.parametrize("ignored", [undeclared, unacknowledged])
+def test_publisher_that_repeats_welcome_is_not_replaced(ignored):
+    subscriber = live(5)
+    make = ignored(subscriber)
+    for _ in range(20):
+        found = pings_without_effect(subscriber, make, 2)
+        assert found == [[], [Hello]]
+        # It does not apply another declaration of everything either.
+        assert subscriber.read(welcome(subscriber.link.attempt, first=5, applied=1)) == []
+        assert subscriber.pull() == []
+
+
+def test_publisher_that_sends_more_after_an_ack_receives():
+    subscriber = live(5)
+    for number in range(5, 25):
+        assert pings_without_effect(subscriber, unacknowledged(subscriber), 1) == [[]]
+        subscriber.read(batch(number))
+
+
+def test_pings_that_waited_for_the_program_do_not_replace_the_connection():
+    subscriber = live(5)
+    old = undeclared(subscriber)()
+    assert all(subscriber.read(old) == [] for _ in range(20))
+    subscriber.read(answer(2))
+    assert subscriber.link.is_answered
+
+
+def test_link_waits_twice_as_long_after_each_replacement_by_a_declaration_without_answer():
+    subscriber = live()
+    make = undeclared(subscriber)
+    counts = []
+    for _ in range(3):
+        found = pings_without_effect(subscriber, make, 20)
+        counts.append(found.index([Replace]))
+        subscriber.link.connect(subscriber.now)
+        subscriber.read(welcome(subscriber.link.attempt, applied=1))
+        subscriber.pull()
+    assert counts == [3, 5, 10]
+    subscriber.read(answer(2))
+    subscriber.read(ping(0, applied=2))
+    subscriber.subscriptions.add(oz.compile("c.*"))
+    subscriber.link.declare()
+    subscriber.pull()
+    assert pings_without_effect(subscriber, lambda: ping(0, applied=2))[-1] == [Replace]
 
 
 # ANSWER

@@ -2,12 +2,13 @@
 
 import time
 import weakref
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
 from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher
 from oz.publisher.last_values import LastValues
+from oz.publisher.sessions import CROWD
 from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, Answer, Bye, Declare, Item, Ping, Refusal, StreamOptions, Welcome
 
@@ -413,6 +414,33 @@ def test_each_interval_has_one_ping():
         assert publisher.pull(session) == [Ping(1, 1, {})]
         publisher.tick(0.0)
         assert publisher.pull(session) == []
+
+
+def test_a_crowd_of_idle_sessions_has_fewer_pings():
+    """Each PING names the longest time until the next, and no idle session waits longer."""
+    publisher, session = up()
+    for number in range(4 * CROWD):
+        publisher.hello(session=b"%16d" % number, route=b"%5d" % number)
+    seen = []
+    for _ in range(20):
+        publisher.tick(links.PING_INTERVAL)
+        seen.append(publisher.pull(session))
+    pings = [(turn, found[0].beats) for turn, found in enumerate(seen) if found]
+    assert pings[0][0] == 0, "the first PING of a connection comes at once"
+    assert len(pings) <= 7
+    for (turn, beats), (following, _) in pairwise(pings):
+        assert following - turn <= beats == links.MAX_BEATS
+
+
+def test_a_session_of_a_crowd_that_has_messages_has_each_ping():
+    publisher, session = up()
+    for number in range(4 * CROWD):
+        publisher.hello(session=b"%16d" % number, route=b"%5d" % number)
+    publisher.publish("a.1")
+    publisher.pull(session)
+    for _ in range(10):
+        publisher.tick(links.PING_INTERVAL)
+        assert kinds(publisher.pull(session)) == ["Ping"]
 
 
 def test_publishers_of_a_host_send_their_pings_together():

@@ -41,59 +41,59 @@ def send(port):
 
 
 def test_publishers_with_recent_packets_are_counted(arrivals, send):
-    arrivals.look(0.0)
-    arrivals.look(FRESH)
+    arrivals.check(0.0)
+    arrivals.check(FRESH)
     send(DATA, b"one...")
     send(REPAIR, b"one...")
     send(SPM, b"two...")
     send(REQUEST, b"three.")
-    assert arrivals.look(FRESH + 1) == (2, True)
+    assert arrivals.check(FRESH + 1) == (2, True)
     send(SPM, b"two...")
-    assert arrivals.look(2 * FRESH + 0.5) == (2, True)
-    assert arrivals.look(2 * FRESH + 1.5) == (1, False)
+    assert arrivals.check(2 * FRESH + 0.5) == (2, True)
+    assert arrivals.check(2 * FRESH + 1.5) == (1, False)
 
 
 @pytest.mark.parametrize("kind", [REPAIR, CONFIRMATION])
 def test_repairs_are_told_from_other_packets(arrivals, send, kind):
-    arrivals.look(0.0)
+    arrivals.check(0.0)
     send(DATA, b"one...")
-    assert arrivals.look(FRESH) == (1, False)
+    assert arrivals.check(FRESH) == (1, False)
     send(kind, b"one...")
-    assert arrivals.look(FRESH + 1) == (1, True)
+    assert arrivals.check(FRESH + 1) == (1, True)
 
 
 def test_repairs_are_seen_however_many_other_packets_come_before_them(arrivals, send):
-    arrivals.look(0.0)
+    arrivals.check(0.0)
     for _ in range(2000):
         send(DATA, b"one...")
     send(REPAIR, b"one...")
-    assert arrivals.look(FRESH) == (1, True)
+    assert arrivals.check(FRESH) == (1, True)
 
 
 def test_result_is_unknown_until_a_whole_interval_was_observed(arrivals, send):
     send(DATA, b"one...")
-    assert arrivals.look(0.0) is None
+    assert arrivals.check(0.0) is None
     send(DATA, b"one...")
-    assert arrivals.look(FRESH / 2) is None
-    assert arrivals.look(FRESH) == (1, False)
+    assert arrivals.check(FRESH / 2) is None
+    assert arrivals.check(FRESH) == (1, False)
 
 
 def test_packets_between_two_distant_looks_have_no_known_time(arrivals, send):
-    arrivals.look(0.0)
-    assert arrivals.look(FRESH) == (0, False)
+    arrivals.check(0.0)
+    assert arrivals.check(FRESH) == (0, False)
     send(DATA, b"one...")
-    assert arrivals.look(3 * FRESH) is None
-    assert arrivals.look(4 * FRESH) == (0, False)
+    assert arrivals.check(3 * FRESH) is None
+    assert arrivals.check(4 * FRESH) == (0, False)
 
 
 def test_other_packets_are_ignored(arrivals, port, send):
-    arrivals.look(0.0)
+    arrivals.check(0.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         sender.sendto(b"", ("239.192.7.8", port))
         sender.sendto(b"short", ("239.192.7.8", port))
     send(DATA, b"one...")
-    assert arrivals.look(FRESH) == (1, False)
+    assert arrivals.check(FRESH) == (1, False)
 
 
 def test_requests_for_repair_still_reach_a_publisher_of_this_host(arrivals, port, send):
@@ -104,5 +104,5 @@ def test_requests_for_repair_still_reach_a_publisher_of_this_host(arrivals, port
         for _ in range(20):
             send(REQUEST, b"one...", to="127.0.0.1")
             assert publisher.recv(100)
-    arrivals.look(0.0)
-    assert arrivals.look(FRESH) == (0, False)
+    arrivals.check(0.0)
+    assert arrivals.check(FRESH) == (0, False)

@@ -18,8 +18,8 @@ def sender(rate=100):
     return made
 
 
-def look(dog, senders, now, *, is_idle=True, arriving=UNOBSERVED):
-    found = dog.look(senders, now, is_idle=is_idle, arriving=arriving)
+def check(dog, senders, now, *, is_idle=True, arriving=UNOBSERVED):
+    found = dog.check(senders, now, is_idle=is_idle, arriving=arriving)
     return [(item.kind, item.origin) for item in found if item.kind != "doubt"]
 
 
@@ -29,7 +29,7 @@ def watch(dog, senders, seconds, arriving, kinds=("silent", "stuck", "gone")):
     return [
         (now, item.kind)
         for now in times
-        for item in dog.look(senders, now, is_idle=True, arriving=arriving)
+        for item in dog.check(senders, now, is_idle=True, arriving=arriving)
         if item.kind in kinds
     ]
 
@@ -47,9 +47,9 @@ def test_data_without_repairs_shows_that_libpgm_has_given_up():
 def test_a_repair_starts_the_time_again():
     dog, senders = Watchdog(25.0, 100), {A: sender()}
     watch(dog, senders, 5, DATA)
-    assert look(dog, senders, 6.0, arriving=REPAIRS) == []
-    assert look(dog, senders, 6.0 + UNREPAIRED - 0.1, arriving=DATA) == []
-    assert look(dog, senders, 6.0 + UNREPAIRED, arriving=DATA) == [("stuck", A)]
+    assert check(dog, senders, 6.0, arriving=REPAIRS) == []
+    assert check(dog, senders, 6.0 + UNREPAIRED - 0.1, arriving=DATA) == []
+    assert check(dog, senders, 6.0 + UNREPAIRED, arriving=DATA) == [("stuck", A)]
 
 
 def test_without_packets_nothing_is_connected_to_again():
@@ -60,8 +60,8 @@ def test_without_packets_nothing_is_connected_to_again():
 def test_after_an_outage_the_time_for_repairs_begins_with_the_first_packet():
     dog, senders = Watchdog(25.0, 100), {A: sender()}
     watch(dog, senders, 100, NONE)
-    assert look(dog, senders, 124.9, arriving=REPAIRS) == []
-    assert look(dog, senders, 125.0, arriving=REPAIRS) == [("stuck", A)]
+    assert check(dog, senders, 124.9, arriving=REPAIRS) == []
+    assert check(dog, senders, 125.0, arriving=REPAIRS) == [("stuck", A)]
 
 
 def test_before_packets_are_known_nothing_is_decided():
@@ -75,7 +75,7 @@ def test_packets_of_heard_publishers_do_not_make_a_silent_one_stuck():
     for now in range(40):
         other.heard_at += 1
         arriving = Arriving(1 if now < 20 else 2, has_repairs=True)
-        said += look(dog, {A: first, B: other}, now, arriving=arriving)
+        said += check(dog, {A: first, B: other}, now, arriving=arriving)
     assert said == [("silent", A), ("stuck", A), ("stuck", A), ("stuck", A)]
 
 
@@ -91,12 +91,12 @@ def test_a_doubt_is_reported_once_for_each_silence():
 
 def test_packets_are_observed_while_a_publisher_is_silent():
     dog, first = Watchdog(25.0, 100), sender()
-    look(dog, {A: first}, 0.0)
+    check(dog, {A: first}, 0.0)
     assert not dog.has_silent()
-    look(dog, {A: first}, 1.5)
+    check(dog, {A: first}, 1.5)
     assert dog.has_silent()
     first.heard_at += 1
-    look(dog, {A: first}, 2.0)
+    check(dog, {A: first}, 2.0)
     assert not dog.has_silent()
 
 
@@ -109,69 +109,69 @@ def test_tries_become_rarer_and_end():
 
 def test_a_publisher_that_is_heard_again_starts_afresh():
     dog, first = Watchdog(1.0, 100), sender()
-    look(dog, {A: first}, 0.0)
-    look(dog, {A: first}, 1.5)
+    check(dog, {A: first}, 0.0)
+    check(dog, {A: first}, 1.5)
     first.heard_at += 1
-    assert look(dog, {A: first}, 2.0) == [("heard", A)]
-    assert look(dog, {A: first}, 3.4) == []
-    assert look(dog, {A: first}, 3.5) == [("silent", A)]
+    assert check(dog, {A: first}, 2.0) == [("heard", A)]
+    assert check(dog, {A: first}, 3.4) == []
+    assert check(dog, {A: first}, 3.5) == [("silent", A)]
 
 
 def test_while_frames_are_unread_no_publisher_is_silent():
     dog, first = Watchdog(1.0, 100), sender()
-    look(dog, {A: first}, 0.0)
-    assert look(dog, {A: first}, 60.0, is_idle=False) == []
-    assert look(dog, {A: first}, 61.0) == [("silent", A)]
+    check(dog, {A: first}, 0.0)
+    assert check(dog, {A: first}, 60.0, is_idle=False) == []
+    assert check(dog, {A: first}, 61.0) == [("silent", A)]
 
 
 def test_a_publisher_that_said_bye_is_not_waited_for():
     dog, first = Watchdog(1.0, 100), sender()
-    look(dog, {A: first}, 0.0)
+    check(dog, {A: first}, 0.0)
     first.has_left = True
     first.heard_at += 1
-    assert look(dog, {A: first}, 0.5) == [("left", A)]
-    assert look(dog, {A: first}, 60.0) == []
+    assert check(dog, {A: first}, 0.5) == [("left", A)]
+    assert check(dog, {A: first}, 60.0) == []
 
 
 def test_another_rate_is_reported_once():
     dog, first = Watchdog(1.0, 100), sender(rate=200)
-    assert look(dog, {A: first}, 0.0) == [("rate", A)]
+    assert check(dog, {A: first}, 0.0) == [("rate", A)]
     first.heard_at += 1
-    assert look(dog, {A: first}, 0.1) == []
+    assert check(dog, {A: first}, 0.1) == []
 
 
 def test_damaged_frames_are_reported_when_there_are_twice_as_many():
     dog = Watchdog(1.0, 100)
-    counts = [count for count in range(20) if dog.look({}, 0.0, is_idle=True, malformed=count)]
+    counts = [count for count in range(20) if dog.check({}, 0.0, is_idle=True, malformed=count)]
     assert counts == [1, 2, 4, 8, 16]
 
 
 def test_an_announced_message_has_its_time():
     dog, first = Watchdog(1.0, 100), sender()
     first.quiet = 8.0
-    assert look(dog, {A: first}, 0.0) == []
-    assert look(dog, {A: first}, 9.4) == []
-    assert look(dog, {A: first}, 9.5) == [("silent", A)]
-    assert look(dog, {A: first}, 10.5) == [("stuck", A)]
+    assert check(dog, {A: first}, 0.0) == []
+    assert check(dog, {A: first}, 9.4) == []
+    assert check(dog, {A: first}, 9.5) == [("silent", A)]
+    assert check(dog, {A: first}, 10.5) == [("stuck", A)]
 
 
 def test_it_returns_its_next_deadline():
     dog, first = Watchdog(1.5, 100), sender()
     senders = {A: first}
     assert dog.next_deadline(senders) is None
-    look(dog, senders, 0.0)
+    check(dog, senders, 0.0)
     assert dog.next_deadline(senders) == 1.5
     looks = 0
     while (at := dog.next_deadline(senders)) is not None:
-        look(dog, senders, at)
+        check(dog, senders, at)
         looks += 1
     # Every half second while the publisher is silent, until it is gone.
     assert looks == 1 + 2 * (1.5 + 1.5 + 3 + 6 + 12 + 24)
     first.heard_at += 1
-    look(dog, senders, 60.0)
+    check(dog, senders, 60.0)
     assert dog.next_deadline(senders) == 61.5
     first.has_left = True
-    look(dog, senders, 61.0)
+    check(dog, senders, 61.0)
     first.heard_at += 1
-    look(dog, senders, 61.0)
+    check(dog, senders, 61.0)
     assert dog.next_deadline(senders) is None

@@ -42,9 +42,10 @@ def test_publication_is_reported_once_and_each_request():
     assert not denials.add(NODE, KEY, b"other", None)
     assert denials.add(NODE, KEY, b"other", "_INBOX.1")
     assert denials.add(NODE, KEY, b"other", "_INBOX.2")
-    found = [notice for _, notice in denials.notices()]
-    assert [message.reply_to for message in found] == [None, "_INBOX.1", "_INBOX.2"]
-    assert found[0].rule == "here: allow publish 'md.>'"
+    found = list(denials.notices())
+    assert [notice.reply_to for _, notice, _ in found] == [None, "_INBOX.1", "_INBOX.2"]
+    assert found[0][1].rule == "here: allow publish 'md.>'"
+    assert [is_first for *_, is_first in found] == [True, True, False]
     assert not len(denials)
 
 

@@ -22,10 +22,16 @@ def events():
 
 
 @pytest.fixture
-def pair(make, tmp_path, events):
+def denied():
+    """Events of the node that denies."""
+    return []
+
+
+@pytest.fixture
+def pair(make, tmp_path, events, denied):
     ring = Keyring(tmp_path, "first", "second")
     ring.permit(first=FIRST, second=SECOND)
-    first = make("first", security=ring.security("first", permissions=True))
+    first = make("first", security=ring.security("first", permissions=True), on_event=denied.append)
     second = make("second", security=ring.security("second", permissions=True), on_event=events.append)
     first.wait_ready("second", timeout=DEADLINE)
     second.wait_ready("first", timeout=DEADLINE)
@@ -73,6 +79,30 @@ def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, ev
     assert "peer 'first' denies the publication on 'notes.other'" in str(raised.value)
     second.wait_ready("first", timeout=DEADLINE)
     assert first.stats.denied == 3
+
+
+def test_a_node_that_denies_messages_has_an_event_for_each_subject(pair, denied):
+    first, second = pair
+    first.subscribe("notes.>")
+    first.subscribe("svc.>", handler=lambda message: message.payload)
+    second.wait_ready("first", subscriber="svc.secret", timeout=DEADLINE)
+    first.wait_ready("second", timeout=DEADLINE)
+    for _ in range(3):
+        second.publish("notes.other")
+        with pytest.raises(PermissionDenied):
+            second.request("svc.secret", timeout=60)
+    until(lambda: first.stats.denied == 6)
+    second.publish("notes.last")
+    texts = until(
+        lambda: (
+            [item for item in denied if item.about == "notes.last"]
+            and [item.text for item in denied if item.kind == "denied"]
+        )
+    )
+    assert len(texts) == 3
+    assert texts[0].startswith("peer 'second' may not publish 'notes.other': ")
+    assert "users.second.publish.allow[0]" in texts[0]
+    assert texts[1].startswith("peer 'second' may not send requests to 'svc.secret': ")
 
 
 def test_a_denied_request_raises_permission_denied_with_the_rule(pair):

@@ -14,6 +14,7 @@ import oz
 import oz.metrics
 from oz.node.metrics import exposition, families
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus
+from support.scripts import run
 from support.waiting import until
 
 
@@ -164,3 +165,30 @@ def test_client_that_never_ends_its_request_is_disconnected(monkeypatch):
                     client.sendall(b"a")
             with suppress(ConnectionResetError):
                 assert client.recv(1) == b""
+
+
+FORKING = """
+import os, signal, sys, warnings
+import oz, oz.metrics
+from prometheus_client import CollectorRegistry
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+registry = CollectorRegistry()
+with (
+    oz.Node("feed", bus="fork", options=oz.NodeOptions(directory=sys.argv[1])) as node,
+    oz.metrics.Server("127.0.0.1:0", node.metrics) as server,
+):
+    registry.register(oz.metrics.Collector(node))
+    assert list(registry.collect())
+    if not os.fork():
+        signal.alarm(30)
+        assert not list(registry.collect())
+        server.close()
+        os._exit(0)
+    assert os.wait()[1] == 0
+"""
+
+
+def test_child_of_a_fork_has_no_metrics_of_the_node_and_closes_its_server(tmp_path):
+    pytest.importorskip("prometheus_client")
+    run("-c", FORKING, tmp_path)

@@ -47,7 +47,7 @@ def test_only_messages_with_a_prefix_of_the_pattern_reach_the_forwarder(stage, p
     assert pub.stats.unmatched == 200
     until(lambda: proxy.stats.messages)
     # 200 unwanted payloads are two megabytes.
-    assert proxy.stats.size < 100_000
+    assert proxy.stats.message_bytes < 100_000
 
 
 def test_a_group_behind_it_is_never_ready_and_the_error_says_why(stage, proxy):

@@ -7,8 +7,9 @@ import pytest
 import zmq
 
 import oz
+from oz.cli.service_metrics import service_metrics
 from oz.journal import GAP, Journal, Writer
-from oz.services.replayer import Replay, replay
+from oz.services.replayer import Replay, ReplayStats, replay
 from support import waiting
 
 SECOND = 10**9
@@ -85,17 +86,25 @@ def test_messages_come_in_order_with_the_fields_of_their_records(journal, listen
     assert second.headers == {"trace": "7f", "oz-offset": 1, "oz-time-ns": 6000, "oz-reply-to": "me"}
     assert third.headers == {"oz-offset": 3, "oz-time-ns": 7000}
     assert fourth.headers == {"ok": 1, "oz-offset": 4, "oz-time-ns": 8000}
-    assert (done.published, done.offset, done.lost, done.gaps) == (4, 7, 3, 1)
-    assert done.refused == 2, "messages with several payload frames"
+    assert (done.stats, done.offset) == (ReplayStats(published=4, refused=2, gaps=1, lost=3), 7)
     [line] = [record.getMessage() for record in caplog.records if record.name.startswith("oz.replay")]
     assert "offset 5, 'a.5', cannot be published: it has 3 payload frames" in line
+
+
+def test_metrics_of_a_replay_have_its_counts_and_those_of_its_node(journal, publisher, tmp_path):
+    found = journal([row("a"), row("a"), row("nats:a", kind=GAP, lost=3)])
+    lines = service_metrics(replay(found, publisher(dialect="zmq"), speed=None)).splitlines()
+    assert {"oz_replay_published_total 2", "oz_replay_gaps_total 1", "oz_replay_lost_total 3"} <= {*lines}
+    assert not any(line.startswith("oz_peers{") for line in lines)
+    with oz.Node("me", bus="lan", codec=None, options=oz.NodeOptions(directory=tmp_path / "bus")) as node:
+        assert 'oz_peers{bus="lan",node="me",' in service_metrics(replay(found, node, speed=None))
 
 
 def test_pattern_and_bounds_select_messages(journal, listener):
     pub, sub = listener
     found = journal([(f"{'ab'[at % 2]}.{at}", b"%d" % at) for at in range(20)])
     done = replay(found, pub, "a.*", start=5, end=15, speed=None, headers=False)
-    messages = received(sub, done.published)
+    messages = received(sub, done.stats.published)
     assert [message.payload for message in messages] == [b"6", b"8", b"10", b"12", b"14"]
     assert not any(message.headers for message in messages)
 
@@ -116,7 +125,7 @@ def test_the_time_between_messages_is_kept_at_any_speed(journal, listener, speed
 def test_a_message_with_an_earlier_time_is_due_at_once(journal, listener):
     times = (1000 * SECOND, 1000, 500 * SECOND, 1000 * SECOND + 1000)
     began = time.monotonic()
-    assert replay(journal([row("a", b"", at) for at in times]), listener[0]).published == 4
+    assert replay(journal([row("a", b"", at) for at in times]), listener[0]).stats.published == 4
     assert time.monotonic() - began < 100
 
 
@@ -128,21 +137,21 @@ def test_after_a_pause_messages_keep_their_distances(journal, listener, speed):
     seen = [-1] * 50
 
     def rests():
-        seen[:] = [*seen[1:], made.published]
+        seen[:] = [*seen[1:], made.stats.published]
         time.sleep(0.002)
         return len(set(seen)) == 1 and working.is_alive()
 
     if speed is not None:
         waiting.until(rests)
-        before = made.published
+        before = made.stats.published
         assert before < 10_000
         made.resume()
-        waiting.until(lambda: made.published > before + 3)
-        assert made.published < 5000, "the replay does not catch up"
+        waiting.until(lambda: made.stats.published > before + 3)
+        assert made.stats.published < 5000, "the replay does not catch up"
     made.resume()
     made.stop()
     working.outcome()
-    assert made.published <= 10_000
+    assert made.stats.published <= 10_000
 
 
 class Publisher:
@@ -183,7 +192,7 @@ def test_on_poll_is_called_although_the_replay_never_waits(journal, times):
     made = Replay(journal([row("a", b"", at * 1000) for at in times]), Publisher(lambda: time.sleep(0.02)))
     polls = []
     made.run(lambda: polls.append(1))
-    assert made.published == 20
+    assert made.stats.published == 20
     assert polls
 
 
@@ -212,7 +221,7 @@ def test_a_replay_that_a_subscriber_holds_up_can_be_stopped(held_up):
     waiting.until(lambda: len(polls) > 3)
     made.stop()
     working.outcome()
-    assert 0 < made.published < 200
+    assert 0 < made.stats.published < 200
     sub.close(0)
 
 
@@ -223,7 +232,7 @@ def test_a_replay_that_was_held_up_publishes_each_message_once_and_in_order(held
     waiting.until(lambda: len(polls) > 3)
     assert [sub.recv_multipart()[1][:3] for _ in range(200)] == [b"%03d" % at for at in range(200)]
     working.outcome()
-    assert made.published == 200
+    assert made.stats.published == 200
 
 
 @pytest.mark.parametrize("speed", [0, -1.0, math.nan])
@@ -236,12 +245,12 @@ def test_a_speed_that_is_not_greater_than_0_is_refused(journal, listener, speed)
 def test_a_replay_that_waits_for_long_ends_when_it_is_stopped(journal, listener, paused):
     made = Replay(journal([row("a"), row("a", b"", 100_000 * SECOND)]), listener[0])
     working = started(made)
-    waiting.until(lambda: made.published == 1)
+    waiting.until(lambda: made.stats.published == 1)
     if paused:
         made.pause()
     made.stop()
     working.outcome()
-    assert made.published == 1
+    assert made.stats.published == 1
 
 
 def test_a_directory_in_place_of_a_journal_is_refused(tmp_path, publisher):

@@ -19,6 +19,8 @@ READY = 5.0
 """Virtual seconds within which all subscriptions are served then."""
 READY_PLAIN = 45.0
 """The same for a subscriber of a publisher that has no links any more: a link without publisher ends after 32 s."""
+LEARNS = 7.0
+"""Virtual seconds within which a publisher learns of a subscription whose DECLARE a connection has lost."""
 SETTLES = 10.0
 """Virtual seconds within which all messages are delivered then."""
 DRAINS = 3.0
@@ -109,6 +111,8 @@ class LinkWorld(World):
         who = (random.choice(served or publishers), subscriber)
         if kind not in BETWEEN:
             who = (who[0] if kind == "burst" else random.choice(who),)
+        elif kind == "mute" and random.random() < 0.5:
+            who = who[::-1]
         # A session ends after 30 seconds.
         long = 4.0 if kind in ("stall", "half_open") else 40.0
         lasts = random.choice((0.1, 0.5, 0.5, 2.0, 2.0, 5.0, 5.0, long))
@@ -307,3 +311,23 @@ class LinkWorld(World):
                 dropped[origin] -= not handled
                 check(dropped[origin] >= 0 or origin in self.killed, "job {} is lost", number)
                 self._check_handled(number, [is_again for _, is_again in handled])
+
+
+class OneWayWorld(LinkWorld):
+    """Runs with connections that lose everything in one direction.
+
+    Subscribers also subscribe on such connections, which publishers must learn while nothing heals the connection.
+    """
+
+    KINDS = (*LinkWorld.KINDS, ("mute", 6))
+
+    async def _be_ready(self):
+        await super()._be_ready()
+        linked = [self.members[name] for name in self.subscribers if name != "any"]
+        for member in linked:
+            for name in self.publishers:
+                self.network.mute(member.place.host, self._place(name).host)
+            member.subscribe("late")
+        ends = self.network.now + LEARNS
+        for member in linked:
+            await member.wait_ready(timeout=max(0.0, ends - self.network.now))

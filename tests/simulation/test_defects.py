@@ -24,7 +24,7 @@ from oz.subscriber.link import Link
 from oz.subscriber.queue import Dispatcher, Queue
 from oz.testing.connections import End
 from simulation.buses import BusWorld, TwinWorld
-from simulation.links import LinkWorld
+from simulation.links import LinkWorld, OneWayWorld
 from simulation.running import run
 
 
@@ -73,7 +73,7 @@ def _reply_twice(exchange, message, value, original=Exchange.answer, **options):
     original(exchange, message, value, **options)
 
 
-def _nothing(*_):
+def _nothing(*_, **__):
     pass
 
 
@@ -118,6 +118,9 @@ DEFECTS = {
     ),
     "no replaced connections": Defect(
         LinkWorld, 3, "Timeout in wait_ready", Connections, "_replace", _nothing
+    ),
+    "a link does not notice that a publisher receives nothing": Defect(
+        OneWayWorld, 0, "Timeout in wait_ready", Link, "_check_ignored", _nothing
     ),
     "no gaps": Defect(LinkWorld, 1, "{} misses {}", Dispatcher, "put_gap", _nothing),
     "no reports of drops": Defect(LinkWorld, 3, "{} misses {}", Link, "_report_drops", _nothing),

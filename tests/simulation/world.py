@@ -12,7 +12,7 @@ import oz.testing
 from simulation.failing import unfailing
 from simulation.ledger import check
 
-BETWEEN = ("cut", "stall", "half_open", "reset", "throttle")
+BETWEEN = ("cut", "stall", "half_open", "reset", "throttle", "mute")
 """Faults between two processes. Each other kind concerns one process."""
 RATE = 20.0
 """Messages a second of a slow network."""

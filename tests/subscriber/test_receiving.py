@@ -107,6 +107,17 @@ def test_a_refusal_without_a_rule_is_a_protocol_error(make, open_feed):
         sub.wait_ready()
 
 
+def test_each_publisher_that_refuses_a_subscription_is_reported(make, open_feed):
+    sub = make()
+    sub.subscribe(["a", "b"])
+    for _ in range(2):
+        feed = open_feed(options=Options(limits=Limits(patterns=1)))
+        sub.connect(feed.endpoint)
+        with pytest.raises(ProtocolError, match=feed.endpoint):
+            sub.wait_ready(timeout=DEADLINE)
+        sub.wait_ready(timeout=DEADLINE)
+
+
 def test_a_second_way_to_the_same_publisher_says_bye(make, feed):
     sub = make(feed.endpoint)
     sub.subscribe("a.*")

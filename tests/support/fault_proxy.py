@@ -2,6 +2,7 @@
 
 - `cut`: end connections by RST, which loses bytes on their way, or by FIN.
 - `stall`: pass nothing on until `resume`, in both directions or in one. Both ends keep their connections.
+- `discard`: read and lose all bytes of one direction. Both ends keep their connections.
 - `half_open`: reset one end of each connection. The other end stays open and gets no more bytes.
 - `throttle`: limit the bytes a second.
 """
@@ -29,10 +30,12 @@ class _Link:
         for item in self.may_pass.values():
             item.set()
         self.rate = None
-        self.tasks = [asyncio.ensure_future(self._pump(near[0], far[1], self.may_pass["up"]))]
-        self.tasks.append(asyncio.ensure_future(self._pump(far[0], near[1], self.may_pass["down"])))
+        self.discarded = set()
+        self.tasks = [asyncio.ensure_future(self._pump(near[0], far[1], "up"))]
+        self.tasks.append(asyncio.ensure_future(self._pump(far[0], near[1], "down")))
 
-    async def _pump(self, reader, writer, may_pass):
+    async def _pump(self, reader, writer, direction):
+        may_pass = self.may_pass[direction]
         with suppress(OSError):
             while True:
                 await may_pass.wait()
@@ -41,6 +44,8 @@ class _Link:
                 await may_pass.wait()
                 if not data:
                     break
+                if direction in self.discarded:
+                    continue
                 self.count(len(data))
                 writer.write(data)
                 await writer.drain()
@@ -179,6 +184,18 @@ class FaultProxy:
         for link in self._links:
             for direction, may_pass in link.may_pass.items():
                 (may_pass.clear if direction in directions else may_pass.set)()
+
+    def discard(self, *directions):
+        """Lose all further bytes of the connections that exist. New connections pass.
+
+        Args:
+            directions: `"up"` to the upstream, `"down"` from it.
+        """
+        self._call(self._discard(directions))
+
+    async def _discard(self, directions):
+        for link in self._links:
+            link.discarded.update(directions)
 
     def throttle(self, rate):
         """Limit the bytes a second in each direction of a connection; None for no limit."""

@@ -124,6 +124,26 @@ def test_stalled_messages_come_late_and_none_is_lost(bus):
     assert bus.run(main()) == ([b"%d" % number for number in range(10)], 0)
 
 
+@pytest.mark.parametrize("is_publisher_mute", [True, False])
+def test_connection_of_a_mute_member_is_replaced_without_loss(bus, is_publisher_mute):
+    async def main():
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")
+        subscriber.subscribe("a")
+        await subscriber.wait_ready(timeout=5)
+        hosts = publisher.place.host, subscriber.place.host
+        bus.network.mute(*(hosts if is_publisher_mute else hosts[::-1]))
+        subscriber.subscribe("b")
+        await publisher.publish("a", b"first")
+        if is_publisher_mute:
+            with pytest.raises(oz.Timeout):
+                await subscriber.receive(timeout=2)
+        await subscriber.wait_ready(timeout=7)
+        await publisher.publish("b", b"last")
+        return [(await subscriber.receive(timeout=5)).payload for _ in range(2)], subscriber.stats.lost
+
+    assert bus.run(main()) == ([b"first", b"last"], 0)
+
+
 @pytest.mark.parametrize("kind", ["publisher", "subscriber", "node"])
 def test_killed_member_refuses_all_calls(bus, kind):
     async def main():

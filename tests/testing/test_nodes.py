@@ -7,12 +7,18 @@ import pytest
 import oz
 import oz.testing
 from oz.errors import PeerLost
-from oz.options import NodeOptions
+from oz.options import Delivery, NodeOptions
 
 
 @pytest.fixture
 def node(bus):
     return bus.node
+
+
+@pytest.fixture(params=range(5))
+def seeded_bus(request):
+    with oz.testing.Bus(request.param) as made:
+        yield made
 
 
 def test_nodes_find_each_other_and_reply(bus, node):
@@ -81,6 +87,33 @@ def test_request_to_a_killed_node_is_lost_or_retried(bus, node):
     found = bus.run(main())
     assert sorted(map(str, found[:2])) == sorted(map(str, [PeerLost, "right"]))
     assert found[2:] == ["right", "right"]
+
+
+def test_messages_that_have_moved_are_not_pending_at_the_lost_member(bus, node):
+    async def handle(message):
+        await asyncio.sleep(60)
+
+    async def main():
+        async with node("feed") as feed:
+            for name in ("lost", "other"):
+                worker = node(name)
+                worker.subscribe(
+                    "job", handle, group="workers", ack="handled", delivery=Delivery(redeliver=True)
+                )
+            await feed.wait_ready("lost", "other")
+            await feed.wait_for_subscribers("job", count=2)
+            bus.stall("feed", "lost")
+            for number in range(20):
+                await feed.publish("job", number)
+            await feed.flush()
+            await asyncio.sleep(0.1)
+            before = {link.peer: link.pending for link in feed.snapshot().links}
+            bus.cut("feed", "lost")
+            await asyncio.sleep(6)
+            after = {link.peer: (link.state, link.pending) for link in feed.snapshot().links}
+            return before["lost"], after["lost"], feed.stats.redelivered
+
+    assert bus.run(main()) == (10, ("down", 0), 10)
 
 
 def test_cut_node_is_lost_and_found_again(bus, node):
@@ -223,3 +256,51 @@ def test_bus_closes_nodes_that_are_left_open(end):
             bus.kill("other")
     assert made.closed
     assert other.closed
+
+
+JOBS = 20
+
+
+async def leave(bus, end, *, acks_first=False):
+    """Let one of two members of a redelivering group leave with jobs in its queue; return the handled jobs.
+
+    Args:
+        bus: of the nodes.
+        end: called with the node and the subscription of the member that leaves.
+        acks_first: whether the handler acknowledges a job before it works.
+    """
+    handled = []
+
+    async def do(message):
+        handled.append(message.payload)
+        if acks_first:
+            message.ack()
+        await asyncio.sleep(0.25)
+
+    options = {"handler": do, "group": "workers", "ack": "handled", "delivery": oz.Delivery(redeliver=True)}
+    async with bus.node("boss") as boss, bus.node("ann") as ann, bus.node("bob") as bob:
+        leaving = ann.subscribe("job", **options)
+        bob.subscribe("job", **options)
+        await boss.wait_ready("ann", "bob")
+        for number in range(JOBS):
+            await boss.publish("job", number)
+        await asyncio.sleep(0.6)
+        await end(ann, leaving)
+        await asyncio.sleep(JOBS * 0.25)
+    return handled
+
+
+@pytest.mark.parametrize("acks_first", [True, False])
+def test_jobs_that_wait_at_a_member_that_unsubscribes_go_to_another_member(seeded_bus, acks_first):
+    async def unsubscribe(ann, leaving):
+        await leaving.unsubscribe()
+
+    assert {*seeded_bus.run(leave(seeded_bus, unsubscribe, acks_first=acks_first))} == {*range(JOBS)}
+
+
+@pytest.mark.parametrize("way", ["close", "drain"])
+def test_jobs_of_a_member_that_leaves_are_handled_once(seeded_bus, way):
+    async def end(ann, leaving):
+        await (ann.close(timeout=60) if way == "close" else leaving.drain(timeout=60))
+
+    assert sorted(seeded_bus.run(leave(seeded_bus, end))) == [*range(JOBS)]

@@ -2,7 +2,7 @@
 
 import zmq
 
-from oz.transport.arrivals import SEARCH_SECONDS, Arrivals
+from oz.transport.arrivals import REFUSAL_SECONDS, SEARCH_SECONDS, Arrivals
 from oz.transport.monitors import Event
 
 HERE = "tcp://127.0.0.1:1"
@@ -20,6 +20,7 @@ def reported(*events, until=10.0):
         arrivals.add(event, 0.0)
     arrivals.report_failures(until)
     assert all(endpoint == HERE and why for endpoint, why in reasons)
+    assert len({*reasons}) <= 1
     return len(reasons)
 
 
@@ -39,6 +40,20 @@ def test_a_caller_that_searches_and_finds_the_key_is_not_reported():
 
 def test_a_caller_that_the_authenticator_refuses_is_reported_by_the_authenticator():
     assert reported(REFUSED, REFUSED) == 0
+
+
+def test_the_search_of_a_caller_that_is_refused_is_no_second_refusal():
+    assert reported(MISTAKEN, REFUSED, MISTAKEN, GONE) == 0
+
+
+def test_a_caller_that_is_refused_again_and_again_hides_no_failures_of_other_callers():
+    reasons = []
+    arrivals = Arrivals(lambda endpoint, why: reasons.append(why))
+    for seconds in range(int(REFUSAL_SECONDS)):
+        arrivals.add(REFUSED, seconds)
+        arrivals.add(MISTAKEN, seconds)
+        arrivals.report_failures(seconds)
+    assert len(reasons) > REFUSAL_SECONDS / 2
 
 
 def test_a_flood_is_reported_without_being_kept():

@@ -90,6 +90,7 @@ def test_descriptors_are_given_back_whatever_becomes_of_it(monkeypatch):
         return taken[-1]
 
     with monkeypatch.context() as patched:
+        patched.setattr(descriptors, "has_free_descriptors", lambda _: False)
         patched.setattr(descriptors, "FileIO", take)
         with pytest.raises(zmq.ZMQError, match="a test takes 4 file descriptors, and there are 3"):
             descriptors.need(4, "a test")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from oz.cli.options import TEXT_OF_PLACE, Number, PathName, Whole
+from oz.cli.options import TEXT_OF_PLACE, Number, PathName, Whole, separator_option
 from oz.cli.output import json_option, plain_table, print_status, quiet_option, write_json, write_line
 from oz.cli.progress import progress_bar
 from oz.cli.spark.engine import engine, engine_options
@@ -39,7 +39,7 @@ Examples:
               help="With --follow, time between two batches.  [default: 10]")  # fmt: skip
 @click.option("--compact", is_flag=True, help="Merge small batches; running queries may fail meanwhile.")
 @click.option("--skip-lost", is_flag=True, help="Skip records that retention has removed.")
-@click.option("--separator", default=".", metavar="TEXT", help="Text between tokens.  [default: .]")
+@separator_option("tokens")
 @click.option("--max-tokens", type=Whole(1), default=100, metavar="N",
               help="First tokens with a directory of their own.  [default: 100]")  # fmt: skip
 @click.option("--batch-rows", type=Whole(1), default=4_000_000, metavar="N",
@@ -66,10 +66,6 @@ def archive(
     """Run the command; its help is `_HELP`."""
     import oz.spark
 
-    if not separator:
-        raise click.BadParameter(
-            "the text between tokens is empty; give at least one character", param_hint="--separator"
-        )
     if follow and (compact or as_json):
         raise click.UsageError("--follow runs until it is interrupted; use --compact and --json without it")
     layout: dict[str, Any] = {"separator": separator, "max_tokens": max_tokens, "fail_on_loss": not skip_lost}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from oz.cli.options import TEXT_OF_PLACE, PathName, Whole, parse_all
+from oz.cli.options import TEXT_OF_PLACE, PathName, Whole, parse_all, separator_option
 from oz.cli.output import json_option, plain_table, quiet_option, write_json, write_line
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, pattern_option, range_options
@@ -39,7 +39,7 @@ _FILE = PathName(dir_okay=False, path_type=Path)
 @json_option("Write the figures as JSON.")
 @pattern_option
 @range_options
-@click.option("--separator", default=".", metavar="TEXT", help="Text between tokens.  [default: .]")
+@separator_option("tokens")
 @click.option(
     "--limit", type=Whole(1), default=10, show_default=True, metavar="N", help="Rows of each table."
 )
@@ -61,10 +61,6 @@ def report(
     """Run the command; its help is `_HELP`."""
     import oz.spark
 
-    if not separator:
-        raise click.BadParameter(
-            "the text between tokens is empty; give at least one character", param_hint="--separator"
-        )
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     with progress_bar("counting with Spark", None), engine(master, conf) as spark:
         found = oz.spark.report(spark, source, compiled, top=limit, separator=separator, start=start, end=end)

@@ -54,6 +54,20 @@ def test_publisher_reports_pending_messages_of_each_link(nodes):
     until(lambda: link().groups == {})
 
 
+@promise(
+    "A snapshot counts the messages that wait in a queue, and shows the age of the oldest; gaps do not count."
+)
+def test_a_queue_that_drops_shows_its_messages_and_their_age(nodes):
+    publisher, reader = nodes.join("publisher", "reader")
+    made = reader.subscribe("tick", overflow="drop_oldest", delivery={"max_pending": 3})
+    publisher.wait_ready(subscriber="tick")
+    publisher.publish_many(("tick", number) for number in range(20))
+    until(lambda: reader.stats.received == 20)
+    found = _subscription(reader.snapshot(), "tick")
+    assert (found.pending, found.pending + found.dropped) == (made.pending, 20)
+    assert found.oldest > 0
+
+
 @promise("A node measures the times of handlers after the first snapshot.")
 def test_times_of_handlers_are_measured_after_the_first_snapshot(nodes):
     publisher, worker = nodes.join("publisher", "worker")

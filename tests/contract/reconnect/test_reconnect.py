@@ -10,6 +10,7 @@ import oz.testing
 from contract.adapter import errors
 from contract.conftest import endpoint_of
 from contract.promises import cases, promise
+from oz.wire.links import SLOW_AFTER
 from support.ports import lasting_port
 from support.sizes import size
 from support.waiting import DEADLINE, until
@@ -33,9 +34,9 @@ class Tally:
         self.numbers = []
         self.lost = 0
 
-    def publish(self, publisher, count=1):
+    def publish(self, publisher, count=1, spaces=b""):
         end = self.published + count
-        publisher.publish_many(("tick.a", b"%d" % number) for number in range(self.published, end))
+        publisher.publish_many(("tick.a", b"%d" % number + spaces) for number in range(self.published, end))
         self.published = end
 
     def publish_until_received(self, publisher, *, wait=0.02, timeout=DEADLINE):
@@ -186,6 +187,41 @@ def test_stalled_connection_loses_nothing(proxied, directions):
     proxied.proxy.resume()
     until(lambda: tally.poll() or tally.numbers[-1] == tally.published - 1)
     assert tally.numbers == [*range(tally.published)]
+    assert tally.lost == 0
+
+
+@promise(
+    "A connection that loses everything in one direction is replaced, and loses no message.",
+    not_for=PREFIX_LOSS,
+)
+@cases("direction", ["up", "down"])
+def test_connection_that_is_dead_in_one_direction_is_replaced(proxied, direction):
+    proxied.subscribe("tick.>")
+    tally = Tally(proxied.subscriber)
+    tally.publish_until_received(proxied.publisher)
+    proxied.proxy.discard(direction)
+    proxied.subscriber.subscribe("late")
+    # Then a publisher sends so few PINGs that the link is silent anyway.
+    until(lambda: tally.poll() or proxied.publisher.has_subscribers("late"), SLOW_AFTER)
+    tally.publish_until_received(proxied.publisher)
+    tally.assert_exact()
+    assert tally.lost == 0
+
+
+@promise(
+    "A connection that loses all acknowledgements is replaced, and loses no message.",
+    not_for=PREFIX_LOSS,
+    small=1,
+)
+def test_connection_without_acknowledgements_is_replaced(proxied):
+    proxied.subscribe("tick.>")
+    tally = Tally(proxied.subscriber)
+    tally.publish_until_received(proxied.publisher)
+    proxied.proxy.discard("up")
+    # Twice the bytes that a publisher sends without an acknowledgement.
+    tally.publish(proxied.publisher, 2_000, b" " * 8_192)
+    until(lambda: tally.poll() or tally.numbers[-1] == tally.published - 1, SLOW_AFTER)
+    tally.assert_exact()
     assert tally.lost == 0
 
 

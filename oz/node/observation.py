@@ -1,0 +1,43 @@
+"""Samples of a bus, for commands and the explorer: statistics of its nodes, and the messages of some subjects."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oz.node.bus_view import Sample
+from oz.node.sync import Node, Subscription
+from oz.options import Delivery
+from oz.subjects.pattern import PatternLike
+
+_MAX_PENDING = 10_000
+
+
+def take_sample(node: Node, timeout: float) -> Sample:
+    """Return the statistics of all peers of a node, and the names of silent peers.
+
+    Args:
+        node: on the bus.
+        timeout: seconds for the peers to answer.
+
+    Raises:
+        PermissionDenied: peers deny their statistics, and none has answered.
+        ClosedError: the node is closed.
+    """
+    now = time.monotonic()
+    snapshots = node.request_snapshots(timeout=timeout)
+    answered = {snapshot.id for snapshot in snapshots}
+    return Sample(now, snapshots, [peer.name for peer in node.peers if peer.id not in answered])
+
+
+def observe(node: Node, patterns: Sequence[PatternLike], handler: Callable[[Any], object]) -> Subscription:
+    """Subscribe without influence on publishers: they never wait, and messages beyond the queue are dropped.
+
+    Args:
+        node: on the bus.
+        patterns: of the subjects.
+        handler: called inline with each message.
+    """
+    delivery = Delivery(inline=True, max_pending=_MAX_PENDING)
+    return node.subscribe(list(patterns), handler, overflow="drop_newest", delivery=delivery)

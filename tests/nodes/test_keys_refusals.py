@@ -1,0 +1,137 @@
+"""What a user reads if nodes of one host do not trust each other's keys, or if one of them has no key."""
+
+import shutil
+
+import pytest
+import zmq
+
+import oz
+from oz.errors import PermissionDenied, Timeout
+from oz.logs import forget_rates
+from support.keyring import Keyring
+from support.waiting import DEADLINE, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.fixture
+def ring(tmp_path):
+    forget_rates()
+    return Keyring(tmp_path, "alpha", "beta", "gamma")
+
+
+@pytest.fixture
+def keyed(make, ring, tmp_path):
+    """Create a node with its key, which trusts all keys but some. Its name is not that of its certificate."""
+
+    def create(key, *, distrusts=(), **options):
+        trusted = tmp_path / f"trusted-by-{key}"
+        shutil.copytree(ring.trusted, trusted)
+        for other in distrusts:
+            (trusted / f"{other}.key").unlink()
+        return make(f"node-{key}", security=oz.Security(ring.path(key), trusted=trusted), **options)
+
+    return create
+
+
+def reason(node, name):
+    """Return the text of a timeout."""
+    with pytest.raises(Timeout) as raised:
+        node.wait_ready(name, timeout=0.05)
+    return str(raised.value)
+
+
+def warnings(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "oz.security"]
+
+
+def test_a_node_on_the_same_host_is_named_by_its_certificate(keyed, caplog):
+    events = []
+    keyed("alpha", distrusts=["beta"])
+    beta = keyed("beta", on_event=events.append)
+    wanted = "the node with the certificate 'alpha' does not trust the key of this side"
+    until(lambda: wanted in reason(beta, "node-alpha"))
+    assert "ipc://" not in reason(beta, "node-alpha")
+    until(lambda: [event for event in events if event.kind == "denied"])
+    (event,) = [event for event in events if event.kind == "denied"]
+    assert wanted in event.text
+    assert any(wanted in text for text in warnings(caplog))
+
+
+def test_a_node_whose_key_is_not_trusted_is_named_by_this_key(keyed, ring):
+    alpha = keyed("alpha", distrusts=["beta"])
+    keyed("beta")
+    wanted = f"the node with the key {ring.public('beta')} has no key that this side trusts"
+    until(lambda: wanted in reason(alpha, "node-beta"))
+
+
+def test_a_node_that_was_up_is_named_when_its_key_is_revoked(make, ring):
+    nodes = [make(f"node-{key}", security=ring.security(key)) for key in ("alpha", "beta")]
+    nodes[1].wait_ready("node-alpha", timeout=DEADLINE)
+    ring.distrust("beta")
+    until(lambda: not nodes[1].peers)
+    until(lambda: "peer 'node-alpha' does not trust the key of this side" in reason(nodes[1], "node-alpha"))
+
+
+def test_a_node_that_refuses_a_subscription_is_named(make, ring):
+    ring.permit(alpha="", beta='subscribe = { allow = ["md.>"] }')
+    _, beta = (
+        make(f"node-{key}", security=ring.security(key, permissions=True)) for key in ("alpha", "beta")
+    )
+    beta.wait_ready("node-alpha", timeout=DEADLINE)
+    found = beta.subscribe("other")
+    with pytest.raises(PermissionDenied, match=r"^peer 'node-alpha' refuses 'other': "):
+        found.receive(timeout=DEADLINE)
+    with pytest.raises(Timeout, match="; peer 'node-alpha' refuses 'other': "):
+        found.receive(timeout=0.05)
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+def test_a_listener_logs_one_line_about_one_wrong_key(keyed, ring, directory, caplog, trusts):
+    """The caller searches for the key of the listener, and may find it."""
+    alpha = keyed("alpha", bind="tcp://127.0.0.1:*", distrusts=["beta"])
+    caplog.clear()
+    beta = keyed(
+        "beta",
+        connect=alpha.endpoint,
+        distrusts=[] if trusts else ["alpha"],
+        directory=f"{directory}/other",
+    )
+    text = f"its key {ring.public('beta')} is not in" if trusts else "the caller does not trust the key"
+
+    def lines():
+        return [line for line in warnings(caplog) if " is refused: " in line]
+
+    until(
+        lambda: (
+            "of this side" in reason(beta, "node-alpha") or "this side trusts" in reason(beta, "node-alpha")
+        )
+    )
+    until(lines)
+    # The search of a caller has ended, and the listener has read all its failures.
+    keys = getattr(alpha, "wrapped", alpha)._node.publisher._keys
+    until(lambda: not any(arrivals._failures for _, arrivals in keys._monitors.values()))
+    (line,) = lines()
+    assert text in line
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_nodes_with_and_without_keys_name_each_other_as_the_cause(make, keyed, has_keys):
+    alpha, plain = keyed("alpha"), make("plain")
+    asking, name = (alpha, "plain") if has_keys else (plain, "node-alpha")
+    theirs = (
+        "without keys on this bus, and this node has keys"
+        if has_keys
+        else "with keys on this bus, and this node has no keys"
+    )
+    assert f"The directory has a socket of a node {theirs}" in reason(asking, name)
+    with pytest.raises(Timeout, match=rf"no peer is up.* The directory has a socket of a node {theirs}"):
+        asking.subscribe("x").receive(timeout=0.05)
+    another = keyed("beta") if has_keys else make("other")
+    assert theirs in reason(another, name)
+
+
+def test_nodes_of_one_kind_are_no_cause(make, keyed):
+    plain, alpha = make("plain", bus="one"), keyed("alpha", bus="two")
+    assert "do not find each other" not in reason(plain, "other")
+    assert "do not find each other" not in reason(alpha, "other")
