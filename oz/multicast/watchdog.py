@@ -242,7 +242,7 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return when `check` is due if no frame comes before; None for never.
+        """Return when `check` is due without another frame; None for never.
 
         Args:
             senders: publishers whose frames arrived.

@@ -10,7 +10,7 @@ class Denial(str):
 
     Attributes:
         rule: rule that decided, with its line in the file, or None.
-        subject: subject that the subscription matches and the rule denies, or None.
+        subject: subject subject that the subscription matches and the rule denies, or None.
     """
 
     __slots__ = ("rule", "subject")
