@@ -1,4 +1,4 @@
-"""What a user reads if nodes of one host do not trust each other's keys, or if one of them has no key."""
+"""Errors and log lines of nodes of one host with untrusted keys, or with a key at one node only."""
 
 import shutil
 

@@ -262,7 +262,7 @@ JOBS = 20
 
 
 async def leave(bus, end, *, acks_first=False):
-    """Let one of two members of a redelivering group leave with jobs in its queue; return the handled jobs.
+    """Remove one of two members of a redelivering group with jobs in its queue; return the handled jobs.
 
     Args:
         bus: of the nodes.
