@@ -58,7 +58,7 @@ class HandlerTimes(NamedTuple):
 
     Attributes:
         calls: that have ended.
-        seconds: all all of these calls together.
+        seconds: of all these calls together.
         longest: seconds of the longest of these calls.
         running: seconds since the start of the oldest call that has not ended; None without one.
     """
