@@ -12,6 +12,7 @@ import pytest
 import oz
 from oz.cli.serving import serve, service_options
 from oz.journal import Writer
+from support.sizes import in_suite, one_of_each
 from support.waiting import DEADLINE
 
 SECOND = 10**9
@@ -32,8 +33,12 @@ def command(directory, tmp_path):
     return commands.__getitem__
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("service", ["nameserver", "forwarder", "proxy", "record", "record on a bus"])
+@pytest.mark.parametrize(
+    ("service", "ending"),
+    one_of_each(
+        ["nameserver", "forwarder", "proxy", "record", "record on a bus"], [signal.SIGINT, signal.SIGTERM]
+    ),
+)
 def test_a_signal_ends_a_service_with_a_summary_and_0(oz_start, command, service, ending):
     running = oz_start(*command(service))
     assert running.ready_line().startswith(f"oz {command(service)[0]}: ready, ")
@@ -79,7 +84,7 @@ def test_a_replay_that_a_signal_ends_too_early_has_the_exit_code_of_the_signal(
     assert (ended.code, ended.stderr) == (code, "oz replay: published 1 messages\n")
 
 
-@pytest.mark.parametrize("service", ["nameserver", "forwarder", "proxy"])
+@pytest.mark.parametrize("service", in_suite(["forwarder"], ["nameserver", "proxy"]))
 def test_an_early_signal_ends_a_service_that_is_quiet(oz_start, command, service):
     running = oz_start(*command(service), "--quiet")
     # With its second thread the service is in its constructor.

@@ -454,7 +454,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert (member.session.bytes, member.session.streams[1].load) == (0, 0)
 
 
-SETTINGS = settings(max_examples=size(100, 2_000), stateful_step_count=40, deadline=None)
+SETTINGS = settings(max_examples=size(50, 2_000), stateful_step_count=40, deadline=None)
 TestLink, TestSession, TestGroup = LinkMachine.TestCase, SessionMachine.TestCase, GroupMachine.TestCase
 for case in (TestLink, TestSession, TestGroup):
     case.settings = SETTINGS

@@ -74,7 +74,12 @@ def directory():
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def make(request, directory):
-    nodes = Nodes(request.param, directory)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def make(kind, directory):
+    nodes = Nodes(kind, directory)
     yield nodes
     nodes.close()

@@ -53,7 +53,7 @@ def attempt(place):
 faulthandler.dump_traceback_later(300, exit=True)
 last = attempt(0)
 before = len(os.listdir("/proc/self/fd"))
-for place in range(1, last, last // 30):
+for place in range(1, last, last // 12):
     attempt(place)
 assert len(os.listdir("/proc/self/fd")) <= before + 3, "descriptors are open"
 assert os.listdir(directory) == [], "a socket is left"

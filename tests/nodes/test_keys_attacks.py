@@ -12,9 +12,17 @@ from oz.security.identity import make_uuid_of
 from oz.wire import links
 from oz.wire.links import Card, Declare, Hello, Item
 from support.keyring import Keyring
+from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
+def kind(request):
+    """Shell: one in the suite, because the engine checks keys, and both shells use the same engine."""
+    return request.param
+
 
 RIGHTS = {
     "first": 'subscribe = { allow = ["svc.>"] }\nreply = { allow = ["svc.>"] }',

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from oz.node.roster import Dial, EndSession, HangUp, PeerGone, PeerResumed, PeerSilent, PeerUp, Roster
 from oz.wire import links
 from oz.wire.links import Card
+from support.sizes import size
 
 LIMIT = 6
 NODES = [bytes([number] * 16) for number in range(4)]
@@ -131,4 +132,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TestAnyOrder.settings = settings(
+    max_examples=size(30, 300), stateful_step_count=40, deadline=None, derandomize=True
+)

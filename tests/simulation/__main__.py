@@ -27,7 +27,7 @@ WORLDS = {
 }
 FAULTS = [f"{world.TITLE}: {kind}" for world in (OneWayWorld, BusWorld) for kind, _ in world.KINDS]
 PART = 20
-ENOUGH = 1_000
+ENOUGH = 300
 """Seeds in which each mechanism and each fault must fire."""
 
 

@@ -29,9 +29,9 @@ MESSAGES, JOBS = 30, 5
 """Of each virtual second."""
 FAULTS = 8
 """Faults of a run at most."""
-SMALL_BYTES, SMALL_MARK = 500, 20
-FEW_BYTES = 600
-"""Pending bytes of a publisher that has few."""
+SMALL_BYTES, SMALL_MARK = 100, 20
+FEW_BYTES, FEW_UNACKNOWLEDGED = 600, 200
+"""Pending bytes of a publisher that has few, and how many of them it sends without an acknowledgement."""
 ENDPOINTS = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000", "p3": "tcp://10.0.0.3:7000"}
 SOMETIMES_PLAIN = "p3"
 """Publisher that has links in some of its lives only. Its only subscriber is "any"."""
@@ -155,7 +155,7 @@ class LinkWorld(World):
         # A small window is full after some messages, and a publisher drops what does not fit.
         options = self.random.choice((
             oz.Options(resume_bytes=SMALL_BYTES, high_water_mark=SMALL_MARK),
-            oz.Options(pending_bytes=FEW_BYTES),
+            oz.Options(pending_bytes=FEW_BYTES, resume_bytes=FEW_UNACKNOWLEDGED),
             *3 * [oz.Options()],
         ))  # fmt: skip
         self.members[name] = self.bus.publisher(bind=ENDPOINTS[name], links=links, options=options)

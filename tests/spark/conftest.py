@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+HERE = f"{Path(__file__).parent}{os.sep}"
 
 TIMEOUT = 1200  # seconds; a busy machine needs minutes to start Spark
 
@@ -26,7 +26,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 def pytest_collection_modifyitems(items):
     """Set the timeout of the tests of this directory."""
     for item in items:
-        if HERE not in item.path.parents:
+        if not str(item.path).startswith(HERE):
             continue
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))

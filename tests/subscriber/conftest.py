@@ -7,9 +7,14 @@ from support.shells import Blocking, Direct, Stepped
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def make(request):
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def make(kind):
     """Function that creates subscribers of a shell."""
-    shell = Direct() if request.param == "sync" else Stepped()
+    shell = Direct() if kind == "sync" else Stepped()
     with contextlib.ExitStack() as stack:
         stack.callback(shell.close)
 

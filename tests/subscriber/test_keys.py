@@ -11,9 +11,17 @@ from oz.options import Delivery, Limits, Options
 from oz.publisher.sync import Publisher
 from support.keyring import Keyring
 from support.ports import lasting_endpoint
+from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
+def kind(request):
+    """Shell: one in the suite, because the engine checks keys, and both shells use the same engine."""
+    return request.param
+
 
 DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
 

@@ -73,6 +73,7 @@ class FaultProxy:
 
     Attributes:
         passed: bytes that were passed on, in both directions.
+        accepted: number of connections that were accepted.
     """
 
     def __init__(self, upstream):
@@ -82,7 +83,7 @@ class FaultProxy:
             upstream: endpoint of the publisher, `tcp://host:port`.
         """
         self.pass_on_to(upstream)
-        self.passed = 0
+        self.passed = self.accepted = 0
         self._accepting = set()
         self._links = []
         self._stale = []
@@ -114,6 +115,7 @@ class FaultProxy:
     def _take(self):
         with suppress(OSError):
             task = self._loop.create_task(self._accept(self._listener.accept()[0]))
+            self.accepted += 1
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
 

@@ -181,21 +181,22 @@ def tree(leaf, width, size):
 
 MAP = b"\x81\x00"
 LARGE = [
-    links.encode_ack(0)[:-1] + MAP + tree(MAP + b"\xc0", 5, 8 << 20),
-    links.encode_ack(0)[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
-    links.encode_ack(0)[:-1] + b"\xde\xff\xff" + (MAP + b"\xc0") * 65_535,
-    links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
-    links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
-    links.encode_bye(Bye(0, 0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
-    links.encode_answer(Answer(1, []))[:-1] + tree(MAP + b"\xc0", 5, 8 << 20),
-    b"\x93\xc4\x01a\xc4\x01b" + MAP + tree(MAP + b"\xc0", 3, 8 << 20),
-    b"\x93\xc4\x01a" + tree(MAP + b"\xc0", 3, 8 << 20) + b"\xc0",
-    b"\x96" + (b"\xc4\x01a\xc6\x00\x10\x00\x00" + bytes(1 << 20) + b"\xc0") * 2,
+    lambda: links.encode_ack(0)[:-1] + MAP + tree(MAP + b"\xc0", 5, 8 << 20),
+    lambda: links.encode_ack(0)[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
+    lambda: links.encode_ack(0)[:-1] + b"\xde\xff\xff" + (MAP + b"\xc0") * 65_535,
+    lambda: links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
+    lambda: links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
+    lambda: links.encode_bye(Bye(0, 0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
+    lambda: links.encode_answer(Answer(1, []))[:-1] + tree(MAP + b"\xc0", 5, 8 << 20),
+    lambda: b"\x93\xc4\x01a\xc4\x01b" + MAP + tree(MAP + b"\xc0", 3, 8 << 20),
+    lambda: b"\x93\xc4\x01a" + tree(MAP + b"\xc0", 3, 8 << 20) + b"\xc0",
+    lambda: b"\x96" + (b"\xc4\x01a\xc6\x00\x10\x00\x00" + bytes(1 << 20) + b"\xc0") * 2,
 ]
 
 
-@pytest.mark.parametrize("frame", LARGE)
-def test_nested_values_allocate_little(frame):
+@pytest.mark.parametrize("make_frame", LARGE)
+def test_nested_values_allocate_little(make_frame):
+    frame = make_frame()
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolError):

@@ -224,11 +224,11 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     # Neither forwarder serves the other one.
     until(lambda: first.stats.interests == second.stats.interests == 1)
     until(lambda: (route := route_of(near, "a.1")) is not None and len(route.plain) == 2)
-    for number in range(3_000):
+    for number in range(300):
         near.publish("a.1", number)
-    assert [got.receive(timeout=DEADLINE).payload for _ in range(3_000)] == list(range(3_000))
-    until(lambda: first.stats.received == second.stats.received == 3_000)
-    until(lambda: far.stats.repeated == 3_000)
+    assert [got.receive(timeout=DEADLINE).payload for _ in range(300)] == list(range(300))
+    until(lambda: first.stats.received == second.stats.received == 300)
+    until(lambda: far.stats.repeated == 300)
     with pytest.raises(Timeout):
         got.receive(timeout=0)
     got.unsubscribe()

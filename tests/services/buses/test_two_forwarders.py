@@ -12,6 +12,7 @@ import pytest
 
 from services.buses.test_bridge import members
 from support.scripts import started
+from support.sizes import in_suite
 from support.waiting import DEADLINE, until
 
 FORWARDER = """
@@ -117,7 +118,7 @@ def pair(make, directory):
         yield lambda policy="round_robin", ack="handled": Pair(stack, near, directory, policy, ack)
 
 
-@pytest.mark.parametrize("ack", ["received", "handled"])
+@pytest.mark.parametrize("ack", in_suite(["handled"], ["received"]))
 def test_each_job_is_done_once_though_forwarders_end_in_turn(pair, ack):
     jobs = pair(ack=ack)
     for number, is_leader in (
@@ -134,6 +135,7 @@ def test_each_job_is_done_once_though_forwarders_end_in_turn(pair, ack):
     assert times == dict.fromkeys(range(jobs.published), 1)
 
 
+@pytest.mark.heavy
 def test_a_job_is_done_twice_only_with_a_mark_though_workers_are_killed_too(pair):
     jobs = pair()
     for number in range(3):
@@ -149,7 +151,7 @@ def test_a_job_is_done_twice_only_with_a_mark_though_workers_are_killed_too(pair
     assert not [item for item, count in times.items() if count - marks[item] > 1]
 
 
-@pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
+@pytest.mark.parametrize("policy", in_suite(["sticky"], ["round_robin", "failover"]))
 def test_a_worker_handles_each_subject_in_order(pair, policy):
     jobs = pair(policy)
     for _ in range(10):
