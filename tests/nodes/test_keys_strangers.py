@@ -22,7 +22,7 @@ def kind(request):
     return request.param
 
 
-CONNECTIONS = 200
+CONNECTIONS = 100
 REQUESTS = 50
 MAX_GROWTH = 100 << 20
 """Bytes that the process grows at most; an endless multipart message without keys takes this in 0.3 s."""

@@ -119,12 +119,12 @@ DEFECTS = {
     "no replaced connections": Defect(
         LinkWorld, 3, "Timeout in wait_ready", Connections, "_replace", _nothing
     ),
-    "a link does not notice that a publisher receives nothing": Defect(
+    "716acfc1 a link does not notice that a publisher receives nothing": Defect(
         OneWayWorld, 0, "Timeout in wait_ready", Link, "_check_ignored", _nothing
     ),
     "no gaps": Defect(LinkWorld, 1, "{} misses {}", Dispatcher, "put_gap", _nothing),
     "no reports of drops": Defect(LinkWorld, 3, "{} misses {}", Link, "_report_drops", _nothing),
-    "the jobs of a member that closes go to other members at once": Defect(
+    "d501e38e the jobs of a member that closes go to other members at once": Defect(
         BusWorld, 100, "job {} was handled again without a mark", Sessions, "_move_removed",
         ("kept=kept, is_drained=is_drained", "kept=kept"),
     ),

@@ -10,11 +10,12 @@ from support.waiting import DEADLINE
 ROOT = Path(__file__).parents[2]
 
 
-def run_tests(directory, text, *arguments):
-    """Run tests in a process of their own, with the plugin as where oz is installed."""
-    (directory / "test_of_a_user.py").write_text(text)
+def run_tests(directory, *texts):
+    """Run modules of tests in one process, with the plugin as where oz is installed."""
+    for number, text in enumerate(texts):
+        (directory / f"test_of_a_user_{number}.py").write_text(text)
     options = ["-q", "-p", "no:randomly", "-p", "pytest_oz", "-W", "error"]
-    command = [sys.executable, "-m", "pytest", *options, *arguments]
+    command = [sys.executable, "-m", "pytest", *options]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE)
 
 
@@ -47,8 +48,7 @@ def test_with_it(oz_bus):
     assert "3 passed" in found.stdout, found.stdout + found.stderr
 
 
-def test_code_under_test_creates_nodes_of_the_bus(tmp_path):
-    text = """
+NODES = """
 import asyncio
 
 import oz
@@ -82,12 +82,8 @@ def test_with_it(oz_bus):
 def test_without_it():
     assert (oz.asyncio.Node, oz.Node) == real
 """
-    found = run_tests(tmp_path, text)
-    assert "2 passed" in found.stdout, found.stdout + found.stderr
 
-
-def test_code_under_test_creates_publishers_and_subscribers_of_the_bus(tmp_path):
-    text = """
+SOCKETS = """
 import oz
 import oz.asyncio
 
@@ -131,13 +127,8 @@ async def test_coroutine(oz_bus, tmp_path):
 async def test_coroutine_that_fails(oz_bus):
     raise ValueError("on its own")
 """
-    found = run_tests(tmp_path, text)
-    assert "1 failed, 2 passed" in found.stdout, found.stdout + found.stderr
-    assert "on its own" in found.stdout
 
-
-def test_blocking_call_in_a_running_loop_raises_ownership_error(tmp_path):
-    text = """
+OWNERSHIP = """
 import pytest
 
 import oz
@@ -157,8 +148,12 @@ def test_handler(oz_bus):
             shop.request("ask", timeout=5)
     assert raised.value.kind == "OwnershipError"
 """
-    found = run_tests(tmp_path, text)
-    assert "2 passed" in found.stdout, found.stdout + found.stderr
+
+
+def test_code_under_test_creates_objects_of_the_bus(tmp_path):
+    found = run_tests(tmp_path, NODES, SOCKETS, OWNERSHIP)
+    assert "1 failed, 6 passed" in found.stdout, found.stdout + found.stderr
+    assert "on its own" in found.stdout
 
 
 def test_installation_tells_pytest_of_the_plugin():

@@ -1,4 +1,4 @@
-"""A slow subscriber among 20 nodes in 4 processes: the tools name it, with its pending messages."""
+"""A slow subscriber among the nodes of 4 processes: the tools name it, with its pending messages."""
 
 import json
 import re
@@ -11,23 +11,26 @@ import pytest
 from contract.adapter import command
 from contract.promises import promise
 from support.scripts import started
+from support.sizes import size
 from support.waiting import DEADLINE, until
 
 PUBLISHED = 2_000
+PLACES = size("03", "01234")
+"""Numbers of the nodes of a process."""
 
 PROGRAM = """
 import threading
-number, directory, slow = sys.argv[1:]
+number, directory, slow, places = sys.argv[1:]
 options = NodeOptions(directory=directory, lost_after=600.0)
-nodes = [api.node(f"node-{number}-{place}", bus="slow", options=options) for place in range(5)]
+nodes = [api.node(f"node-{number}-{place}", bus="slow", options=options) for place in places]
 def stop(message):
     threading.Event().wait()
-for place, node in enumerate(nodes):
-    is_slow = slow == "handler" and place == 3
-    if place == 3:
+for place, node in zip(places, nodes):
+    is_slow = slow == "handler" and place == "3"
+    if place == "3":
         node.subscribe("tick.*", stop if is_slow else lambda message: None)
 for node in nodes:
-    node.wait_ready(count=19)
+    node.wait_ready(count=4 * len(places) - 1)
 say("ready")
 while line := sys.stdin.readline():
     for count in range(int(line)):
@@ -39,11 +42,11 @@ while line := sys.stdin.readline():
 
 @pytest.fixture
 def processes(program, directory, request):
-    """Processes 0 to 3 with 5 nodes each, all ready; `node-2-3` is the slow one."""
+    """Processes 0 to 3 with a node for each of PLACES, all ready; `node-2-3` is the slow one."""
     with ExitStack() as opened:
         made = [
             opened.enter_context(
-                program(PROGRAM, number, directory, request.param if number == 2 else "none")
+                program(PROGRAM, number, directory, request.param if number == 2 else "none", PLACES)
             )
             for number in range(4)
         ]
@@ -101,6 +104,7 @@ def page(directory):
 
 
 @promise("oz top and oz metrics name a node with a slow handler, with its pending messages.")
+@pytest.mark.sized
 @pytest.mark.parametrize("processes", ["handler"], indirect=True)
 def test_slow_handler_is_named(processes, directory, exporter):
     _publish(processes[0])
@@ -118,6 +122,7 @@ def test_slow_handler_is_named(processes, directory, exporter):
 @promise(
     "oz top and oz metrics name a node whose process is stopped, with the messages that wait at publishers."
 )
+@pytest.mark.sized
 @pytest.mark.parametrize("processes", ["none"], indirect=True)
 def test_stopped_process_is_named(processes, directory, exporter):
     processes[2].send_signal(signal.SIGSTOP)
@@ -131,6 +136,7 @@ def test_stopped_process_is_named(processes, directory, exporter):
 
 
 @promise("oz explorer names a node whose process is stopped, with the messages that wait at publishers.")
+@pytest.mark.sized
 @pytest.mark.parametrize("processes", ["none"], indirect=True)
 def test_explorer_names_a_stopped_process(processes, page):
     def subscribers():
