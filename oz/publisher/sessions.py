@@ -1015,7 +1015,8 @@ class Sessions:
     def acknowledging_until(self, began: float, now: float) -> float | None:
         """Return until when `close` waits for sessions, as far as known; None if it need not wait.
 
-        It waits for sessions with pending messages:
+        It waits for sessions with pending messages. The link of a node to itself counts only until the node has
+        received its messages, because its program handles none of them while it waits for `close`.
 
         - UP with messages of a group that are not handled: until they are handled.
         - UP with messages that the socket has not accepted: until it has accepted them, or until the session
@@ -1032,7 +1033,8 @@ class Sessions:
         """
         times = []
         for session in self.by_id.values():
-            if session.is_settled:
+            is_own = session.member == self.origin
+            if session.is_settled or (is_own and not session.unreceived):
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
             if since is not None and now - since < (limit := self._close_limit(session)):

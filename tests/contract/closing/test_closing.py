@@ -184,3 +184,12 @@ def test_pyzmq_1407_program_that_forgets_close_ends(program, directory):
     with program(FORGETFUL, directory) as process:
         out, messages = process.communicate(timeout=DEADLINE)
     assert (out, messages, process.returncode) == ("ready\n", "", 7)
+
+
+@promise("close of a node does not wait for messages in its own queues; they are not handled.")
+def test_a_node_does_not_wait_for_its_own_queues(nodes, api):
+    (node,) = nodes.join("worker")
+    made = node.subscribe("job", ack="handled", group="workers")
+    node.publish_many(("job", number) for number in range(3))
+    until(lambda: made.pending == 3)
+    assert api.start(lambda: node.close(timeout=None)).outcome() == 3
