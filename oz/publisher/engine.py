@@ -1216,6 +1216,7 @@ class Engine:
                 if not self.is_closed:
                     with suppress(ClosedError):  # The context is terminated.
                         self._locked(self._flush)
+                        self._locked(self._sessions.leave_groups)
                 self._tell()
         while not self.is_closed:
             now = self._clock()

@@ -992,6 +992,13 @@ class Sessions:
                 session.ping(beats)
                 self.ready[session] = None
 
+    def leave_groups(self) -> None:
+        """Move the messages that the node itself has not handled to other members, because it closes."""
+        for session in self.by_node.get(self.origin, ()):
+            for stream in session.streams.values():
+                if stream.redelivers:
+                    self._move(stream, is_final=False)
+
     def _redeliver(self, session: Session) -> None:
         for stream in session.streams.values():
             if stream.redelivers and stream.options.policy != "sticky" and (stream.held or stream.pending):
