@@ -19,7 +19,7 @@ from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import LONG_PATTERN, TIME_LIMIT, Pattern, is_timed
 
 FEW = 4
-"""Number of patterns up to which trying each costs less than a search in the index."""
+"""Number of patterns up to which a match of each pattern costs less than a search in the index."""
 
 ANSWERS = 8_192
 """Number of cached subjects."""
@@ -28,7 +28,7 @@ LONGEST_SUBJECT = 256
 """Size in bytes of the longest cached subject, so that peers cannot fill the memory."""
 
 Rule = tuple[tuple[bytes, ...], bool | None]
-"""Texts with one token between them. True if one or more tokens must follow, None if anything may follow. The
+"""Texts with one token between them. True if one or more tokens must follow, None if any text may follow. The
 compiled part matches subjects in ASCII by rules, in less time than a search in `answers`."""
 
 Matcher = Callable[[bytes], object]
@@ -96,7 +96,7 @@ class Filter:
         return answer
 
     def _update(self) -> None:
-        """Choose how to decide, and forget the answers that a new or removed pattern may change."""
+        """Choose the method of matching, and drop the answers that a new or removed pattern may change."""
         self.answers.clear()
         has_rules = self.is_active and len(self._counts) <= FEW
         rules = [_rule(pattern) for pattern in self._counts] if has_rules else []

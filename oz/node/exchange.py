@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two looks for a responder while a link is greeting."""
+"""Seconds between two checks for a responder while a link may still declare subscriptions."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
+"""Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
 REPLY_DELAY = 0.0005
 """Seconds that the reply of an inline handler waits for the replies of the next handlers."""
 DECLARE_TIME = 0.5
-"""Seconds after the HELLO of a new session in which its subscriptions may still come."""
+"""Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 
 _log = peer_logger("oz.node")
 
@@ -163,9 +163,9 @@ class Exchange:
         Args:
             message: to send.
             notify: called when there is a reply, or the request has ended; in any thread.
-            timeout: seconds for all tries, None for ever.
+            timeout: seconds for all attempts together; None for ever.
             retries: times that the request goes to another responder after the loss of its holder.
-            limit: replies after which a request to many ends, None without limit.
+            limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
 
         Raises:
@@ -222,7 +222,7 @@ class Exchange:
         self._act(effects)
 
     def cancel(self, request: Request) -> None:
-        """Forget a request, because its caller does not wait any more."""
+        """Cancel a request, because its caller does not wait any more."""
         with self.lock:
             self._requests.cancel(request)
 
@@ -232,7 +232,7 @@ class Exchange:
             self._forgotten.append(request)
 
     def expire(self) -> float | None:
-        """End the requests whose time is over; return the deadline of the next one."""
+        """End the requests whose timeout has passed; return the next deadline."""
         with self.lock:
             effects = self._requests.tick(self._clock())
             deadline = self._requests.next_deadline()
@@ -251,7 +251,7 @@ class Exchange:
         self._act(effects)
 
     def find(self, reply_to: str) -> Request | None:
-        """Return the request that a reply is for; None if it has ended. It needs no lock."""
+        """Return the request of a reply; None if it has ended. It needs no lock."""
         return self._requests.find(reply_to)
 
     # replies
@@ -292,7 +292,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded.
             extras: of `check_extras`, or None.
-            is_alone: whether no other reply is expected that could join the batch.
+            is_alone: whether no other reply is expected soon, which could join the batch.
 
         Raises:
             NoRequest: the subject is not the inbox of a node.
@@ -341,7 +341,7 @@ class Exchange:
         Args:
             message: request.
             value: of the handler.
-            is_alone: whether no other reply is expected that could join the batch.
+            is_alone: whether no other reply is expected soon, which could join the batch.
         """
         if message.reply_to is None:
             return
@@ -400,7 +400,7 @@ class Exchange:
     # the attending side
 
     def turn(self, now: float) -> None:
-        """Pass replies and events to the machines, and do what is due."""
+        """Pass replies and events to the state machines, and run due steps."""
         self.attending = threading.get_ident()
         answered: Sequence[Effect] = self._read_replies() if self._arrived else ()
         while self._forgotten:
@@ -422,7 +422,7 @@ class Exchange:
         self._act(answered)
 
     def _read_replies(self) -> list[Effect]:
-        """Read the replies that have arrived; return the requests with news."""
+        """Read the replies that have arrived; return the changed requests."""
         effects: list[Effect] = []
         on_reply = self._requests.on_reply
         while self._arrived:

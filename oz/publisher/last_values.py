@@ -39,7 +39,7 @@ class LastValues:
 
         Args:
             subjects: remembered at most.
-            size: bytes of subjects and payloads at most.
+            size: maximum size in bytes of subjects and payloads.
         """
         self._subjects, self._size = subjects, size
         self._values: dict[bytes, tuple[int, bytes, Any]] = {}

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and
-the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
-`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without
-a session.
+`Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine passes frames, socket errors
+and the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
+`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without a
+session.
 
 HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
 
@@ -931,7 +931,7 @@ class Sessions:
         return Route(raw, nodes, {}) if nodes else None
 
     def send_direct(self, session: Session, frame: bytes) -> bool:
-        """Put a message into the direct stream of a session; return False if the stream is full.
+        """Append a message to the direct stream of a session; return False if the stream is full.
 
         Args:
             session: that is UP or DOWN.
@@ -1020,7 +1020,7 @@ class Sessions:
         return sum(session.pending for session in self.by_id.values())
 
     def acknowledging_until(self, began: float, now: float) -> float | None:
-        """Return until when `close` waits for sessions, as far as known; None if it need not wait.
+        """Return the current end of the wait of `close` for sessions; None without a wait.
 
         It waits for sessions with pending messages. The link of a node to itself counts only until the node has
         received its messages, because its program handles none of them while it waits for `close`.
@@ -1029,7 +1029,7 @@ class Sessions:
         - UP with messages that the socket has not accepted: until it has accepted them, or until the session
           was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
-          least. A healthy session without messages is heard every 30 seconds only. Then the linger time of the
+          least. A healthy session without messages sends a frame every 30 seconds only. Then the linger time of the
           socket delivers the messages.
         - DOWN, and another member can receive the oldest message: until the messages have moved.
         - DOWN: until a second after the cut, because a reconnection takes a tenth of it.

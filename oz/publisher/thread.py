@@ -1,4 +1,4 @@
-"""Attention to a publisher or a node in a thread, and its end."""
+"""Execution of a publisher or a node in a thread, and its close."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Attended(Protocol):
         """Run due steps; return whether work remains."""
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news."""
+        """Return the time of the next `attend`."""
 
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when there is something to read."""

@@ -30,7 +30,8 @@ TIME_LIMIT = 0.05
 
 
 LONG_PATTERN = 256
-"""Characters of a pattern of words. A longer one is matched word by word, because its regex is slow to compile."""
+"""Maximum length of a pattern of words with a regex. A longer pattern is matched word by word, because its regex is
+slow to compile."""
 
 FREE_BYTES = 1_024
 """Bytes of memory that `estimate_memory` does not count, because `Limits.patterns` bounds the number of patterns."""

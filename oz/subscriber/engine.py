@@ -558,7 +558,7 @@ class Engine(Connections):
             return [reason for reason in found if reason]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
-        """Raise the next refusal that the program was not told of.
+        """Raise the next refusal that was not raised yet.
 
         Args:
             inbox: of the receiving subscription; None for the subscriber. Subscriptions with handlers are only logged.

@@ -72,7 +72,8 @@ PING_INTERVAL = 1.5
 MAX_BEATS = 4
 """Intervals between two PINGs of an idle session at most."""
 SLOW_PINGS = 20
-"""PINGs without news for each acknowledgement of a link. A silent session gets one PING in this number of intervals."""
+"""Number of PINGs without changes for each acknowledgement of a link. A silent session gets one PING in this number
+of intervals."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
 """Seconds without a frame after which a session gets slow PINGs: two acknowledgements are missing."""
 
