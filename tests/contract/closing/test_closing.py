@@ -195,7 +195,9 @@ def test_a_node_does_not_wait_for_its_own_queues(nodes, api):
     assert api.start(lambda: node.close(timeout=None)).outcome() == 3
 
 
-@promise("Jobs of a redelivering group that wait in the queue of a node go to another member when the node closes.")
+@promise(
+    "Jobs of a redelivering group that wait in the queue of a node go to another member when the node closes."
+)
 def test_jobs_in_the_queue_of_a_closing_node_go_to_another_member(nodes):
     closing, other = nodes.join("closing", "other")
     options = {"ack": "handled", "group": "workers", "delivery": {"redeliver": True}}
