@@ -35,7 +35,7 @@ class Check:
         group: heading in the output.
         state: state of the feature.
         value: version or number; empty without one.
-        note: purpose of the feature, or its fault.
+        note: purpose of the feature, or the fault.
         add: command line that adds the feature; empty if the feature is present or no command can add it.
     """
 

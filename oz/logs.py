@@ -11,7 +11,7 @@ from oz.escaping import printable
 FIRST = 10
 """Number of records of one kind that are logged without a delay."""
 SECONDS = 5.0
-"""After that, seconds between two records of the kind. Each names the number of dropped records."""
+"""After that, seconds between two records of the kind. The next logged record has the number of dropped records."""
 _KINDS = 256
 
 

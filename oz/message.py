@@ -55,7 +55,7 @@ class Extras(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages that a publisher sent and that do not arrive.
+    """Messages that a publisher sent, but that do not arrive.
 
     Attributes:
         origin: id of the publisher's process, 16 bytes; None if unknown.
@@ -108,7 +108,7 @@ class Message:
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """Headers that were published with the message; empty without any."""
+        """Headers that were published with the message; empty without headers."""
         return NO_HEADERS if self.extras is None else self.extras.headers or NO_HEADERS
 
     @property

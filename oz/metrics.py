@@ -71,7 +71,7 @@ class Collector:
         self._node, self._core = node, core
 
     def describe(self) -> list[Any]:
-        """Return no metrics, so that the registry does not collect at the registration."""
+        """Return no metrics, so that the registration does not collect metrics."""
         return []
 
     def collect(self) -> Iterator[Any]:

@@ -19,7 +19,7 @@ Ack = Literal["received", "handled"]
 Policy = Literal["round_robin", "sticky", "failover"]
 
 POLICIES = ("round_robin", "sticky", "failover")
-"""Ways to pick the member of a queue group that receives a message."""
+"""Policies by which a queue group selects the member for a message."""
 OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
 """Policies for a subscriber that is too slow."""
 _HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
@@ -81,11 +81,11 @@ class Multicast:
     """Options of multicast endpoints, `epgm://` and `pgm://`.
 
     Attributes:
-        rate_kbps: kilobits (1,000 bits) a second that a publisher sends at most; repairs come on top. All
+        rate_kbps: maximum rate of a publisher in kilobits (1,000 bits) a second; repairs are sent in addition. All
             hosts need the same value, because a subscriber derives the size of its window from it.
         recovery: seconds for which lost packets can be sent again.
         hops: routers that packets may pass, plus one; 1 stays on the LAN.
-        mtu: bytes of a packet on the network at most, headers included.
+        mtu: maximum size in bytes of a packet on the network, with headers.
         stale_after: seconds without a message, while packets of the publisher arrive, after which a
             subscriber connects again. libpgm may need 25 seconds for a repair, and connecting again ends the
             repair. Without repairs the subscriber waits 5 seconds at most.
@@ -131,22 +131,22 @@ class Options(_StrictOptions):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
-        high_water_mark: messages that wait for one subscriber at most, without `max_pending`; 0 for no limit
+        high_water_mark: maximum number of messages that wait for one subscriber, without `max_pending`; 0 for no limit
             but `pending_bytes`.
-        pending_bytes: bytes that wait for one subscriber at the publisher at most. With `on_full="block"` or
-            "raise", a message larger than half of it may exceed it.
+        pending_bytes: maximum size in bytes of the messages that wait for one subscriber at the publisher. With
+            `on_full="block"` or "raise", a message larger than half of it may exceed it.
         resume_bytes: bytes that a publisher keeps for a subscriber to resume without loss.
         resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
         send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
-        batch: messages of a batch at most.
-        batch_delay: seconds that a message waits for a batch at most.
+        batch: maximum number of messages in a batch.
+        batch_delay: maximum time in seconds that a message waits for a batch.
         delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are
             one frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a
             subject that contains the delimiter. A subscriber splits messages of plain publishers at the
             first delimiter, and counts a message without one as malformed. Links do not use it.
         dedupe: whether a subscriber drops messages whose id it has seen.
         multicast: options of `epgm://` and `pgm://` endpoints; None for the defaults of `Multicast`.
-        limits: bounds for the cost of a peer.
+        limits: bounds for the resources that a peer can use.
     """
 
     high_water_mark: int = 10_000
@@ -215,7 +215,7 @@ class Delivery(_StrictOptions):
     Attributes:
         policy: how a queue group picks the member: "round_robin", "sticky" (by the key of the message, else
             by its subject) or "failover" (the member that joined first).
-        max_pending: messages that wait for the subscription at most.
+        max_pending: maximum number of messages that wait for the subscription.
         prefetch: unacknowledged messages from which a group prefers other members; None for 64 with
             `ack="handled"` and 4,096 without.
         redeliver: whether the messages that a lost member has not acknowledged go to other members.

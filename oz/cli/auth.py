@@ -140,12 +140,12 @@ def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def _read(ctx: click.Context, path: str) -> Permissions:
-    """Read a file, and print its warnings: without them, a rule without an effect seems to have one."""
+    """Read a file, and print its warnings: without the warnings, a rule without an effect would seem to work."""
     return read_permissions(path, lambda text: print_stderr(ctx, f"warning: {text}"))
 
 
 def _read_default() -> Permissions:
-    """Return the permissions of nodes and commands that are started here."""
+    """Return the permissions of nodes and commands with the configuration of this directory."""
     credentials = credentials_of(resolve_security())
     if credentials is None or credentials.permissions is None:
         raise click.UsageError(

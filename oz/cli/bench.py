@@ -79,7 +79,7 @@ _ROWS = {
 
 
 def _rows(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row for each number, with a cell for each filtering."""
+    """Return a row for each measured number, with a cell for each kind of filtering."""
     rows = [(heading, *(_cell(result[name]) for result in results)) for heading, name in _ROWS.items()]
     for phase in ("lone", "loaded"):
         for name in ("p50", "p90", "p99", "max"):

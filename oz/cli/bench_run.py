@@ -1,6 +1,6 @@
-"""Measurement of `oz bench`: this process publishes, and the subscriber is a process of its own.
+"""Measurement of `oz bench`: this process publishes, and a second process subscribes.
 
-Half of the time goes to lone messages, which carry the time of their publication. In the other half, the
+Half of the time is for single messages, which contain the time of their publication. In the other half, the
 publisher publishes as fast as possible, and adds a timed message every `PROBE_INTERVAL` seconds. The age of
 a timed message is its latency, because all processes of a machine have one monotonic clock. The payload of
 `END` is the number of messages of the phase that match.

@@ -134,7 +134,7 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
 
 
 def _limit(value: float) -> float | None:
-    """Return a limit as a value of JSON; None stands for no limit."""
+    """Return a limit as a value of JSON; None represents no limit."""
     return value if math.isfinite(value) else None
 
 

@@ -18,7 +18,7 @@ from oz.cli.stop_signals import INTERRUPTED as INTERRUPTED
 
 
 def flush_stdout() -> bool:
-    """Write the buffered output; return False if stdout is full or its reader has gone."""
+    """Write the buffered output; return False if stdout is full or its reader has ended."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -54,7 +54,7 @@ Exit codes:
 """
 
 STOP_SECONDS = 1.0
-"""Time for unsent messages after a signal."""
+"""Seconds for unsent messages after a signal."""
 
 _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 
@@ -63,7 +63,7 @@ _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 def closed_when_sent(
     ctx: click.Context, publisher: oz.Publisher | oz.Node, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Close a publisher or a node after a `with` block, when all messages are sent, as long as it takes.
+    """Close a publisher or a node after a `with` block, when all messages are sent, without a timeout.
 
     Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1. If a signal has
     ended the block, or the work in it `is_stopped`, the wait takes at most `STOP_SECONDS`.

@@ -57,7 +57,7 @@ _ONE: dict[str, Callable[[str], Any]] = {
     "high_water_mark": int,
     "security": str,
 }
-"""Options of a leg that may be repeated, and options that may not."""
+"""Repeatable options of a leg, and its other options."""
 
 _TABLE = "forwarder"
 
@@ -195,7 +195,7 @@ def forwarder(
 
 
 def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
-    """Read the keys of a leg that names a file of them."""
+    """Read the keys of a leg from the file that it names."""
     file = leg.get("security")
     return leg if file is None else {**leg, "security": oz.Security.from_file(file)}
 

@@ -1,4 +1,4 @@
-"""`oz gateway`: multicast for local applications, in processes that may die."""
+"""`oz gateway`: multicast for local applications, in separate processes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def gateway(
     security: oz.Security | None,
     **multicast: Any,
 ) -> None:
-    """Pass on; the text of the help is `_HELP`."""
+    """Run a gateway; the text of the help is `_HELP`."""
     # It starts threads and processes, which the other commands have no use for.
     from oz.services.gateway import Gateway
 

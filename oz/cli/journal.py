@@ -72,7 +72,7 @@ def info(directory: Path, as_json: bool) -> None:
     """Print the number and time range of the records, and the losses.
 
     Lost messages never reached the recorder. A gap of unknown size is a time in which nothing was recorded,
-    or a loss that the publisher could not count. Missing records were in the journal, and are not any more.
+    or a loss that the publisher could not count. Missing records were in the journal and are lost.
     """
     found = _open(directory)
     segments = found.segments

@@ -94,7 +94,7 @@ def export(
 
 @contextmanager
 def _output(file: str) -> Iterator[BinaryIO]:
-    """Open a file to write; a regular file of this machine appears under its name when it is complete."""
+    """Open a file for writing; a local regular file gets its name when it is complete."""
     if "://" in file:
         from pyarrow import ArrowException, fs
 
@@ -125,7 +125,7 @@ def _output(file: str) -> Iterator[BinaryIO]:
 def _counted(
     journal: Journal, start: Any, end: Any, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches, and show a progress bar meanwhile."""
+    """Yield batches, and show a progress bar."""
     first, last = span_of(journal, start, end)
     with progress_bar("exporting", last - first) as update:
         for batch in batches:

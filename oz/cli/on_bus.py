@@ -42,7 +42,7 @@ class BusSubscriber:
         self._bell.ring()
 
     def end(self) -> None:
-        """End a handler that waits for the full queue, so that the node can close."""
+        """Stop a handler that waits for the full queue, so that the node can close."""
         self._messages.maxsize = 0
         with self._messages.not_full:
             self._messages.not_full.notify_all()

@@ -30,7 +30,7 @@ MAX_SECONDS = 1e9
 """Longest time of an option, 31 years: longer times overflow clocks."""
 
 MAX_TIMES = 1_000_000_000_000
-"""Maximum of an option that is a number of things."""
+"""Maximum of an option that is a count."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -49,7 +49,7 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
     def _describe_range(self) -> str:
-        """Leave the largest possible bound out of the text of `--help`."""
+        """Omit the largest possible bound from the text of `--help`."""
         text = super()._describe_range()
         return text if self.max != MAX_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
@@ -214,7 +214,7 @@ def ready_line(
     """Return the line that reports a ready socket and its endpoints.
 
     Args:
-        endpoint: of the socket. It has the real port in place of `*`.
+        endpoint: of the socket. It has the bound port in place of `*`.
         bind: bound endpoints.
         connect: connected endpoints.
         have_answered: whether the peers at these endpoints have answered.

@@ -42,7 +42,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def write_line(line: str | bytes) -> None:
-    """Write a line to stdout at once, as UTF-8 whatever the locale.
+    """Write a line to stdout at once, in UTF-8 with any locale.
 
     Raises:
         BrokenPipeError: the reader of stdout has closed its end.

@@ -1,4 +1,4 @@
-"""Progress bar of a command that takes long."""
+"""Progress bar of a long command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def progress_bar(text: str, total: int | None) -> Iterator[Update | None]:
 
     Args:
         text: the text before the bar.
-        total: the number of units; None shows that the command works, without a share.
+        total: the number of units; None shows activity without a percentage.
 
     Yields:
         The function that updates the bar; None without a bar.

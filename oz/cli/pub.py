@@ -249,7 +249,7 @@ def _paced(messages: Iterator[OutgoingMessage], interval: float) -> Iterator[Out
 class _Recipients:
     """Waits for a subscriber of each new subject, within a limit for all waits.
 
-    The patterns of one subscriber arrive one after another, so each subject is waited for. A multicast
+    The patterns of one subscriber arrive one after another, so the command waits for each subject. A multicast
     publisher does not know its subscribers, so it does not wait.
     """
 

@@ -181,7 +181,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
     Args:
         ctx: of the command.
         recorder: of the journal.
-        line: returns the ready line, once the publishers of the recorder have answered.
+        line: returns the ready line after the publishers of the recorder have answered.
     """
     printed: str | None = None
 

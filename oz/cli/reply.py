@@ -309,7 +309,7 @@ class _Service:
 
 
 def _command_answer(command: ShellCommand, payloads: PayloadForm) -> Answer:
-    """Return the answer that is the output of a command."""
+    """Return the function that answers with the output of a command."""
 
     def answer(message: oz.Message) -> Any:
         payload = payloads.write(message.payload)

@@ -119,7 +119,7 @@ def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
 
 
 def _print(replies: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> int:
-    """Print replies as they come, and return their number."""
+    """Print replies as they arrive, and return their number."""
     count = 0
     for reply in replies:
         show(reply)

@@ -1,4 +1,4 @@
-"""Checks of the own key of a command against its own file of permissions.
+"""Checks of the key of a command against its file of permissions.
 
 The peers decide. But a peer does not answer a denied publisher or requester, so that the command would wait
 without a reason. Peers usually have the same file of permissions, so the command checks its own file first.
@@ -20,7 +20,7 @@ _VERBS = {"publish": "publish on", "request": "request on", "reply": "reply to r
 
 
 class OwnRights:
-    """Rights of the own key for one action. Allowed subjects are cached until the file changes."""
+    """Rights of the command's key for one action. Allowed subjects are cached until the file changes."""
 
     def __init__(self, security: oz.Security | None, action: Action) -> None:
         """Create the check for a command with `security`; None without keys."""
@@ -30,10 +30,10 @@ class OwnRights:
         self._allowed: set[bytes] = set()
 
     def check(self, subject: bytes) -> None:
-        """Check a subject. A file without the own key allows all subjects, because it is about other programs.
+        """Check a subject. A file without the command's key allows all subjects, because it concerns other programs.
 
         Raises:
-            PermissionDenied: the file denies the subject to the own key.
+            PermissionDenied: the file denies the subject to the command's key.
         """
         permissions = None if self._credentials is None else self._credentials.permissions
         if permissions is not self._permissions:
@@ -67,7 +67,7 @@ class OwnRights:
 def check_subscribed(
     security: oz.Security | None, patterns: Sequence[oz.Pattern], *, is_routed: bool, group: str = ""
 ) -> None:
-    """Check patterns as a publisher with this file would. A file without the own key allows all patterns.
+    """Check patterns by the rules of a publisher with this file. A file without the command's key allows all patterns.
 
     Args:
         security: of the command; None without keys.
@@ -76,7 +76,7 @@ def check_subscribed(
         group: queue group of the subscriptions, or empty.
 
     Raises:
-        PermissionDenied: the file denies a pattern to the own key.
+        PermissionDenied: the file denies a pattern to the command's key.
     """
     credentials = credentials_of(security)
     permissions = None if credentials is None else credentials.permissions

@@ -102,8 +102,8 @@ def open_and_serve(
     Args:
         ctx: of the command, with `service_options`. The log of the service becomes its lines.
         make: creates the service.
-        state: returns what the service does; None while it is not ready.
-        summary: returns what the service has done.
+        state: returns the state of the service as text; None while it is not ready.
+        summary: returns the summary of the service as text.
         level: of the log.
     """
     raise_descriptors()
@@ -124,7 +124,7 @@ def serve(
     Args:
         ctx: of the command, with `service_options`.
         service: that exists.
-        state: returns what the service does; None while it is not ready.
+        state: returns the state of the service as text; None while it is not ready.
         on_poll: shows progress on a terminal.
     """
     printed: str | None = None

@@ -96,7 +96,7 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
 
 
 def hold_signals() -> AbstractContextManager[object]:
-    """Hold the first signal back in a `with` block, until `stop_on_signals`.
+    """Defer the first signal in a `with` block, until `stop_on_signals`.
 
     An exception in a constructor would leave open sockets behind.
     """

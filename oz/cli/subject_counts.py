@@ -34,7 +34,7 @@ class SubjectCounts:
         count[1] += len(message.payload)
 
     def take(self, seconds: float, limit: int) -> list[dict[str, Any]]:
-        """Return the subjects with the most messages, and begin again.
+        """Return the subjects with the most messages, and reset the counts.
 
         Args:
             seconds: since the last call.

@@ -113,7 +113,7 @@ class _Source:
     Attributes:
         at: time of the last sample, in monotonic seconds.
         nodes: number of nodes that answered.
-        pattern: of the subjects that are counted, or None.
+        pattern: counts of the subjects, or None.
     """
 
     def __init__(self, node: oz.Node, limit: int) -> None:
@@ -285,7 +285,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _sort_key(value: Any) -> tuple[bool, Any]:
-    """Return a key that puts large numbers first, and texts in order behind them."""
+    """Return a sort key: large numbers first, and texts after them in order."""
     if isinstance(value, (int, float)):
         return False, -value
     return True, "" if value is None else str(value)

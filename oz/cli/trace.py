@@ -194,7 +194,7 @@ class _View:
                 yield f"handler of {', '.join(timed['patterns'])} {times}"
 
     def _fate(self, hop: Hop, subscription: dict[str, Any], given: dict[str, Any] | None) -> str:
-        """Return whether a subscription receives the message, and why not."""
+        """Return whether a subscription receives the message, and the reason if not."""
         if subscription["refused"]:
             return f"the publisher refuses it: {subscription['refused']}"
         if given is None:

@@ -19,8 +19,8 @@ from oz.transport.bell import Bell, poll_until
 class Waiting:
     """Wait of a command that prints messages.
 
-    News of a descriptor, a signal, or the end of the reader of stdout ends the wait. Without the last, `oz sub … |
-    head -1` would run until the next message.
+    A readable descriptor, a signal, or the end of the reader of stdout ends the wait. Without the check of the
+    reader, `oz sub … | head -1` would run until the next message.
     """
 
     def __init__(self, bell: Bell) -> None:
@@ -38,10 +38,10 @@ class Waiting:
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, until: float) -> None:
-        """Wait for news.
+        """Wait for an event.
 
         Args:
-            until: `time.monotonic()` at which to return at the latest; infinite for never.
+            until: `time.monotonic()` at which the wait returns at the latest; infinite for no limit.
 
         Raises:
             BrokenPipeError: the reader of stdout has closed its end.
@@ -63,7 +63,7 @@ def listening() -> Iterator[Waiting]:
 def await_signal() -> Iterator[Callable[[], None]]:
     """End a command at the first SIGINT or SIGTERM; yield the function that waits for the signal.
 
-    For a `with` block in the main thread. A lock or queue does not work, because the system may deliver the
+    For a `with` block in the main thread. A lock or a queue cannot be used, because the system may deliver the
     signal to another thread, or directly before the wait. Then the wait of the main thread would not end.
     """
     was_received = False
@@ -86,7 +86,7 @@ def await_signal() -> Iterator[Callable[[], None]]:
 
 
 def _pipe_of_stdout() -> int | None:
-    """Return the descriptor of stdout, if it is a pipe or socket whose reader may go away."""
+    """Return the descriptor of stdout, if it is a pipe or socket whose reader may end."""
     try:
         descriptor = sys.stdout.fileno()
         mode = os.fstat(descriptor).st_mode

@@ -1,7 +1,7 @@
 """Line numbers of the values in a TOML file, for error messages. `tomllib` returns values without lines.
 
 The index reads the text line by line with two regexes: one for the header of a table, one for `key =`. It reads only
-text that `tomllib` has accepted, so that a wrong guess costs a wrong line in a message and no more. If a key is not
+text which `tomllib` has accepted, so that a wrong guess costs a wrong line in a message and no more. If a key is not
 found, its table has the line.
 """
 

@@ -41,7 +41,7 @@ class PollFuture(asyncio.Future[Any]):
 class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
     """A `zmq.asyncio.Poller` that reports a `SubSocket` readable only for a message that matches.
 
-    It waits as `zmq.asyncio.Poller` waits, and then calls `poll(0)` of the blocking `oz.Poller`.
+    It waits like `zmq.asyncio.Poller` waits, and then calls `poll(0)` of the blocking `oz.Poller`.
     """
 
     _Future = PollFuture

@@ -19,7 +19,7 @@ from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import LONG_PATTERN, TIME_LIMIT, Pattern, is_timed
 
 FEW = 4
-"""Number of patterns up to which trying each costs less than a search in the index."""
+"""Number of patterns up to which a match of each pattern costs less than a search in the index."""
 
 ANSWERS = 8_192
 """Number of cached subjects."""
@@ -28,7 +28,7 @@ LONGEST_SUBJECT = 256
 """Size in bytes of the longest cached subject, so that peers cannot fill the memory."""
 
 Rule = tuple[tuple[bytes, ...], bool | None]
-"""Texts with one token between them. True if one or more tokens must follow, None if anything may follow. The
+"""Texts with one token between them. True if one or more tokens must follow, None if any text may follow. The
 compiled part matches subjects in ASCII by rules, in less time than a search in `answers`."""
 
 Matcher = Callable[[bytes], object]
@@ -61,7 +61,7 @@ class Filter:
     def add(self, pattern: Pattern) -> None:
         """Count a subscription to a pattern."""
         self._counts[pattern] += 1
-        self.is_active = self.is_active or not pattern.is_prefix
+        self.is_active = self.is_active or not pattern._dialect.is_prefix
         if self._counts[pattern] == 1:
             self._index.add(pattern)
             self._update()
@@ -96,7 +96,7 @@ class Filter:
         return answer
 
     def _update(self) -> None:
-        """Choose how to decide, and forget the answers that a new or removed pattern may change."""
+        """Choose the method of matching, and drop the answers that a new or removed pattern may change."""
         self.answers.clear()
         has_rules = self.is_active and len(self._counts) <= FEW
         rules = [_rule(pattern) for pattern in self._counts] if has_rules else []
@@ -121,12 +121,12 @@ class Filter:
 
 def _rule(pattern: Pattern) -> Rule | None:
     """Return the rule of a pattern; None if it has another form."""
-    if pattern.literal is not None:
-        return (pattern.literal,), False
-    if pattern.is_prefix:
+    if pattern._compiled.literal is not None:
+        return (pattern._compiled.literal,), False
+    if pattern._dialect.is_prefix:
         return (pattern.prefixes[0],), None
     texts: list[list[bytes]] = [[]]
-    for token in pattern.tokens or (Wild.ANY,):
+    for token in pattern._compiled.tokens or (Wild.ANY,):
         if isinstance(token, Stem) or token is Wild.ANY:
             return None
         texts[-1].append(token if isinstance(token, bytes) else b"")
@@ -146,13 +146,13 @@ def _is_costly(pattern: Pattern) -> bool:
 
 def _matcher(pattern: Pattern) -> Matcher:
     """Return a function that decides as the index does for one pattern."""
-    if pattern.literal is not None:
-        return pattern.literal.__eq__
-    if pattern.is_prefix:
+    if pattern._compiled.literal is not None:
+        return pattern._compiled.literal.__eq__
+    if pattern._dialect.is_prefix:
         prefix = pattern.prefixes[0]
         return lambda subject: subject.startswith(prefix)
     fullmatch = pattern.regex.fullmatch
-    if pattern.is_bytes:
+    if pattern._dialect.is_bytes:
         return fullmatch
 
     def matches_text(subject: bytes) -> object:

@@ -19,7 +19,7 @@ class SendState:
     Attributes:
         dialect: dialect of the subjects.
         is_checked: whether the dialect forbids any subject.
-        more: whether the last frame was sent with SNDMORE, so that the next one is not a subject. Not kept
+        more: whether the last frame was sent with SNDMORE, so that the next frame is not a subject. Not kept
             unless `is_checked`.
     """
 

@@ -74,7 +74,7 @@ class ReceiveState:
         self.is_awaited = False
 
     def attach(self, socket: zmq.Socket[Any]) -> None:
-        """Make the functions that read from a socket. They keep no reference to the socket."""
+        """Create the functions that read from a socket. They keep no reference to the socket."""
         self.address = int(socket.underlying) if IS_KNOWN else 0
         self.read_message = frame_reader(socket)
         self.has_more = option_reader(socket, _RCVMORE)

@@ -4,8 +4,8 @@
 receive reads the first frame of a message and asks the filter. If no subscription matches, the receive also reads and
 drops the other frames of that message, and continues. There is no thread, no second socket and no change on the wire.
 
-`Reading` holds the state: patterns, frames read ahead, the place in the current message. While no pattern is
-subscribed to, only prefixes, `recv` passes straight to pyzmq.
+`Reading` holds the state: patterns, frames read ahead, the place in the current message. While the socket has only
+prefixes, `recv` passes straight to pyzmq.
 
 Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message the rest of
 that time is waited for by `zmq_poll`. A receive with NOBLOCK skips refused messages for at most
@@ -158,7 +158,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
     def _subscribe(self, pattern: Pattern) -> None:
         reading = self._reading
-        if not pattern.is_prefix:
+        if not pattern._dialect.is_prefix:
             for option, name in (_CONFLATE, "CONFLATE"), (_INVERT_MATCHING, "INVERT_MATCHING"):
                 if super().get(option):
                     raise _pattern_conflict(name, 1)

@@ -1,7 +1,7 @@
-"""Requests that the explorer rejects: of other sites, and of sites whose name resolves to this machine.
+"""Requests that the explorer rejects: from other sites, and from sites whose name resolves to this machine.
 
 A page of another site can send requests to the explorer through the browser of its reader. The browser names the site
-in `Origin`. After DNS rebinding the site is the explorer for the browser, but `Host` has the name of the site. An
+in `Origin`. After DNS rebinding the browser takes the site for the explorer, but `Host` has the name of the site. An
 address in place of a name cannot be rebound.
 """
 

@@ -32,7 +32,7 @@ class PatternFilter:
         self.matched: list[Entry] = []
 
     def advance(self, clock: Callable[[], float], seconds: float) -> None:
-        """Test the subjects that are new since the last call.
+        """Test the new subjects since the last call.
 
         Args:
             clock: returns seconds.

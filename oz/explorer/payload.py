@@ -10,7 +10,7 @@ from oz.escaping import json_text, json_value, printable
 from oz.wire.codec import MsgpackCodec
 
 _HEX_BYTES = 4_096
-"""Bytes that are shown as hexadecimal digits."""
+"""Number of bytes that are shown as hexadecimal digits."""
 _PREVIEW_BYTES = 256
 _PREVIEW_CHARACTERS = 80
 
@@ -22,7 +22,7 @@ def decode(payload: bytes, form: str) -> tuple[str, str]:
 
     Args:
         payload: bytes.
-        form: one of `FORMS`. "auto" is the first of JSON, text, MessagePack and hex that fits.
+        form: one of `FORMS`. "auto" selects the first form that fits: JSON, text, MessagePack or hex.
     """
     return _decode(payload, form, indent=2)
 
@@ -35,7 +35,7 @@ def preview(payload: bytes) -> str:
 
 
 def encode(text: str, form: str) -> bytes:
-    """Return the payload of a text that is typed into the page.
+    """Return the payload of a text from the form of the page.
 
     Args:
         text: typed.

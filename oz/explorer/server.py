@@ -1,7 +1,7 @@
-"""Web server of the explorer: one page, and its answers as JSON.
+"""Web server of the explorer: it serves one page, and answers its requests by JSON.
 
-The page asks once a second (`POST /api/subjects`, `GET /api/bus`), so that a slow tab asks less often, and a hidden tab
-does not ask. There is no WebSocket.
+The page asks once a second (`POST /api/subjects`, `GET /api/bus`), so that a slow tab sends fewer requests, and a
+hidden tab none. There is no WebSocket.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ from oz.node.bus_view import MAX_SUBJECTS
 MAX_SUBJECT_LENGTH = 1_000  # characters
 MAX_LEVELS = 16
 MAX_ROWS = 500
-"""Rows of the tree at most."""
+"""Maximum number of rows of the tree."""
 BRANCH_ROWS = 50
-"""Rows of one branch at most: the busiest entries."""
+"""Maximum number of rows of one branch: the busiest entries."""
 PAYLOAD_BYTES = 64 << 10
 TOTAL_BYTES = 64 << 20
 SHORT_BYTES = 256
-"""Bytes that are kept of each payload when the payloads together have `TOTAL_BYTES`."""
+"""Number of bytes that are kept of each payload when all payloads together have `TOTAL_BYTES`."""
 
 
 class Entry:
@@ -37,7 +37,7 @@ class Entry:
         label: part of the subject at this level.
         parent: branch above; None for the root.
         children: entries below by label.
-        subject: None for an entry that is only a branch.
+        subject: None for a branch without a subject.
         messages: until the last tick, with the messages of the entries below.
         rate: messages in a second, in the last interval.
         payload: first bytes of the last payload.
@@ -67,7 +67,7 @@ class Row(NamedTuple):
     Attributes:
         path: labels from the first level to this entry, joined by the separator.
         level: from 1.
-        shown: number of rows of this branch; 0 for a closed one.
+        shown: number of rows of this branch; 0 for a closed branch.
     """
 
     path: str
@@ -82,7 +82,7 @@ class SubjectTable:
     Attributes:
         root: entry above all entries.
         subjects: entries of the subjects, in the order of their first messages.
-        others: messages of subjects that do not fit into the table, until the last tick.
+        others: messages of subjects beyond the limit of the table, until the last tick.
     """
 
     def __init__(self, separator: str = ".", max_subjects: int = MAX_SUBJECTS) -> None:
@@ -90,7 +90,7 @@ class SubjectTable:
 
         Args:
             separator: text between two levels of a subject.
-            max_subjects: subjects in the table at most.
+            max_subjects: maximum number of subjects in the table.
         """
         self.root = Entry("", None)
         self.subjects: list[Entry] = []

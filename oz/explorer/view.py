@@ -1,6 +1,6 @@
 """Answers of the explorer to its page: subjects, pattern, payload, and the nodes of the bus.
 
-Nothing runs while no page asks, except counting the messages. All pages share one sample of each second.
+Without an open page, only the messages are counted. All pages share one sample of each second.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BusView:
 
         Args:
             node: without a codec.
-            patterns: of the subjects that are counted.
+            patterns: of the subjects.
             separator: text between two levels of a subject.
         """
         self.node = node

@@ -54,7 +54,7 @@ DAMAGED = ".damaged"
 """Suffix of a file that `repair` or a writer set aside. Readers ignore it."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Error numbers of a full disk."""
+"""Values of errno for a full disk."""
 
 MESSAGE, GAP = 0, 1
 """Values of `kind`. A gap record stands for `lost` messages that never reached the recorder."""
@@ -270,12 +270,12 @@ def read_mark(directory: Path) -> Mark | None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Make the data of a file durable."""
+    """Sync the data of a file to the disk."""
     getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
+    """Sync the names in a directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -291,7 +291,7 @@ class DamageError(JournalError):
         first: the first offset that may be affected; None if it is unknown.
         end: the offset after the last that may be affected; None if it is unknown.
         reason: the kind of damage.
-        position: the byte of the file at which the damage was noticed; None if it is unknown.
+        position: the position in the file at which the damage was detected; None if it is unknown.
     """
 
     def __init__(

@@ -54,8 +54,8 @@ class SealedPart(NamedTuple):
 
     Attributes:
         path: the absolute path, or the URI, of the Parquet file.
-        first: the first offset of the range that the file holds.
-        end: the offset after the last that it holds.
+        first: the first offset of the range in the file.
+        end: the offset after the last record of the range in the file.
         is_whole: whether the range contains the whole file, so that no filter on `offset` is needed.
         bytes: the size of the file.
         gaps: the number of gap records in the file.

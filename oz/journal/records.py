@@ -132,7 +132,7 @@ class JournalGap(Gap):
         end: the offset after the last missing offset, or after the gap record.
         reason: "retention": retention removed the records. "missing": the records are lost, through damage or
             a power cut. "recorded": the messages never reached the recorder.
-        time_ns: when the loss was recorded, in nanoseconds since 1970; None unless the reason is "recorded".
+        time_ns: time of the loss, in nanoseconds since 1970; None unless the reason is "recorded".
         pattern: the pattern that the lost messages matched; None unless the reason is "recorded".
     """
 
@@ -275,7 +275,7 @@ def _recorded_gap(record: Record, count: int | None) -> JournalGap:
 
 
 def make_batches(records: Any, first: int, now_ns: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Lay records out in batches, as `Writer.append` documents.
+    """Convert records to batches, as `Writer.append` documents.
 
     Args:
         records: the records.

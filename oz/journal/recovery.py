@@ -5,7 +5,7 @@ form. Recovery removes the temporary files, cuts the partial batch, writes the e
 to the housekeeper. The new writer begins a segment of its own, at the end of the records or at the
 acknowledged end, if that is greater, so that no offset is given twice.
 
-Damage before the acknowledged end costs records. Recovery then seals the intact batches, and keeps the stream
+Damage before the acknowledged end loses records. Recovery then seals the intact batches, and keeps the stream
 with the suffix `.damaged`.
 """
 

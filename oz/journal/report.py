@@ -12,8 +12,8 @@ class Finding:
     Attributes:
         file: the file name in the directory of the journal; empty if records are missing between files.
         reason: the fault, or its repair.
-        first: the first offset that the fault costs; None if it costs no record.
-        end: the offset after the last that the fault costs; None if it costs no record.
+        first: the first lost offset; None if no record is lost.
+        end: the offset after the last lost record; None if no record is lost.
         position: the position of the fault in the file; None if the fault concerns the whole file.
     """
 

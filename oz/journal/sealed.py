@@ -179,7 +179,7 @@ def _subjects_of(table: pa.Table) -> set[str]:
 def write_sealed(
     directory: Path, head: Head, batches: Iterable[pa.RecordBatch], *, sync: bool = True
 ) -> SegmentFile | None:
-    """Write a sealed segment. Its file has its name when it is complete and durable, or never.
+    """Write a sealed segment. The file gets its name after it is complete and durable.
 
     Args:
         directory: the directory of the journal.
@@ -364,7 +364,10 @@ class Footer:
         self.rows: int = metadata.num_rows
 
     def parse(self) -> pq.FileMetaData:
-        """Return the metadata of pyarrow. A process caches few, which have ten times the size of a footer."""
+        """Return the metadata of pyarrow.
+
+        A process caches few footers, because a parsed footer has ten times the size of its bytes.
+        """
         return _parse(self.data)
 
     @cached_property

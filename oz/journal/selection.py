@@ -156,7 +156,7 @@ class Selection:
         """Return which records are selected, as booleans; None if all are.
 
         Args:
-            table: the columns that decide, or more.
+            table: at least the columns that the selection needs.
 
         Raises:
             PatternTimeout: a pattern exceeded its time limit on a subject.
@@ -207,7 +207,7 @@ class SubjectFilter:
         if not listed:
             raise ValueError("the list of patterns is empty, so that no record would match; None selects all")
         self.patterns = [compile(pattern) for pattern in listed]
-        literals = [pattern.literal for pattern in self.patterns]
+        literals = [pattern._compiled.literal for pattern in self.patterns]
         self._literals = [literal for literal in literals if literal is not None]
         self._is_literal = len(self._literals) == len(literals)
         prefixes = {prefix for pattern in self.patterns for prefix in pattern.prefixes}
@@ -285,7 +285,7 @@ class SubjectFilter:
         return pc.replace_with_mask(candidates, candidates, _booleans(verdicts))
 
     def mask_gaps(self, lost: Any) -> Any:
-        """Return which gap records concern the patterns, by the patterns of the lost messages."""
+        """Return the gap records whose lost messages the patterns may match."""
         chunks = lost.chunks if isinstance(lost, pa.ChunkedArray) else [lost]
         masks = []
         for chunk in chunks:

@@ -2,20 +2,19 @@
 
 Theory of operation. A journal has one active segment, a file in the format of an Arrow stream, and sealed
 segments, which are Parquet files. The mark, the file `acknowledged`, has 44 bytes: the active segment, its
-acknowledged size in bytes, and the offset behind its last record. Readers read the stream up to the mark and
-no further.
+acknowledged size in bytes, and the offset behind its last record. Readers read the stream only up to the mark.
 
 An append takes these steps, under one lock:
 
 1. Encode the batches and write them behind the accepted bytes of the stream.
 2. With `sync="batch"`, sync the stream. After a failed sync the state of the file is unknown, so the writer
    refuses all further calls.
-3. Check that the file still has its name. Records in a removed file would be lost.
+3. Check that the file was not removed. Records in a removed file would be lost.
 4. Write the mark with one `pwrite`. This step makes the records visible. It is not synced: recovery reads the
    stream behind the mark, and accepts complete batches.
 5. Accept the bytes in memory.
 
-If a step fails, the bytes behind the accepted size are cut, and the append had no effect. KeyboardInterrupt
+If a step fails, the bytes behind the accepted size are truncated, and the append has no effect. KeyboardInterrupt
 may be raised between any two steps. So each use of the stream begins with `_resolve_interrupted`. It reads the mark,
 and accepts the bytes if step 4 was executed; otherwise it truncates the stream.
 
@@ -24,8 +23,8 @@ mark behind the segment. The housekeeper, a thread, then seals the stream as a P
 segments by the rules of retention. The next append begins a new stream, so that no segment is empty. A writer
 never continues the stream of another writer: recovery cuts its partial batch, and seals it.
 
-A full disk is the only error that a program can mend. The append is undone and raises `JournalFull`. With retention,
-the append first waits for the housekeeper, which may free space, and is then tried once more.
+A full disk is the only error after which a program can continue. The append is undone and raises `JournalFull`. With
+retention, the append first waits for the housekeeper, which may free space, and is then tried once more.
 """
 
 from __future__ import annotations
@@ -115,9 +114,9 @@ class Writer:
                 killed process loses none.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
-            retain_bytes: remove the oldest sealed segments while all files have more bytes; None keeps all.
-                The newest sealed segment and the active segment are never removed.
-            retain_seconds: remove sealed segments whose last record is older, in seconds; None keeps all.
+            retain_bytes: size in bytes of all files above which the oldest sealed segments are removed; None keeps
+                all. The newest sealed segment and the active segment are never removed.
+            retain_seconds: age in seconds of the last record from which a sealed segment is removed; None keeps all.
 
         Raises:
             JournalError: another writer has the journal, whose process id the message names; or the directory
@@ -417,7 +416,7 @@ class Writer:
         return self._broken_error(self._fault)
 
     def _tick(self) -> float | None:
-        """Do the timed work; return the seconds until the next time. Called by the housekeeper."""
+        """Run due steps; return the seconds until the next step. Called by the housekeeper."""
         if not self._guard.acquire(blocking=False):
             return _RETRY_SECONDS
         try:

@@ -79,7 +79,7 @@ class PacketArrivals:
         return made
 
     def check(self, now: float) -> Arriving | None:
-        """Return which packets arrived lately; None before that is known.
+        """Return the packets that arrived recently; None before the first check.
 
         Args:
             now: in monotonic seconds.

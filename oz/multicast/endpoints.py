@@ -33,7 +33,7 @@ _ADDRESSES, _ADDRESS_SIZE = 1_024, 40 if struct.calcsize("P") == 8 else 32
 """Maximum number of addresses of this host, and the size in bytes of one address with its interface name."""
 
 _DESCRIPTORS = 24
-"""Open files that must be free. A PGM socket opened 8 of them."""
+"""Number of file descriptors that must be free. A PGM socket opened 8 of them."""
 
 
 class Endpoint(NamedTuple):

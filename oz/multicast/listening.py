@@ -51,7 +51,7 @@ class Listener:
             context: of the socket.
             endpoint: to read.
             options: of the endpoint.
-            high_water_mark: frames that wait in the socket at most.
+            high_water_mark: maximum number of frames that wait in the socket.
             on_notice: called with each notice about a publisher; None logs the notices.
 
         Raises:

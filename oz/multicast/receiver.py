@@ -8,7 +8,7 @@ were lost if the publisher began while the subscriber listened.
 
 The records of a publisher have its age. A record that has waited in a queue shows a start of the publisher that is
 too late. So two records must agree within `STEADY_NS`, and the age counts from the last time at which all frames were
-read. If the publisher then began after the subscriber, the messages are lost. If it began within `JOINING_NS` of
+read. If the publisher then began after the subscriber, the messages are lost. If it began less than `JOINING_NS` of
 the subscriber, their number is unknown.
 
 `Receiver` reads no clock. Times are in nanoseconds since 1970.
@@ -24,7 +24,7 @@ from oz.logs import peer_logger
 from oz.wire.datagrams import Head, Record, decode
 
 JOINING_NS = 500_000_000
-"""Nanoseconds after the start in which a subscriber may not receive everything yet."""
+"""Nanoseconds after the start of a subscriber in which it may miss messages."""
 STEADY_NS = 50_000_000
 """Nanoseconds by which the start of a publisher may differ between two records."""
 MAX_SENDERS = 1_024

@@ -26,7 +26,7 @@ from oz.wire.datagrams import MAX_COUNT, MAX_QUIET, OVERHEAD, Record, encode_mes
 BEAT = 0.2
 """Seconds between two records."""
 FAREWELL = 3.0
-"""Seconds for which a publisher that closes stays, so that lost packets can be sent again."""
+"""Seconds for which a closing publisher remains, so that lost packets can be sent again."""
 
 _PACKET_OVERHEAD = 1.1  # Bytes on the network for each byte of a frame.
 _ITEM_OVERHEAD = 12  # Bytes of MessagePack around subject, payload and nil.

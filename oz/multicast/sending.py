@@ -15,7 +15,8 @@ from oz.transport.endpoints import refused_by_libzmq
 from oz.transport.errors import EndpointError
 
 MIN_WAITING = 1_000
-"""Frames that may wait in the socket at least, without a `high_water_mark`. The rate of one second may be more."""
+"""Minimum number of frames that may wait in the socket, without a `high_water_mark`. The rate of one second may be
+more."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _send: Any = zmq.backend.Socket.send

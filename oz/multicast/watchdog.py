@@ -39,7 +39,7 @@ UNREPAIRED = 5.0
 """Seconds with packets and without messages and repairs after which libpgm is stuck.
 
 If more packets were lost than the window holds, libpgm requests no repair before the publisher announces its window,
-every 30 seconds. By then the window has moved on.
+every 30 seconds. After this time the window contains other packets.
 """
 FORGOTTEN = 300.0
 """Seconds without a packet after which libpgm has forgotten a publisher."""
@@ -242,7 +242,7 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return when `check` is due if no frame comes before; None for never.
+        """Return when `check` is due without another frame; None for never.
 
         Args:
             senders: publishers whose frames arrived.

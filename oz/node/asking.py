@@ -36,7 +36,7 @@ def check_request(timeout: Any, retries: int = 0, limit: int | None = None) -> N
 
 
 def result_of(request: Request) -> Message:
-    """Return the only reply of a request that has ended.
+    """Return the only reply of an ended request.
 
     Raises:
         ReplyError: the handler raised.
@@ -88,7 +88,7 @@ class ManyReplies:
                 exchange.expire()
 
     def _raise_failure(self, request: Request) -> None:
-        """Raise the error of the request, else the first error reply, once."""
+        """Raise once the error of the request, or the first error reply."""
         error = request.error or self._failure
         request.error = self._failure = None
         if error is not None:
@@ -100,7 +100,7 @@ class ManyReplies:
             self._exchange.cancel(self._request)
 
     def __del__(self) -> None:
-        """Forget the request with the iterator."""
+        """Cancel the request when the iterator is dropped."""
         if self._request is not None:
             self._exchange.forget(self._request)
 
@@ -149,21 +149,21 @@ class ThreadRequesting:
         """Send a request, and return its first reply.
 
         It goes to each subscription that matches the subject, and to one member of each queue group. A handler
-        replies by `Message.reply` or by its return value. An error reply counts if no other node or group may reply.
+        replies by `Message.reply` or by its return value. An error reply is raised if no other node or group may
+        reply.
 
         Args:
             subject: full subject.
             payload: bytes, or a value for the codec.
-            timeout: seconds for all tries; None waits for ever.
+            timeout: seconds for all attempts together; None waits for ever.
             headers: as in `publish`.
             key: for sticky queue groups, in place of the subject.
-            retries: times that the request goes to another member if the member of a group that holds it is
+            retries: maximum number of times that the request is sent to another member after its group member is
                 lost. It may run more than once.
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PeerLost: the member of the group that held the request is lost or has closed, or all nodes that
-                held it.
+            PeerLost: the group member with the request is lost or has closed, or all nodes with the request.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
             WouldBlock: each node that subscribes is full, or 65,536 requests of this node have not ended.
@@ -212,7 +212,7 @@ class ThreadRequesting:
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
     ) -> Iterator[Message]:
-        """Send a request to all nodes that subscribe to the subject, and return their replies as they come.
+        """Send a request to all nodes that subscribe to the subject, and return their replies as they arrive.
 
         One member of each queue group receives the request.
 
@@ -226,7 +226,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PeerLost: all nodes that held the request are lost, and none replied.
+            PeerLost: all nodes with the request are lost, and none replied.
             ReplyError: a handler raised; after all other replies.
             WouldBlock, OwnershipError: as `request`.
             SubjectError, TypeError, ValueError, ClosedError: as `publish`.
@@ -239,7 +239,7 @@ class ThreadRequesting:
 
 
 def defer_to_thread(publisher: PublisherEngine) -> Callable[[], None]:
-    """Return a function that lets the attending thread send, so that messages of other threads join the batch.
+    """Return a function that makes the node's thread send, so that messages of other threads join the batch.
 
     It does not refer to the node, so that a node that the program has dropped is closed.
     """

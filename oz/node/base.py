@@ -65,7 +65,7 @@ class NodeSubscriptionBase(SubscriptionBase):
         return queue
 
     def _take(self) -> Message | None:
-        """Return the next message; None without any, or if a gap is to be reported first."""
+        """Return the next message; None without a message, or if a gap must be reported first."""
         items = self._queue().items
         try:
             item = items.popleft()
@@ -107,7 +107,7 @@ class NodeBase(PublishingBase):
         Args:
             name: of the node; default: name of the program and its process id.
             bus: name of the bus. Nodes of different buses do not see each other.
-            connect: endpoints of nodes. One node of the bus is enough to find all.
+            connect: endpoints of nodes. One node of the bus is sufficient, because it introduces the others.
             bind: endpoints at which other nodes reach this node; default: a socket for nodes of this host, and
                 with a TCP endpoint in `connect` a free TCP port.
             codec: encodes and decodes payloads: "msgpack", "json", an object with `encode` and `decode`, or

@@ -43,7 +43,7 @@ class _Subscriber:
 
     @property
     def dropped(self) -> int:
-        """Messages that publishers and the node itself dropped."""
+        """Messages that publishers or the node dropped."""
         own = 0 if self.snapshot is None else self.snapshot.counters.get("overflowed", 0)
         return own + sum(sum(link.dropped.values()) for link in self.links)
 

@@ -38,7 +38,7 @@ READ_INTERVAL = 30.0
 YOUNG = 2.0
 """Seconds for which a new socket is not removed."""
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
-"""Bytes of the path of a Unix socket at most: 107 on Linux (unix(7)), 103 on macOS."""
+"""Maximum length in bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{22}\.sock")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -50,7 +50,7 @@ class Directory:
 
     Attributes:
         endpoint: of the socket of this node. The node binds it.
-        prefix: begin of the endpoints of all nodes of the bus on this host.
+        prefix: prefix of the endpoints of all nodes of the bus on this host.
     """
 
     def __init__(self, path: str | os.PathLike[str], bus: str, node: bytes, *, has_key: bool = False) -> None:
@@ -111,7 +111,7 @@ class Directory:
         return []
 
     def remove_dead(self, endpoint: str) -> bool:
-        """Remove a socket without a listener; return whether the socket is gone."""
+        """Remove a socket without a listener; return whether it does not exist any more."""
         path = Path(endpoint.removeprefix("ipc://"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             # A listener with a full backlog answers EAGAIN.
@@ -127,7 +127,7 @@ class Directory:
         return False
 
     def read(self, roster: Roster, now: float) -> list[Effect | Event]:
-        """Pass all sockets without a link to a roster, and remove dead ones.
+        """Pass all sockets without a link to a roster, and remove dead sockets.
 
         Args:
             roster: of this node.
@@ -166,7 +166,7 @@ def _begin(host: bytes, bus: str, has_key: bool) -> str:
 
 
 def host_id(directory: Path) -> bytes:
-    """Return 16 bytes that processes have in common if they reach each other's sockets in a directory.
+    """Return 16 bytes that are equal for processes that reach each other's sockets in a directory.
 
     Containers may share a directory. They count as one host only with the same network, because peers of one host
     use loopback addresses of each other.
@@ -181,7 +181,7 @@ def host_id(directory: Path) -> bytes:
 
 
 def _remove_old(path: Path) -> bool:
-    """Remove a socket, unless it is young; return whether it is gone."""
+    """Remove a socket, unless it is young; return whether it does not exist any more."""
     try:
         if abs(time.time() - path.lstat().st_mtime) < YOUNG:
             return False

@@ -126,7 +126,7 @@ class Engine:
         options: of the node.
         publisher, subscriber: engines of the node.
         roster: peers.
-        introduced: ids of the nodes that have introduced peers.
+        introduced: ids of nodes that have sent an introduction.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
         directory: of the host; None without.
@@ -275,6 +275,7 @@ class Engine:
                 on_idle=self._on_idle,
                 has_keys=credentials is not None,
             )
+            self.exchange.inline = self.subscriber.dispatcher.inline
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
             _engines.add(self)
@@ -618,7 +619,7 @@ class Engine:
         return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
         seconds = self.subscriber.wait_seconds(None)
@@ -969,7 +970,7 @@ class Engine:
         The attending side must have ended. `end_context` comes next.
 
         Args:
-            end: time until which libzmq may go on sending.
+            end: time until which libzmq may continue to send.
         """
         if self.is_foreign:
             return 0

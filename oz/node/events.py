@@ -16,7 +16,7 @@ class Peer:
 
     Attributes:
         name: need not be unique.
-        id: of the node, 32 hexadecimal digits. A restarted node has another one.
+        id: of the node, 32 hexadecimal digits. A restarted node has another id.
         host: name of its host.
         pid: number of its process.
         endpoints: where other nodes dial it.

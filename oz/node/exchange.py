@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two looks for a responder while a link is greeting."""
+"""Seconds between two checks for a responder while a link may still declare subscriptions."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
-
+"""Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
+REPLY_DELAY = 0.0005
+"""Seconds that the reply of an inline handler waits for the replies of the next handlers."""
 DECLARE_TIME = 0.5
-"""Seconds after the HELLO of a new session in which its subscriptions may still come."""
+"""Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 
 _log = peer_logger("oz.node")
 
@@ -57,7 +58,8 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
-        is_urgent: whether requests wait for the attending side to send them.
+        is_urgent: whether requests or replies wait for the attending side to send them.
+        inline: messages that wait for inline handlers.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
         overflowed: messages that did not reach a handler because its queue was full.
@@ -106,7 +108,11 @@ class Exchange:
         self._names: dict[bytes, str] = {}
         self._young: dict[Session, float] = {}
         responders = StreamResponders(
-            publisher.responders, lambda: greets() or self._has_young(), self._name, publisher.lock
+            publisher.responders,
+            lambda: greets() or self._has_young(),
+            self._name,
+            publisher.lock,
+            publisher.cached_route,
         )
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
@@ -119,7 +125,8 @@ class Exchange:
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
         self.attending = 0
-        self.is_urgent = False
+        self.is_urgent, self._urgent_at = False, 0.0
+        self.inline: Collection[Any] = ()
         self.failed = self.overflowed = self.lost_replies = 0
 
     @property
@@ -156,9 +163,9 @@ class Exchange:
         Args:
             message: to send.
             notify: called when there is a reply, or the request has ended; in any thread.
-            timeout: seconds for all tries, None for ever.
+            timeout: seconds for all attempts together; None for ever.
             retries: times that the request goes to another responder after the loss of its holder.
-            limit: replies after which a request to many ends, None without limit.
+            limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
 
         Raises:
@@ -215,7 +222,7 @@ class Exchange:
         self._act(effects)
 
     def cancel(self, request: Request) -> None:
-        """Forget a request, because its caller does not wait any more."""
+        """Cancel a request, because its caller does not wait any more."""
         with self.lock:
             self._requests.cancel(request)
 
@@ -225,7 +232,7 @@ class Exchange:
             self._forgotten.append(request)
 
     def expire(self) -> float | None:
-        """End the requests whose time is over; return the deadline of the next one."""
+        """End the requests whose timeout has passed; return the next deadline."""
         with self.lock:
             effects = self._requests.tick(self._clock())
             deadline = self._requests.next_deadline()
@@ -244,7 +251,7 @@ class Exchange:
         self._act(effects)
 
     def find(self, reply_to: str) -> Request | None:
-        """Return the request that a reply is for; None if it has ended. It needs no lock."""
+        """Return the request of a reply; None if it has ended. It needs no lock."""
         return self._requests.find(reply_to)
 
     # replies
@@ -285,7 +292,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded.
             extras: of `check_extras`, or None.
-            is_alone: whether no other reply is expected that could join the batch.
+            is_alone: whether no other reply is expected soon, which could join the batch.
 
         Raises:
             NoRequest: the subject is not the inbox of a node.
@@ -295,8 +302,10 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_alone = is_alone and self._pool.is_alone
+        is_alone = is_alone and self._pool.is_alone and not self.inline
         is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
+        if self.attending == threading.get_ident() and self._publisher.waiting:
+            self._send_soon()
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -307,6 +316,15 @@ class Exchange:
         if not is_sent:
             raise WouldBlock(f"the reply was not sent: node {self._name(node)!r} is too slow")
         return self.finished
+
+    def _send_soon(self) -> None:
+        """Send the replies of inline handlers together, after the last handler or after `REPLY_DELAY`."""
+        now = self._clock()
+        if not self.is_urgent:
+            self.is_urgent, self._urgent_at = True, now
+        elif now - self._urgent_at >= REPLY_DELAY:
+            self.is_urgent = False
+            self._publisher.flush_due()
 
     def _encode(self, payload: Any) -> bytes:
         value = payload if self._codec is None else self._codec.encode(payload)
@@ -323,7 +341,7 @@ class Exchange:
         Args:
             message: request.
             value: of the handler.
-            is_alone: whether no other reply is expected that could join the batch.
+            is_alone: whether no other reply is expected soon, which could join the batch.
         """
         if message.reply_to is None:
             return
@@ -382,7 +400,7 @@ class Exchange:
     # the attending side
 
     def turn(self, now: float) -> None:
-        """Pass replies and events to the machines, and do what is due."""
+        """Pass replies and events to the state machines, and run due steps."""
         self.attending = threading.get_ident()
         answered: Sequence[Effect] = self._read_replies() if self._arrived else ()
         while self._forgotten:
@@ -404,7 +422,7 @@ class Exchange:
         self._act(answered)
 
     def _read_replies(self) -> list[Effect]:
-        """Read the replies that have arrived; return the requests with news."""
+        """Read the replies that have arrived; return the changed requests."""
         effects: list[Effect] = []
         on_reply = self._requests.on_reply
         while self._arrived:

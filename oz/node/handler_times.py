@@ -19,7 +19,7 @@ class Stopwatch:
     Attributes:
         call: called with each message.
         calls: calls that have ended.
-        seconds: all of these calls together.
+        seconds: of all these calls together.
         longest: seconds of the longest of these calls.
         began: time at which the current call began; None without one.
         on_call: called with the message of a call that has ended, and its seconds; None without a trace.

@@ -40,7 +40,7 @@ class Pool(Protocol):
     is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
-        """Make a worker handle the messages of a lane. The caller holds the lock."""
+        """Schedule a lane: a worker handles its messages. The caller holds the lock."""
 
     def is_worker(self) -> bool:
         """Return whether the caller is a handler."""

@@ -20,7 +20,7 @@ None, "drop_newest"         the new message is dropped
 "conflate"                  the new message replaces the newest of its subject, else as "drop_oldest"
 =========================== ==========================================================================
 
-The bytes are an upper bound, because workers do not count. The sum is made when the bound exceeds the limit.
+The bytes are an upper bound, because workers do not count. The exact sum is computed when the bound exceeds the limit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oz.node.handler_times import Stopwatch
 
 OVERHEAD = 128
-"""Bytes of a message beside its payload, as estimated."""
+"""Estimated size in bytes of a message beside its payload."""
 SLOW_AFTER = 1.0
 """Seconds that a message waits for its handler until the handler counts as slow."""
 
@@ -116,7 +116,7 @@ class Lanes:
         Args:
             concurrency: number of lanes.
             max_pending: messages at most.
-            max_bytes: bytes at most; one message may have more.
+            max_bytes: maximum size in bytes; a single message may be larger.
             overflow: policy of a full queue.
             owner: of the lanes.
         """
@@ -198,7 +198,7 @@ class Lanes:
         return lane
 
     def _drop_oldest(self, lane: Lane) -> None:
-        """Drop the oldest message of a lane, of the longest one if the lane is empty."""
+        """Drop the oldest message of a lane, or of the longest lane if the lane is empty."""
         if not lane.items:
             lane = max(self.all, key=lambda item: len(item.items))
         # A worker may take the last message meanwhile.
@@ -226,7 +226,7 @@ class Lanes:
         self.removed.append(message)
 
     def release(self, lane: Lane) -> bool:
-        """Return whether a lane is empty. Then it is not scheduled any more."""
+        """Return whether a lane is empty. An empty lane is not scheduled any more."""
         if lane.items:
             return False
         lane.is_scheduled = False

@@ -115,7 +115,7 @@ class LoopRequesting:
         Args:
             subject: full subject.
             payload: bytes, or a value for the codec.
-            timeout: seconds for all tries; None waits for ever.
+            timeout: seconds for all attempts together; None waits for ever.
             headers: as in `publish`.
             key: for sticky queue groups, in place of the subject.
             retries: maximum number of times that the request is sent to another node after its responder is lost.

@@ -56,7 +56,7 @@ def is_local(endpoint: str) -> bool:
 
 
 def _address_of(host: str) -> Address | None:
-    """Return the address that a host of an endpoint is; None for a name."""
+    """Return the host of an endpoint as an address; None for a host name."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -144,12 +144,12 @@ class Readiness:
         return unreached, undialled
 
     def describe_peers(self) -> str:
-        """Return which peers are up, and how a peer that is missing may join."""
+        """Return a text with the peers that are up, and the ways for a missing peer to join."""
         with self._node.lock:
             return f"peers that are up: {_listed(card.name for card in self._node.cards(roster.UP))}{self._hint()}"
 
     def describe_silence(self, inbox: Inbox | None) -> str:
-        """Return why a subscription may receive nothing, in words that follow "no message in 1 s"."""
+        """Return why a subscription may receive nothing, as the continuation of "no message in 1 s"."""
         found = []
         with self._node.subscriber.lock:
             for place in self._node.subscriber.places.values():
@@ -170,7 +170,7 @@ class Readiness:
         return f"; {'; '.join(dict.fromkeys(found))}"
 
     def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
-        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock.
+        """Return a text with the endpoints of `connect=` that have not answered. The caller has the lock.
 
         Args:
             refusing: endpoints without a connection because of a key.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from oz.errors import ReplyError
 
 WAIT = 2.0
-"""Seconds that a reply waits for the session of its asker."""
+"""Seconds that a reply waits for the session of its requester."""
 MAX_REPLIES = 1_000
 """Maximum number of waiting replies."""
 MAX_BYTES = 8 << 20
@@ -66,7 +66,7 @@ class WaitingReplies:
         """Queue a reply; return False if the queue is full.
 
         Args:
-            node: id of the asker.
+            node: id of the requester.
             reply: to keep.
             now: in seconds.
         """
@@ -137,7 +137,7 @@ def _printable(text: str, limit: int) -> str:
 
 
 def decode_error(found: Any, subject: str, node: str) -> ReplyError:
-    """Return the error that a reply carries. The peer may have sent anything.
+    """Return the error that a reply carries. The bytes of the peer are untrusted.
 
     Args:
         found: value of the extra `error`.

@@ -8,9 +8,9 @@ message over reconnections, so that a request is sent once to each *holder*. Rep
 this subject. They count only if they come from a holder, so that a peer cannot answer a request that it did not
 receive. The members of a group with redelivery may pass a request on: then each peer may answer it.
 
-The first reply ends a request. An error reply ends it only when no other stream holds it, because programs that
-only observe, and forwarders, hold it too. A peer may hold it in several streams. If the member of a group is lost,
-the request is lost: plain subscriptions beside a group are taken for observers.
+The first reply ends a request. An error reply ends it only when no other stream has it, because observing programs
+and forwarders have it too. A peer may have it in several streams. If the member of a group is lost, the request is
+lost: plain subscriptions beside a group count as observers.
 
 Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from oz.security.permissions import Permissions
 
 MAX_REQUESTS = 65_536
-"""Requests without an end at most."""
+"""Maximum number of open requests."""
 INBOX = "_INBOX."
 """Start of the subjects of replies."""
 _ID_DIGITS = 32
@@ -77,7 +77,7 @@ class Content(NamedTuple):
 
 
 class Request:
-    """One request. As an effect it has news: a reply, or its end.
+    """One request. As an effect: the request has a reply, or has ended.
 
     Attributes:
         reply_to: subject of its replies.
@@ -85,11 +85,11 @@ class Request:
         deadline: time at which it ends, in seconds.
         is_many: whether it expects replies of several peers.
         holders: streams that hold it.
-        failure: error reply of a holder, while others may reply; None without.
-        replies: that its caller has not taken.
+        failure: error reply of a holder while other holders may reply; else None.
+        replies: that its caller has not received.
         error: that ended it, or None.
         has_ended: whether no reply can come any more.
-        notify: called by the engine when there is news.
+        notify: called by the engine after a change.
         asked_at: time at which it was sent last, in seconds.
         has_denied: whether a reply was refused.
     """
@@ -189,7 +189,7 @@ class Requests:
         Args:
             node: id of this node.
             responders: subscriptions of the peers.
-            max_requests: requests without an end at most.
+            max_requests: maximum number of open requests.
         """
         self._responders, self._max_requests = responders, max_requests
         self._inbox = f"{INBOX}{node.hex()}."
@@ -218,7 +218,7 @@ class Requests:
         Args:
             content: of the request.
             now: in seconds.
-            timeout: seconds for all tries; None waits for ever.
+            timeout: seconds for all attempts together; None waits for ever.
             retries: times that the request goes to another member after the loss of a member of a group, or to
                 others after the loss of all holders.
             limit: with `is_many`, replies after which the request ends.
@@ -280,7 +280,7 @@ class Requests:
         return bool(self._waiting)
 
     def find(self, reply_to: str) -> Request | None:
-        """Return the request that a reply is for; None if it has ended."""
+        """Return the request of a reply; None if it has ended."""
         return self._open.get(reply_to)
 
     def changed(self, now: float) -> list[Effect]:
@@ -364,12 +364,12 @@ class Requests:
         return [self._end(request, error) for request in list(self._open.values())]
 
     def cancel(self, request: Request) -> None:
-        """Forget a request, because its caller does not wait any more."""
+        """Cancel a request, because its caller does not wait any more."""
         if not request.has_ended:
             self._end(request, None)
 
     def tick(self, now: float) -> list[Effect]:
-        """End the requests whose time is over, and send the waiting ones if they can be sent."""
+        """End the requests whose timeout has passed, and send the waiting requests that have a responder now."""
         effects: list[Effect] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, reply_to = heappop(self._deadlines)
@@ -407,7 +407,7 @@ def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
 
 
 def _without_one(holders: Sequence[Any], node: bytes) -> list[Any]:
-    """Return the holders without one stream of a node: a plain one, because its others may be responders."""
+    """Return the holders without one stream of a node: a plain stream, because its other streams may be responders."""
     streams = [holder for holder in holders if holder.session.member == node]
     failed = next((stream for stream in streams if stream.group is None), streams[0] if streams else None)
     return [holder for holder in holders if holder is not failed]

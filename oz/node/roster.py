@@ -1,4 +1,4 @@
-"""Roster of a node: which nodes exist, which endpoints are dialled, which peers are up.
+"""Roster of a node: known nodes, dialled endpoints, and the state of peers.
 
 Theory of operation
 -------------------
@@ -7,17 +7,17 @@ Each node dials each peer, so that a pair has two links. *Link* means here the l
 both exist.
 
 Four sources name endpoints: `connect=` (seeds), the directory of the host, introductions by peers, and the cards
-in HELLO and WELCOME. Seeds and the directory name an endpoint whose node is not known; such an endpoint is dialled
-on its own. Introductions and cards name a node with its endpoints: these are dialled in turn, each for
-`DIAL_TURN`, sockets of the same host first. An endpoint that is dialled already is not dialled twice.
+in HELLO and WELCOME. Seeds and the directory name endpoints of unknown nodes; each such endpoint is dialled
+separately. Introductions and cards name a node with its endpoints: these are dialled in turn, each for `DIAL_TURN`,
+sockets of the same host first. An endpoint that is dialled already is not dialled twice.
 
-The link reconnects on its own and resumes without loss, as long as its endpoint is dialled. Therefore a silent
+The link reconnects by itself and resumes without loss, as long as its endpoint is dialled. Therefore a silent
 peer keeps the endpoint of its link. Only when the peer is lost are its other endpoints dialled. A peer with a
 link has no other one: a second endpoint that leads to the same node is hung up.
 
-A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile. After a
-partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by
-a new process, is forgotten at once. Its seeds stay.
+A lost peer remains in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile. After a
+partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by a
+new process, is removed at once. Its seeds stay.
 
 This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
 back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other: both read
@@ -27,7 +27,7 @@ peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one n
 A process that is killed is lost at once: the connection of its link has ended, another one is refused, and after a
 PING its session has no connection either. While one of the two connections exists, its process lives.
 
-Introductions and cards are input of strangers. `oz.node.reach` decides which endpoints may be dialled. Local
+Introductions and cards are untrusted input. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
 
 Endpoints. "refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
@@ -84,15 +84,15 @@ DIAL_TURN = 2.0
 GREETING_TIME = 2.0
 """Seconds for which a new endpoint, or a peer that has just answered, counts as greeting."""
 SILENT_AFTER = 1.0
-"""Seconds without link or session after which a peer is silent. A quick reconnect is no news."""
+"""Seconds without link or session after which a peer is silent. A quick reconnect is not reported."""
 NAME_INTERVAL = 2.0
 """Seconds between two introductions of all peers to one peer, in turn."""
 FORGET_AFTER = 100
 """Multiple of `lost_after` for which a lost peer is dialled, and for which a refused endpoint is not."""
 GIVE_UP_AFTER = 10
-"""Multiple of `lost_after` for which a peer is dialled that never was up."""
+"""Multiple of `lost_after` for which a peer is dialled that was never up."""
 MAX_INTRODUCED = 1_000
-"""Peers in one introduction at most, and peers without an answer at most."""
+"""Maximum number of peers in one introduction, and of peers without an answer."""
 
 KNOWN, UP, SILENT = "known", "up", "silent"
 
@@ -137,7 +137,7 @@ class EndSession(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Effect: send a PING to a node, to learn whether its connection has ended.
+    """Effect: send a PING to a node, to detect the end of its connection.
 
     Attributes:
         node: id of the peer.
@@ -189,7 +189,7 @@ class PeerResumed(NamedTuple):
 
 
 class PeerGone(NamedTuple):
-    """Event: a peer that was up is not there any more. `EndSession` goes before.
+    """Event: a peer that was up is lost or has closed. `EndSession` goes before.
 
     Attributes:
         card: of the peer.
@@ -233,10 +233,10 @@ class Endpoint:
 
     Attributes:
         text: of the endpoint.
-        until: time at which a source does not count any more: infinite for a seed, in the past without a source.
-        owner: peer in whose turn it is dialled; None for the endpoint of a source.
-        node: id of the node that was found there last.
-        is_dialled: whether a link to it exists.
+        until: time at which a source expires: infinite for a seed, in the past without a source.
+        owner: peer for which it is dialled; None for the endpoint of a source.
+        node: id of the last node at the endpoint.
+        is_dialled: whether this node has a link to the endpoint.
         is_reported: whether the reason of its last BYE was reported.
         refused_until: time until which it is not dialled.
         greeting_until: time until which the endpoint of a source counts as greeting.
@@ -272,12 +272,12 @@ class Peer:
         is_refused: whether the connection of the link has ended and its endpoint refuses another one.
         reads_directory: whether it has a socket in the directory of this node, and so finds its peers itself.
         sessions: ids of its sessions that are UP.
-        dialled: endpoint that is dialled in its turn, or was when the link began.
+        dialled: endpoint that is dialled, or was dialled when the link began.
         dial_at: time of the next turn, while there is no link.
         turn: index of the next endpoint.
         up_since: time at which it came up; None before.
         down_since: time since which a peer that is UP or SILENT has no link or no session.
-        known_at: time from which a KNOWN peer is forgotten.
+        known_at: time at which a KNOWN peer is removed.
         greeting_until: time until which it counts as greeting.
     """
 
@@ -304,7 +304,7 @@ class Peer:
 class Roster:
     """Roster of a node.
 
-    Each method returns effects and events in order. The engine carries them out before the next call, and reports
+    Each method returns effects and events in order. The engine executes the effects before the next call, and reports
     no event of a link that was hung up.
 
     Attributes:
@@ -321,7 +321,7 @@ class Roster:
         Args:
             card: of this node.
             lost_after: seconds without link or session after which a peer is lost.
-            limit: peers in the roster at most, and dialled endpoints at most.
+            limit: maximum number of peers in the roster, and of dialled endpoints.
             local_prefix: begin of the `ipc://` endpoints in the directory of this node; None without a directory.
         """
         self.card, self._limit, self._local_prefix = card, limit, local_prefix
@@ -373,7 +373,7 @@ class Roster:
     # sources
 
     def seed(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Dial an endpoint of `connect=`, now and whenever its node has no other link."""
+        """Dial an endpoint of `connect=`, at once and whenever its node has no other link."""
         if endpoint not in self.card.endpoints:
             self.silent_seeds.add(endpoint)
         return self._add_source(endpoint, inf, now)
@@ -406,7 +406,7 @@ class Roster:
         """Add the nodes that a peer names.
 
         Args:
-            peers: id and endpoints of each node; the first `MAX_INTRODUCED` count. Endpoints that are no text are
+            peers: id and endpoints of each node; the first `MAX_INTRODUCED` count. Endpoints that are not text are
                 ignored.
             now: in seconds.
         """
@@ -535,7 +535,7 @@ class Roster:
         return self._take()
 
     def on_silent(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Record that a link is not LIVE any more. It connects again on its own."""
+        """Record that a link is not LIVE any more. It connects again by itself."""
         peer = self._linked_at(endpoint)
         if peer is not None:
             self._unlink(peer, now)
@@ -604,7 +604,7 @@ class Roster:
         return f"the roster has {self._limit} peers"
 
     def _leave(self, peer: Peer, endpoint: Endpoint, now: float) -> None:
-        """Separate a peer from an endpoint at which another node was found."""
+        """Remove an endpoint from a peer, because another node answers there."""
         endpoint.node = None
         if endpoint.owner is peer:
             endpoint.owner = peer.dialled = None
@@ -740,7 +740,7 @@ class Roster:
         return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
 
     def _introduce(self, peer: Peer) -> None:
-        """Introduce all peers to a peer, as far as it can reach them."""
+        """Introduce to a peer all peers that it can reach."""
         named = []
         known = peer.card
         for item in self._present():

@@ -73,7 +73,7 @@ class Sampling:
         self._times_until = inf
 
     def snapshot(self) -> Snapshot:
-        """Return the statistics of now. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
+        """Return the current statistics. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
         node = self._node
         now = node.clock()
         stats = node.stats()

@@ -1,9 +1,9 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
-A snapshot has counters since the start of the node, and values of now. The reader of two snapshots computes rates. The
-encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that it
-does not know. The size is bounded: the links with the most pending messages come first, and `omitted` counts the links
-and subscriptions that are left out.
+A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates.
+The encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that
+it does not know. The size is bounded: the links with the most pending messages come first, and `omitted` counts the
+links and subscriptions that are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class HandlerTimes(NamedTuple):
 
     Attributes:
         calls: that have ended.
-        seconds: all of these calls together.
+        seconds: of all these calls together.
         longest: seconds of the longest of these calls.
         running: seconds since the start of the oldest call that has not ended; None without one.
     """

@@ -124,7 +124,7 @@ class NodeSubjects(SubjectCheck):
         """Return a subject as text and as bytes; see `SubjectCheck.check`.
 
         Raises:
-            SubjectError: also for a subject of oz itself.
+            SubjectError: also for an internal subject of oz.
         """
         found = super().check(subject)
         if found[1].startswith(OWN):

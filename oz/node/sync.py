@@ -244,8 +244,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         """Wait for peers, until no later message is lost in either direction.
 
         Afterwards each peer that is up knows the subscriptions of this node, and this node knows the earlier
-        subscriptions of the peer. It also waits for new endpoints. A peer that has been
-        silent for a while is not waited for, unless it is named.
+        subscriptions of the peer. It also waits for new endpoints. It does not wait for a peer that has been silent
+        for some time, unless the peer is named.
 
         Args:
             peers: names of peers that must be up.
@@ -294,7 +294,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         Waits until the messages of each connected peer are sent, and sends BYE.
 
         Args:
-            timeout: seconds for all of it; None waits as long as peers acknowledge, and until groups with
+            timeout: seconds for the whole call; None waits while peers acknowledge, and until groups with
                 `ack="handled"` have handled their messages.
 
         Returns:

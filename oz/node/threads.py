@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait
-for a thread, so that a busy subscription does not hold up others. A handler that waits for other handlers, such
-as one that calls `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one
+for a thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers,
+such as one that calls `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one
 thread does not block, and there are never more threads than `size` and lanes together.
 """
 
@@ -23,7 +23,7 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a thread that always finds a message lets other lanes have their turn."""
+"""Seconds after which a thread with waiting messages serves other lanes."""
 _clock = time.monotonic
 
 
@@ -53,7 +53,7 @@ class ThreadPool:
         self._is_closed = False
 
     def schedule(self, lane: Lane) -> None:
-        """Let a thread handle the messages of a lane. The caller holds the lock."""
+        """Schedule a lane: a thread handles its messages. The caller holds the lock."""
         if self._is_closed:
             return
         if self._free <= 0 and self._count < self._size:
@@ -92,7 +92,7 @@ class ThreadPool:
             self._ending -= 1
 
     def _handle(self, lane: Lane) -> bool:
-        """Handle the messages of a lane; return whether it is empty. Else it waits for its next turn."""
+        """Handle the messages of a lane; return whether it is empty. Otherwise the lane waits for its next turn."""
         runner: Runner = lane.owner
         watch, take, lanes, lock = lane.watch, lane.take, runner.lanes, self.lock
         if lanes._only is None:
@@ -135,7 +135,7 @@ class ThreadPool:
         return take
 
     def _dismiss(self) -> None:
-        """End a thread if there are too many, because lent threads have come back. The caller holds the lock."""
+        """End a thread if there are too many, because lent threads have returned. The caller holds the lock."""
         if self._count > self._size:
             self._ending += 1
             self._free -= 1
@@ -147,7 +147,7 @@ class ThreadPool:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Return a context manager in which another thread may take the place of the calling one.
+        """Return a context manager in which another thread may replace the calling thread.
 
         It has no effect in a thread that is not one of the pool.
         """
@@ -166,10 +166,10 @@ class ThreadPool:
                 self._dismiss()
 
     def finish(self, timeout: float | None) -> bool:
-        """Accept no more work, and wait for the handlers that run.
+        """Reject further work, and wait for running handlers.
 
-        Lanes that wait for a thread are not handled any more. The calling thread may be one of the pool: its
-        own end is not waited for.
+        Lanes that wait for a thread are not handled any more. The calling thread may be one of the pool: the pool
+        does not wait for the end of this thread.
 
         Args:
             timeout: in seconds; None waits for ever.

@@ -32,7 +32,7 @@ class PublishingBase:
     _engine: Engine
 
     def _publish_with(self, engine: Engine) -> None:
-        """Make the calls publish with an engine."""
+        """Set the engine that the calls use."""
         self._engine = engine
         if HOT is not None:
             self._outbox = HOT.Outbox(

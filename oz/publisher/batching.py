@@ -123,9 +123,9 @@ class Batcher:
         """Start empty.
 
         Args:
-            batch: messages of a batch at most; not above `MAX_COUNT` of the protocol.
-            batch_delay: seconds that a message waits at most.
-            body_bytes: bytes of a body with several messages at most.
+            batch: maximum number of messages in a batch; not above `MAX_COUNT` of the protocol.
+            batch_delay: maximum time in seconds that a message waits.
+            body_bytes: maximum size in bytes of a body with several messages.
             alone_bytes: bytes from which a message is a body of its own.
         """
         self.waiting: list[Any] = []
@@ -247,7 +247,7 @@ def split(
     Args:
         flat: subject, payload, extras of each message.
         positions: of the messages.
-        body_bytes: bytes of a body with several messages at most.
+        body_bytes: maximum size in bytes of a body with several messages.
         alone_bytes: bytes from which a message is a body of its own.
         batch: messages of a body at most.
     """

@@ -11,7 +11,7 @@ an event loop, share it:
   libzmq may have processed the command that makes the descriptor readable.
 - `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. It returns
   whether work remains, so that publishing threads get the lock between two calls.
-- `next_deadline` is the time at which `attend` must run without news from a descriptor.
+- `next_deadline` is the time at which `attend` must run, even if no descriptor is readable.
 
 The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL both are
 atomic, and a flush removes only messages that it has copied. A message may be routed before a declaration is applied,
@@ -121,9 +121,9 @@ class Engine:
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
-        max_message_bytes: bytes of a payload at most.
-        max_fast_bytes: bytes of a payload of the hot path at most. If `publish` may wait, a batch of such payloads has
-            at most half of `pending_bytes`, and a larger payload is sent at once.
+        max_message_bytes: maximum size of a payload in bytes.
+        max_fast_bytes: maximum size in bytes of a payload of the hot path. If `publish` may wait, a batch of such
+            payloads has at most half of `pending_bytes`, and a larger payload is sent at once.
         settings: of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
@@ -343,7 +343,28 @@ class Engine:
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
         """
+        if not is_alone and self._may_append(stream, len(raw) + len(payload)):
+            self._append((stream,), raw, payload, extras)
+            return True
         return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
+
+    def _may_append(self, stream: Stream, size: int) -> bool:
+        """Return whether a message for one stream can join the batch without the lock.
+
+        The lock is held during sends, and each thread that waits for it costs two switches between threads.
+        """
+        waiting, session = len(self.waiting), stream.session
+        if self._held or self.is_closing or self.defer is None or waiting + _ITEMS >= self.full_length:
+            return False
+        if session.has_ended or (waiting and session.is_half_full):
+            return False
+        return stream.has_space(size)
+
+    def _append(self, recipients: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
+        """Add a message to the batch that the attending side sends. The caller has called `_may_append`."""
+        self.waiting.extend((recipients, raw, payload, extras))
+        assert self.defer is not None
+        self.defer()
 
     def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
         if self.is_closing:
@@ -384,6 +405,13 @@ class Engine:
         else:
             self.defer()
         return True
+
+    def cached_route(self, subject: str) -> Route | None:
+        """Return the cached route of a subject; None if the cache has none, or the publisher closes. It needs no lock.
+
+        The streams may belong to subscribers that are no nodes.
+        """
+        return None if self.is_closing or self.is_foreign else self._sessions.interest.routes.get(subject)
 
     def find_route(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of all sessions that receive a subject; None without any."""
@@ -1030,7 +1058,7 @@ class Engine:
         return more or (listener is not None and listener.has_input())
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:
@@ -1204,7 +1232,7 @@ class Engine:
         The attending side must have ended. `end_context` comes next.
 
         Args:
-            end: time until which libzmq may go on sending.
+            end: time until which libzmq may continue to send.
         """
         with self.lock:
             milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
 member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit (with
-`ack="handled"`: fewer messages that are not handled). A member that owes an acknowledgement, and was silent for
-3 seconds, has no room.
+`ack="handled"`: fewer messages that are not handled). A member that was silent for 3 seconds while an acknowledgement
+is missing has no room.
 
 =========== ==========================================================================================
 policy      choice
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 STANDBY = "_OZ.STANDBY"
 """Pattern of a session that receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Seconds of an oldest message and of silence after which a member gets no new messages."""
+"""Age of the oldest message, and time of silence, in seconds, after which a member gets no new messages."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536

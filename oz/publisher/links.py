@@ -30,7 +30,7 @@ PROBE = (b"",)
 """Frame that makes a subscriber send HELLO again, as libzmq's probe of a new connection does."""
 
 SHARED_BYTES = 4096
-"""Bytes from which a body is a frame that sessions share. To copy a smaller body costs less."""
+"""Bytes from which a body is a frame that sessions share. A copy of a smaller body costs less."""
 
 MAX_LINGER = 10_000
 """Milliseconds for which libzmq continues to send after `close(timeout=None)`.
@@ -89,7 +89,7 @@ class LinkListener:
         Args:
             context: of the socket.
             message_bytes: of the largest message.
-            window: batches without acknowledgement of one link at most.
+            window: maximum number of unacknowledged batches of one link.
             handshake: seconds within which a peer ends ZeroMQ's handshake.
         """
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)

@@ -1,4 +1,4 @@
-"""Attention to a publisher or a node in an event loop, and its end."""
+"""Execution of a publisher or a node in an event loop, and its close."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 
 class AttendedInLoop(AttendedEngine, Protocol):
-    """Engine of a publisher or of a node, as an event loop needs it."""
+    """Interface of the engine of a publisher or node that an event loop needs."""
 
     @property
     def runtime(self) -> Runtime:
@@ -104,7 +104,7 @@ class LoopAttendance:
             raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
 
     def leave_closed_loop(self) -> None:
-        """Forget a loop that was closed, so that `close` works in another one."""
+        """Drop a closed loop, so that `close` works in another one."""
         if self._loop is not None and self._loop.is_closed():
             self.stop()
 

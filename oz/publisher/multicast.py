@@ -157,7 +157,7 @@ class MulticastEngine(Engine):
         return self._plain.has_input()
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
         with self.lock:
             found = None if self._held else self.batcher.deadline()
             if not self._sender.is_announced or self.is_closed:
@@ -231,7 +231,7 @@ class MulticastEngine(Engine):
         """Close the socket; return the number of messages that it has not accepted.
 
         Args:
-            end: time until which libzmq may go on sending.
+            end: time until which libzmq may continue to send.
         """
         with self.lock:
             wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)

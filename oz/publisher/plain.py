@@ -49,8 +49,8 @@ class PlainSubscribers:
 
         Args:
             context: of the socket.
-            high_water_mark: messages that wait for one subscriber at most.
-            longest_prefix: bytes of a subscription at most.
+            high_water_mark: maximum number of messages that wait for one subscriber.
+            longest_prefix: maximum size of a subscription in bytes.
             handshake: seconds within which a peer ends ZeroMQ's handshake.
             refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
             delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
@@ -151,7 +151,7 @@ class PlainSubscribers:
         return any(subject[:length] in counts for length in self._lengths if length <= size)
 
     def count(self, subject: bytes | None) -> int:
-        """Return the number of subscriptions, of those with a prefix of the subject if one is given."""
+        """Return the number of subscriptions, or of subscriptions with a prefix of the subject."""
         counts = self._counts
         if subject is None:
             return sum(counts.values())

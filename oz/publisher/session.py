@@ -67,7 +67,7 @@ FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
 """Reasons of drops, as indexes into `Stream.drops`."""
 
 NO_LIMIT = sys.maxsize
-"""Limit of a backlog that only bytes bound."""
+"""Maximum number of messages in a backlog that only its bytes limit."""
 
 ALONE_OVERHEAD = 16
 """Maximum number of bytes in the body of one message beside subject and payload."""
@@ -91,11 +91,11 @@ class Settings:
         joined_bytes: a body below this size travels in one frame with its head.
         join: returns that frame.
         batch: messages of a body at most.
-        body_bytes: bytes of a body with several messages at most.
+        body_bytes: maximum size in bytes of a body with several messages.
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
         pattern_time: seconds for one match of a pattern.
-        pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
+        pattern_weight: maximum estimated memory in bytes of the patterns of one session.
         declare_bytes: bytes of the declarations of one session that are not applied at most.
         total_declare_bytes: as above, for all sessions.
         peers: sessions that are UP or DOWN at most.
@@ -207,10 +207,10 @@ class Stream:
         redelivers: whether messages of a lost member go to other members.
         holds: whether batches stay `held` after their acknowledgement, until they are handled.
         prefetch: `load` from which a group prefers other members.
-        limit: messages in the backlog at most.
+        limit: maximum number of messages in the backlog.
         patterns: number of patterns; 0 once the last subscription has ended.
         joined: number in the order of the first patterns of the streams.
-        matched: messages that the session was offered, without messages that moved to another member.
+        matched: messages that were offered to the session, without messages that moved to another member.
         numbered: messages that have entered the window.
         pending: messages in the backlog.
         drops: dropped messages, by reason.
@@ -555,7 +555,7 @@ class Stream:
                 self.session.bytes -= batch.size
 
     def acked(self, batch: Batch) -> None:
-        """Record that the subscriber has a batch."""
+        """Record that the subscriber has acknowledged a batch."""
         batch.is_acked = True
         if batch.body is None:
             return
@@ -656,12 +656,13 @@ class Session:
         window_used: bytes of the window.
         streams: by number; a stream stays until the epoch ends.
         patterns: pattern and stream of each subscription.
-        weight: bytes of memory of the patterns, as estimated.
+        weight: estimated memory of the patterns in bytes.
         refused: refused subscriptions.
         applied: revision of the declaration that is applied.
         part: revision of a declaration whose last part is missing, or 0.
         mentioned: subscriptions in the parts of a declaration that replaces all; None for another
             declaration.
+        drained: stream of each subscription that is drained: the session keeps its messages.
         since: sequence of the first message that was numbered after a subscription was added.
         declarations: parts of declarations that are not applied.
         declare_bytes: of these parts.
@@ -696,6 +697,7 @@ class Session:
         self.refused: dict[int, Refusal] = {}
         self.applied = self.part = self.weight = 0
         self.mentioned: set[int] | None = None
+        self.drained: dict[int, Stream] = {}
         self.since: dict[int, int] = {}
         self.declarations: deque[bytes] = deque()
         self.declare_bytes = 0
@@ -903,7 +905,7 @@ class Session:
         self._is_ping_due = False
 
     def is_responsive(self, now: float) -> bool:
-        """Return whether the session is UP, and does not owe an acknowledgement for long."""
+        """Return whether the session is UP, and no acknowledgement is overdue."""
         if not self.is_up or self.acked == self.following or now - self.heard_at < HEARD_WITHIN:
             return self.is_up
         # An idle session is not heard for 30 seconds. Its subscriber has time from its first message on.

@@ -15,7 +15,7 @@ class PublisherStats:
 
     Attributes:
         published: messages that `publish` accepted.
-        sent: messages for at least one subscriber.
+        sent: messages with at least one subscriber.
         unmatched: messages without a subscriber.
         refused: messages that `publish` refused with `WouldBlock`.
         dropped: messages dropped for single subscribers, by reason: "full" (the queue of the subscriber),

@@ -177,7 +177,7 @@ class Publisher(Publishing, PublisherBase):
         can receive them.
 
         Args:
-            timeout: seconds for all of it; None waits until each subscriber has its messages or was silent for
+            timeout: seconds for the whole call; None waits until each subscriber has its messages or was silent for
                 `resume_seconds`, and until connected members have handled their messages.
 
         Returns:

@@ -9,8 +9,8 @@ class Denial(str):
     """Reason in words.
 
     Attributes:
-        rule: rule that decided, with its line in the file, or None.
-        subject: subject that the subscription matches and the rule denies, or None.
+        rule: that decided, with its line in the file, or None.
+        subject: that the subscription matches and the rule denies, or None.
     """
 
     __slots__ = ("rule", "subject")

@@ -145,7 +145,7 @@ class Permissions:
         return {key: user for user in reversed([*self.users.values()]) for key in user.keys}
 
     def decide(self, user: User | None, action: Action, asked: Pattern, group: str | None = None) -> Verdict:
-        """Decide about an action of a user.
+        """Return the decision about an action of a user.
 
         Args:
             user: None for a key that the file does not name.
@@ -200,7 +200,7 @@ class Permissions:
         return count < user.responses.count and age <= user.responses.seconds
 
     def allows(self, user: User | None, action: Action, subject: bytes) -> bool:
-        """Return whether a user may do an action on one subject; `decide` returns the reason too.
+        """Return whether a user may perform an action on one subject; `decide` returns the reason too.
 
         Args:
             user: None for a key that the file does not name.

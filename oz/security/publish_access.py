@@ -95,7 +95,7 @@ class PublishAccess:
 
         Args:
             subjects: of messages.
-            extras: of each message, or None; None if no message has any.
+            extras: extras of each message or None; None if all messages have none.
         """
         key = self.key
         if key is None:
@@ -135,7 +135,7 @@ class PublishAccess:
         return True
 
     def owns(self, origin: bytes, count: int = 1) -> bool:
-        """Return whether the origin of a publisher belongs to the key: to the first key that uses it.
+        """Return whether the origin of a publisher belongs to the key: the key that used it first.
 
         Args:
             origin: of the publisher.

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-`bridge_rules` decides what a forwarder subscribes to and where a message goes. A `Leg` is the node on one bus. A round
-of `BridgeEngine.attend` attends to each leg and reads its queues:
+`bridge_rules` computes the subscriptions of a forwarder, and the recipients of a message. A `Leg` is the node on one
+bus. A round of `BridgeEngine.attend` attends to each leg and reads its queues:
 
 ========================= ====================================================================================
 news at a leg             action
@@ -16,7 +16,7 @@ new interest or forwarder the subscriptions and the standby of all legs are comp
 ========================= ====================================================================================
 
 To end, the forwarder stands by until another one has taken its groups over, for `HANDOVER_TIME` at most. Then it
-receives no more, waits until its jobs are acknowledged, and leaves.
+stops to receive, waits until its jobs are acknowledged, and leaves.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ForwarderStats:
         requests: requests that were passed on, once for each bus.
         replies: replies that were passed back.
         unwanted: messages without a subscriber on another bus, or that `allow` refuses.
-        looped: messages that had passed this forwarder, or come from the other bus.
+        looped: messages that have passed this forwarder already, or come from the other bus.
         lost: messages that were lost before this forwarder, as far as their number is known.
         interests: patterns that it subscribes to at present.
     """
@@ -146,7 +146,7 @@ class BridgeEngine:
         return tuple(descriptor for leg in self.legs for descriptor in leg.engine.descriptors())
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Attend to the legs, and pass messages on; return whether there is more to do at once."""
+        """Run the legs, and pass messages on; return whether work remains."""
         has_more = False
         for leg in self.legs:
             has_more |= leg.engine.attend(flushes=flushes)
@@ -161,7 +161,7 @@ class BridgeEngine:
         return has_more
 
     def next_deadline(self) -> float | None:
-        """Return when `attend` must run without news, None if never."""
+        """Return the time of the next `attend`; None for never."""
         found = [leg.engine.next_deadline() for leg in self.legs]
         found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
         found.append(self._jobs.next_deadline())
@@ -276,7 +276,7 @@ class BridgeEngine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Receive no more messages, pass the last ones on, and wait until peers have them."""
+        """Stop to receive, pass the last messages on, and wait until peers have them."""
         end = self.clock() + (timeout if timeout is not None else inf)
         self._is_leaving = True
         with suppress(ClosedError):

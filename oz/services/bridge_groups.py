@@ -20,9 +20,9 @@ placed    the member is DOWN for 3 s, and another one is UP waiting, marked `red
 
 A member handles its messages in order. So the position of the first message that it has not handled divides the
 jobs of its stream. With `ack="received"` a message counts as handled when it is acknowledged. The jobs of a
-subject wait in order: a job behind a waiting one waits too, and a job that comes back goes to the front.
+subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
 
-A request is not a job: it stays with its member, and its requester learns that the member is lost.
+A request is not a job: it stays with its member, and its requester gets an error if the member is lost.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Jobs:
         return bool(self._waiting) or any(leg.held for leg in self._legs)
 
     def next_deadline(self) -> float:
-        """Return the time of the next attempt to place the waiting jobs; infinite without."""
+        """Return the time of the next attempt to place the waiting jobs; infinite without jobs."""
         return self._retry_at if self._waiting else inf
 
     def add(self, leg: Leg, group: str, message: Message) -> None:
@@ -101,7 +101,7 @@ class Jobs:
             self._retry_at = min(self._retry_at, self._clock() + RETRY_INTERVAL)
 
     def attend(self) -> None:
-        """Acknowledge the jobs that are handled, and place the waiting ones if it is time."""
+        """Acknowledge handled jobs, and place the waiting jobs if it is time."""
         for leg in self._legs:
             self._acknowledge(leg)
         if self._waiting and self._clock() >= self._retry_at:
@@ -110,7 +110,7 @@ class Jobs:
     def abandon(self, leg: Leg) -> None:
         """Abandon the waiting jobs of subscriptions of a leg that have ended.
 
-        This comes at once, because a new member may make the forwarder subscribe again.
+        The forwarder does this at once, because a new member may make it subscribe again.
         """
         for key, waiting in [*self._waiting.items()]:
             source, group, raw = key
@@ -179,7 +179,7 @@ class Jobs:
                 del leg.held[stream]
 
     def _reclaim(self, leg: Leg, stream: Stream, positions: Sequence[int], is_final: bool) -> bool:
-        """Let the jobs of a member wait for another one; return False if they stay with the member."""
+        """Let the jobs of a member wait for another member; return False if they stay with the member."""
         jobs = leg.held.get(stream, {})
         found = [position for position in positions if position in jobs]
         if not is_final and not all(self._has_other(jobs[position], stream) for position in found):

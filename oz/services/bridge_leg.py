@@ -49,7 +49,7 @@ _STANDBY = compile(STANDBY)
 
 @lru_cache(maxsize=4_096)
 def forwarder_of(packed: bytes) -> bytes | None:
-    """Return the id of the forwarder whose card it is; None for the card of another node, or none."""
+    """Return the id of the forwarder of a card; None for another card, or without a card."""
     try:
         card = links.decode_card(packed) if packed else None
     except ProtocolError:
@@ -71,18 +71,25 @@ class LegSessions(Sessions):
     """Sessions of a leg: the forwarder decides which other member receives a message that was not handled.
 
     Attributes:
-        reclaim: called with a stream, positions of messages that its member loses, and whether the member loses them
-            for good. It returns whether the forwarder has taken the messages back.
+        reclaim: called with a stream, positions of messages that its member loses, and whether the loss is final. It
+            returns whether the forwarder has taken the messages back.
     """
 
     stream_class = LegStream
     reclaim: Callable[[Stream, Sequence[int], bool], bool]
 
-    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[tuple[Pattern, int]] = ()) -> None:
+    def _move(
+        self,
+        stream: Stream,
+        *,
+        is_final: bool,
+        kept: Sequence[tuple[Pattern, int]] = (),
+        is_drained: bool = False,
+    ) -> None:
         # The last message first, because each one goes to the front.
         moved = [
             unit
-            for unit, messages in reversed([*self._unhandled(stream, kept)])
+            for unit, messages in reversed([*self._unhandled(stream, kept, is_drained=is_drained)])
             if self.reclaim(stream, [position for position, *_ in messages], is_final)
         ]
         if moved:
@@ -227,7 +234,7 @@ class Leg:
         Args:
             settings: of the leg.
             own: id of the forwarder.
-            notify: called when the rules may decide otherwise.
+            notify: called when the rules may have another result.
         """
         given = {name: value for name, value in settings.items() if value is not None}
         allow = given.get("allow", ())
@@ -294,7 +301,7 @@ class Leg:
             self._changed.clear()
 
     def find_forwarders(self, ids: Collection[bytes]) -> None:
-        """Find out which forwarders are on the bus, and which of them stand by.
+        """Update the forwarders of the bus, and the forwarders that stand by.
 
         Args:
             ids: of all forwarders that have a session at a leg.

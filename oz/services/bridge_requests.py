@@ -1,4 +1,4 @@
-"""Requests that a forwarder passes on: it asks in its own name, and passes the replies back."""
+"""Requests that a forwarder passes on: it sends them in its own name, and passes the replies back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT = 60.0
 """Seconds that a forwarder waits for the replies to a request."""
 STANDBY_TIMEOUT = 5.0
-"""The same while it stands by: responders reply to the copy of the other forwarder, as a rule."""
+"""As above, while it stands by: responders usually reply to the copy of the other forwarder."""
 
 _log = peer_logger("oz.forwarder")
 
@@ -31,7 +31,7 @@ class Crossing:
 
     Attributes:
         requests: on the other buses.
-        failure: why a bus did not accept it.
+        failure: reason why a bus did not accept it.
     """
 
     def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
@@ -48,7 +48,7 @@ class Crossing:
         self.failure: OzError | None = None
 
     def begin(self, own: bytes, group: str | None, targets: list[Leg]) -> None:
-        """Send the request: that of a group to one member, another one to each plain subscription.
+        """Send the request: to one member if it came for a group, otherwise to each plain subscription.
 
         Args:
             own: id of the forwarder.

@@ -1,4 +1,4 @@
-"""Rules of forwarders between buses: which patterns a forwarder subscribes to, and where a message goes.
+"""Rules of forwarders between buses: the subscriptions of a forwarder, and the recipients of a message.
 
 Theory of operation
 -------------------
@@ -21,9 +21,9 @@ group               all are members of the group. A forwarder *stands by* while 
 request             as a message. All copies of a request have the same position (`source_of`)
 =================== ==========================================================================================
 
-A forwarder that ends stands by first. Then a parallel forwarder does not stand by any more, and the first one ends when
-its messages are acknowledged. Forwarders that do not reach each other do not stand by. Each message of a group still
-has one of them, but one subject may be out of order.
+Before a forwarder ends, it stands by. Then a parallel forwarder takes over, and the first forwarder ends when its
+messages are acknowledged. Forwarders that do not reach each other do not stand by. Each message of a group still
+passes one of them, but one subject may be out of order.
 
 A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, and a
 message whose origin is a peer on the other bus: that bus has it already.
@@ -138,7 +138,7 @@ def is_needed(sides: Sequence[Side]) -> bool:
 
 
 def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
-    """Return what a forwarder subscribes to on one bus.
+    """Return the subscriptions of a forwarder on one bus.
 
     Args:
         sides: its legs.
@@ -158,7 +158,7 @@ def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
 
 @lru_cache(maxsize=65_536)
 def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """Return existing patterns that match each allowed subject of a pattern, and few others.
+    """Return existing patterns that match each allowed subject of a pattern, and few other subjects.
 
     Args:
         pattern: of a subscription.
@@ -183,7 +183,7 @@ def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...
 
 
 def matches_any(patterns: Iterable[Pattern], subject: bytes) -> bool:
-    """Return whether a pattern matches a subject. A pattern that exceeds its time does not."""
+    """Return whether a pattern matches a subject. A pattern that exceeds its time does not match."""
     for pattern in patterns:
         with suppress(OzError):
             if pattern.matches(subject):
@@ -245,7 +245,7 @@ def extras_of(
         source: of the message.
         own: id of the forwarder.
         is_redelivered: whether another member of the group may have received the message.
-        is_request: whether the forwarder asks in its own name, so that `reply_to` is its own.
+        is_request: whether the forwarder sends the request in its own name, so that `reply_to` is its own.
     """
     if extras is not None and is_request:
         extras = extras._replace(reply_to=None, to_all=None)

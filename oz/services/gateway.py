@@ -1,9 +1,9 @@
-"""The gateway: local programs on one side, multicast on the other, and processes between them that may die.
+"""The gateway: passes messages between local programs and multicast, by processes that may end.
 
 Theory of operation
 -------------------
 libpgm ends its process for a malformed packet. So the multicast sockets are in two processes, a receiver
-and a sender. The gateway starts them again, and it has the numbers. A new sender continues the sequence of the
+and a sender. The gateway restarts them, and keeps the numbers. A new sender continues the sequence of the
 last one, and `Relaying` knows the next number of each publisher that was received. So every loss is detected, and
 reported to local subscribers as a gap in its place (`Publisher.report_loss`).
 
@@ -71,17 +71,17 @@ class GatewayStats:
     """Counters of a gateway: messages, but for `restarts`."""
 
     received: int = 0
-    """Messages that came by multicast and were published to local subscribers."""
+    """Messages of multicast that were published to local subscribers."""
     lost: int = 0
-    """Messages that were multicast and did not arrive; local subscribers got gaps."""
+    """Lost messages of multicast; local subscribers got gaps."""
     sent: int = 0
-    """Messages of local publishers that the sender got."""
+    """Messages of local publishers that were passed to the sender."""
     unsent: int = 0
     """Messages of local publishers that were lost before the sender; multicast subscribers get gaps."""
     refused: int = 0
     """Messages with a subject or headers that the publisher of the gateway refuses."""
     restarts: int = 0
-    """Starts of a multicast process after it had ended."""
+    """Restarts of multicast processes."""
 
 
 class Gateway(Service):
@@ -116,19 +116,18 @@ class Gateway(Service):
             send: multicast endpoint for the messages of local publishers, with a UDP port of its own.
             subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
             publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. They are plain.
-            connect: endpoints of local publishers, `Publisher(bind=…)`. They get links: no loss is unknown,
-                and headers are kept.
+            connect: endpoints of local publishers, `Publisher(bind=…)`. They get links, so that losses are known and
+                headers are kept.
             multicast: options of both multicast sockets.
-            echo: whether local subscribers also get the messages of local publishers. PGM does not bring
-                them back to the host that sent them.
+            echo: whether local subscribers also get the messages of local publishers. PGM does not deliver them on
+                the host that sent them.
             keep_origins: whether messages get headers with their first publisher and their position there.
             options: of the local sockets.
-            security: keys and permissions of local programs. Multicast is not encrypted, and any host may
-                send it.
+            security: keys and permissions of local programs. Multicast is not encrypted or authenticated.
 
         Raises:
             EndpointError: an endpoint cannot be used, or libzmq has no PGM; the text has the line that adds it.
-            ConfigurationError: nothing to receive and nothing to send, or one side without the other.
+            ConfigurationError: no multicast endpoint, or an endpoint of one side without the other side.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)
@@ -191,7 +190,7 @@ class Gateway(Service):
 
     @property
     def is_ready(self) -> bool:
-        """Whether each process has opened its endpoints."""
+        """Whether all processes have opened their endpoints."""
         return all(worker.is_ready for worker in self.workers)
 
     def wake(self) -> None:
@@ -202,7 +201,7 @@ class Gateway(Service):
         """Pass on the messages that have arrived, and start processes that have ended.
 
         Args:
-            seconds: to wait for messages at most.
+            seconds: longest wait for messages.
 
         Raises:
             WorkerError: a multicast process cannot start: a wrong interface, or a port in use. `run` raises it too.
@@ -225,7 +224,7 @@ class Gateway(Service):
         self._has_more = self._pass_up(now)
 
     def _wait(self, until: float) -> None:
-        """Wait until something arrives or is due, or for `wake`."""
+        """Wait until a message arrives or a step is due, or for `wake`."""
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
         now = time.monotonic()
@@ -320,7 +319,7 @@ class Gateway(Service):
         return has_more
 
     def _numbered(self, message: Message) -> Relayed | None:
-        """Return a message with the number that it is multicast with; None if it stays on this host."""
+        """Return a message with its multicast number; None if it stays on this host."""
         headers = dict(message.headers) or None
         relayed = Relayed(
             message.origin or b"",

@@ -12,7 +12,7 @@ import msgpack
 READY = 1
 """From a process: its endpoints are open. The receiver adds the time since which it listens."""
 BEAT = 2
-"""From a process, every second: it works."""
+"""From a process, every second: a sign of life."""
 MESSAGES = 3
 """In both directions: messages. To the sender: also the number of the next message."""
 REACHED = 4
@@ -20,12 +20,12 @@ REACHED = 4
 GAP = 5
 """From the receiver: numbers of a publisher that are lost. To the sender: a loss of unknown size."""
 ADVISORY = 6
-"""From the receiver: news of the watchdog."""
+"""From the receiver: a notice of the watchdog."""
 CLOSE = 7
-"""To a process: end in order."""
+"""To a process: the request to end."""
 
 MANY = 500
-"""Messages in one frame at most."""
+"""Maximum number of messages in one frame."""
 BEAT_SECONDS = 1.0
 """Seconds between two BEAT of a process."""
 
@@ -40,7 +40,7 @@ class Relayed(NamedTuple):
 
     Attributes:
         origin: to the gateway, id of the publisher; to the sender, empty.
-        sequence: number of the message there; to the sender, the number that it gets.
+        sequence: number of the message at its publisher; to the sender, its multicast number.
         subject: as bytes.
         payload: as bytes.
         headers: of the message, or None.
@@ -56,12 +56,12 @@ class Relayed(NamedTuple):
 
 
 class Numbering:
-    """Numbers of the messages of the sender, whichever process it is, so that subscribers detect every loss.
+    """Numbers of the messages of the sender over its restarts, so that subscribers detect every loss.
 
     Attributes:
         epoch: of the sequence.
         number: of the next message.
-        reported: next number, as the sender knows it.
+        reported: next number of the current sender.
     """
 
     __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
@@ -82,7 +82,7 @@ class Numbering:
         return number
 
     def resume(self) -> dict[str, Any]:
-        """Return the fields with which a new sender continues as the same publisher."""
+        """Return the fields with which a new sender continues the sequence."""
         age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
         self.reported = self.number
         # The sender begins with the newest epoch.
@@ -102,7 +102,7 @@ class Numbering:
         """Send an unknown loss to the sender, if it is not sent yet.
 
         Args:
-            send: sends a frame, and returns whether there was room.
+            send: sends a frame, and returns whether the queue had space.
         """
         if self._has_unsent_gap and send(pack(GAP)):
             self._has_unsent_gap = False

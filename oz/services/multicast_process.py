@@ -45,10 +45,10 @@ from oz.transport.bell import poll_until
 from oz.wire.extras import decode_extras, encode_extras
 
 FAILED = 3
-"""Exit code of a process that cannot do its work; its last line has the reason."""
+"""Exit code after an error; the last line of the output has the reason."""
 
 _REACHED_SECONDS = 0.2
-"""Seconds between two REACHED at least."""
+"""Minimum pause in seconds between two REACHED."""
 _RECEIVED_FRAMES = 10_000  # Frames that wait in the socket of the receiver at most.
 _CLOSE_TIMEOUT = 2.0
 _STDIN = 0
@@ -121,7 +121,7 @@ class GatewayLink:
 
 
 class _Receiving:
-    """Sends the messages of multicast endpoints to the gateway, and the losses in their places."""
+    """Sends the messages and losses of multicast endpoints to the gateway, in order."""
 
     def __init__(self, link: GatewayLink, task: dict[str, Any]) -> None:
         self._link = link
@@ -213,7 +213,7 @@ class _Receiving:
 
 
 class _Sending:
-    """Multicasts the messages of the gateway with the numbers that it gave them."""
+    """Multicasts the messages of the gateway with the given numbers."""
 
     def __init__(self, link: GatewayLink, task: dict[str, Any]) -> None:
         self._link = link

@@ -19,7 +19,7 @@ from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.links import NAMESERVER, Card
 
 MAX_NAME = 512
-"""Characters of a name in the card of a node."""
+"""Maximum length of a name in the card of a node."""
 
 LOST_AFTER = 5.0
 """Seconds of silence after which a node is lost."""
@@ -33,7 +33,7 @@ class NameServerStats:
 
     Attributes:
         joined: nodes that came up.
-        left: nodes that closed, or were started again.
+        left: nodes that closed or were restarted.
         lost: nodes that were silent for `lost_after` seconds.
         conflicts: nodes that came up with the name of another node of their bus.
         refused: endpoints and nodes that are no peers.
@@ -79,9 +79,9 @@ class NameServer(NodeService):
 
         Args:
             bind: endpoints for the `connect=` of nodes, such as `tcp://*:5756`.
-            name: shown to nodes; default: name of the host.
-            bus: name of the only bus that it serves; None for any number of buses, which stay apart.
-            connect: endpoints of other name servers, so that this one learns the nodes that they know.
+            name: name in its card; default: name of the host.
+            bus: name of the only bus that it serves; None for any number of separate buses.
+            connect: endpoints of other name servers, whose nodes this name server then introduces too.
             lost_after: seconds without an answer of a silent node after which the node is lost.
             limits: `peers` bounds the nodes.
             security: key and trusted keys, as of `oz.Node`.

@@ -21,9 +21,9 @@ from oz.transport.ipc_paths import SocketFiles
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
-"""Bytes of a subscription at most, because libzmq uses recursion and 100 bytes of memory for each byte."""
+"""Maximum size of a subscription in bytes, because libzmq uses recursion and 100 bytes of memory for each byte."""
 HIGH_WATER_MARK = 100_000
-"""Messages that may wait for each subscriber, by default."""
+"""Default number of messages that may wait for each subscriber."""
 _KEEPALIVE = (
     (zmq.TCP_KEEPALIVE, 1),
     (zmq.TCP_KEEPALIVE_IDLE, 2),
@@ -34,7 +34,7 @@ _KEEPALIVE = (
     (zmq.RECONNECT_IVL, 100),
     (zmq.RECONNECT_IVL_MAX, 5_000),
 )
-"""Options that find a dead host within 5 s. ZMTP heartbeats would abort the process on some failures
+"""Options that detect a dead host within 5 s. ZMTP heartbeats would abort the process on some failures
 (docs/libzmq.md)."""
 _LINGER = 1_000  # milliseconds after `close` in which libzmq sends waiting messages
 _COUNTERS = struct.Struct("=Q")
@@ -82,7 +82,7 @@ class Proxy(Service):
             limits: `message_bytes` and `handshake` count. See docs/limits.md.
 
         Raises:
-            TypeError: the limits are of another class.
+            TypeError: `limits` is not an `oz.Limits`.
             ConfigurationError: one of the sides has no endpoint.
             EndpointError: a text is no endpoint, or this libzmq lacks its transport.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.

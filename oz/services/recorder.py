@@ -6,13 +6,13 @@ handler on the node's pool receives. A buffer between the threads keeps the orde
 
 **Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell that `stop` and signals ring.
 
-**Losses.** A loss becomes a gap record at its place among the messages. Its sources: gaps that the subscriber
-reports, messages that cannot be stored, and messages that found no room in the buffer while the disk was
-full. While the disk has room, a full buffer stops the receiving instead. A journal that already has records
-first gets a gap record of unknown size, because the time between two recorders is not recorded.
+**Losses.** A loss becomes a gap record, in order with the messages. Its sources: gaps that the subscriber
+reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full. While the
+disk has space, a full buffer stops the receiving thread instead. A journal that already has records first gets a gap
+record of unknown size, because the time between two recorders is not recorded.
 
 **Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
-the journal, so that this holds over a restart of the recorder too.
+the journal, so that repeats are also detected after a restart of the recorder.
 
 **Acknowledgements.** With `ack="received"` a message that was received and is not durable is lost if the recorder is
 killed. With `ack="handled"` the writing thread acknowledges a message after its append. The recorder is a member of
@@ -49,10 +49,10 @@ from oz.subscriber.sync import Subscriber, Subscription
 from oz.transport.bell import poll_until
 
 MESSAGE_BYTES = 100
-"""Bytes of memory of a message besides its payload, about."""
+"""Estimated memory in bytes of a message besides its payload."""
 
 APPEND_BYTES = 4 << 20
-"""Size of one append in bytes of memory. A larger append would hold up the next commit for longer."""
+"""Size of one append in bytes of memory. A larger append would delay the next commit."""
 
 MAX_INT64 = (1 << 63) - 1
 MAX_MESSAGES = 1024
@@ -60,11 +60,11 @@ MAX_MESSAGES = 1024
 FULL_QUEUE = 64
 """Calls of `receive_many` that empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
-"""Seconds between two appends while the disk is full. The system does not report when it has room again."""
+"""Seconds between two appends while the disk is full. The system does not report when the disk has space again."""
 SERVICE_INTERVAL = 1.0
 """Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
 DRAIN_TIMEOUT = 2.0
-"""Seconds in which publishers send the messages that they published before `run` was stopped."""
+"""Seconds in which publishers send the messages that were published before `run` was stopped."""
 MAX_IDS = 65_536
 """Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
 REST_TIMEOUT = 10.0
@@ -83,7 +83,7 @@ class RecorderStats:
     Attributes:
         recorded: messages in the journal, as durable as `sync` of the writer makes them.
         payload_bytes: size of their payloads in bytes.
-        lost: messages that gap records stand for, as far as their number is known.
+        lost: lost messages that gap records count, without gaps of unknown size.
         dropped: messages that were dropped while the disk was full; `lost` counts them too.
         commits: appends to the journal.
         is_full: whether the disk is full at present.
@@ -449,7 +449,7 @@ class RecordBuffer:
         """Wait for records; return those of one append, which stay in the buffer until `remove`.
 
         Args:
-            not_before: monotonic time to wait for, unless a whole append is there before.
+            not_before: monotonic time at which the wait ends, unless a whole append is ready before.
 
         Returns:
             The first records; none once the buffer is closed and empty.
@@ -472,7 +472,7 @@ class RecordBuffer:
         return self._rows[:1]
 
     def replace_first(self, row: Row) -> None:
-        """Put a gap record in the place of the first message."""
+        """Replace the first message by a gap record."""
         with self._changed:
             self._bytes += size_of(row) - size_of(self._rows[0])
             self.messages -= 1
@@ -509,7 +509,7 @@ def payload_size(message: Message) -> int:
 
 
 def size_of(row: Row) -> int:
-    """Return the memory of a record in bytes, about."""
+    """Return the estimated memory of a record in bytes."""
     return MESSAGE_BYTES if isinstance(row, dict) else MESSAGE_BYTES + payload_size(row)
 
 
@@ -538,7 +538,7 @@ def spanning_pattern(patterns: Sequence[Pattern]) -> str:
     For one pattern it is that pattern; for several, their common prefix.
     """
     pattern, *others = patterns
-    if not others and not pattern.flags and not pattern.named_lists:
+    if not others and not pattern._flags and not pattern._named_lists:
         text = pattern.text
         with suppress(UnicodeError):
             return f"{pattern.dialect}:{text if isinstance(text, str) else text.decode()}"

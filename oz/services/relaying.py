@@ -1,13 +1,13 @@
-"""Account of numbered messages that arrive over links that break and are replaced."""
+"""Account of numbered messages over several successive links."""
 
 from __future__ import annotations
 
 MAX_PUBLISHERS = 10_000
-"""Publishers in the account at most. The publisher with the oldest message is removed first."""
+"""Maximum number of publishers in the account. The publisher with the oldest message is removed first."""
 
 
 class _Account:
-    """Numbers of one publisher that are accounted for: from `first` to before `expected`."""
+    """Accounted numbers of one publisher: from `first` to before `expected`."""
 
     __slots__ = ("expected", "first")
 
@@ -18,7 +18,7 @@ class _Account:
 class Relaying:
     """Account of the numbered messages of all publishers. Each number is passed on or reported lost, once.
 
-    A replacement link has no state of the old link, but the numbers of a publisher continue.
+    A new link has no state of the old link, but the numbers of a publisher continue.
     """
 
     __slots__ = ("_accounts",)

@@ -30,7 +30,7 @@ from oz.subjects.pattern import Pattern
 from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
-"""Seconds behind the schedule beyond which the schedule starts again."""
+"""Delay in seconds beyond which the schedule starts again."""
 MIN_WAIT = 0.0002
 """Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
 POLL_STEP = 0.001
@@ -207,7 +207,7 @@ class Replay:
     # publishing ------------------------------------------------------------------------------------------
 
     def _publish(self, record: Record) -> bool:
-        """Publish a message, when subscribers have room; return False if the replay is stopped before."""
+        """Publish a message when subscribers have space; return False if the replay is stopped before."""
         options: dict[str, Any] = {
             "headers": self._headers_of(record) or None,
             "id": record.id,

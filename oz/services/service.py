@@ -24,7 +24,7 @@ from oz.transport.bell import Bell
 from oz.transport.steps import Steps, run
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that `close` waits for peers that acknowledge."""
+"""Seconds that `close` waits for acknowledgements of peers."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of an `on_poll` that does not return the time of the next call."""
 _FAILURE_PAUSE = 0.1  # Seconds after a round that failed.
@@ -49,7 +49,7 @@ class Service:
         _open.add(self)
 
     def _turn(self, until: float) -> None:
-        """Wait for news, for the bell, or until a time of the monotonic clock, and do what is due."""
+        """Wait for a change, for the bell, or until a time of the monotonic clock, and run due steps."""
         raise NotImplementedError
 
     def _release(self, timeout: float | None) -> None:
@@ -126,10 +126,10 @@ class Service:
 
 
 class ServiceEngine(Attended, Protocol):
-    """Engine of a service: that of a node, or of several nodes."""
+    """Engine of a service, with one node or several nodes."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Wait for peers that acknowledge; return the end of the timeout."""
+        """Wait for acknowledgements of peers; return the end of the timeout."""
 
     def finish(self, end: float) -> int:
         """Send BYE and close the sockets."""
@@ -139,7 +139,7 @@ class ServiceEngine(Attended, Protocol):
 
 
 class NodeService(Service):
-    """Service that attends to one or more nodes in the thread that calls `run`."""
+    """Service that runs one or more nodes in the thread that calls `run`."""
 
     def __init__(self, engine: ServiceEngine) -> None:
         """Start without attention.
@@ -156,7 +156,7 @@ class NodeService(Service):
         """Do what is due.
 
         Args:
-            seconds: to wait at most if nothing is due.
+            seconds: longest wait if no step is due.
         """
         check_number("seconds", seconds)
         self._attendance.turn(time.monotonic() + seconds)
@@ -175,7 +175,7 @@ class NodeService(Service):
         """End `run`, send what waits, and leave. A second call does nothing.
 
         Args:
-            timeout: seconds to wait for peers that acknowledge; None waits as long as they do.
+            timeout: seconds to wait for acknowledgements; None waits as long as they arrive.
         """
         check_wait("timeout", timeout)
         self._close(timeout)

@@ -101,7 +101,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How rows are distributed to files.
+    """Distribution of rows to files.
 
     Attributes:
         separator: text that ends the first token.

@@ -210,7 +210,7 @@ class SinkTask:
         return TaskReport(published)
 
     def _identity(self, context: Any) -> tuple[str, int]:
-        """Return the query and the number of the batch that the ids of the rows are made of."""
+        """Return the query and the number of the batch, from which the ids of the rows are made."""
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         run = self._options.run
         if query is None or batch is None:
@@ -306,7 +306,7 @@ def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
     """Return a publisher at the first free endpoint; tasks of other partitions begin with other endpoints.
 
     Raises:
-        SinkError: none is free until `end`, or one cannot be bound at all.
+        SinkError: no endpoint is free until `end`, or one cannot be bound at all.
     """
     at = partition % len(options.endpoints)
     ordered = options.endpoints[at:] + options.endpoints[:at]

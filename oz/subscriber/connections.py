@@ -462,7 +462,7 @@ class Connections(ABC):
         self._changed()
 
     def _reconnect(self, endpoint: str) -> None:
-        """Connect to an endpoint again, with the key of now."""
+        """Connect to an endpoint again, with its current key."""
         place = self.places.get(endpoint)
         if place is None:
             return

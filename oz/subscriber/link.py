@@ -4,9 +4,8 @@ Theory of operation
 -------------------
 A link survives its connections. Each connection begins with a HELLO that names the session, the epoch, the
 attempt and the next sequence expected; the WELCOME answers with the same attempt. Between WELCOME and the end
-of the connection every batch arrives in order and once, because a connection is in order and complete. A
-sequence that is too high, or a PING that is ahead, is therefore a fault of the connection, and the link
-replaces it.
+of the connection every batch arrives in order and once, because a connection is in order and complete. Therefore a
+sequence that is too high, or a PING with a higher sequence, is a fault of the connection, and the link replaces it.
 
 A connection may carry frames in one direction only: PINGs arrive, and the frames of the link are lost. PINGs show
 that: a DECLARE is not answered, or messages stay pending although everything was acknowledged. The link repeats its
@@ -15,7 +14,7 @@ the link replaces the connection. Because a long DECLARE may take that time on a
 as long after each such replacement.
 
 The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
-and `taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is
+and `taken`, so that EAGAIN keeps them. HELLO goes first, then ACK, then DECLARE. An ACK is built when it is
 sent, so that only the newest exists.
 
 Silence is measured in *listened* time (`ListeningClock`). The clock runs only while the program is inside
@@ -117,13 +116,13 @@ class Messages(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Effect: messages are lost or were dropped by the publisher.
+    """Effect: the publisher lost or dropped messages.
 
     Attributes:
         count: messages; None if unknown.
         reason: "lost", "dropped", "malformed", "restarted" or "closed".
         stream: number, if the loss belongs to one stream.
-        origin: of the publisher, if another one has taken its place; None for the publisher of the link.
+        origin: of the publisher that was replaced by another publisher; None for the publisher of the link.
     """
 
     count: int | None  # type: ignore[assignment]
@@ -174,7 +173,7 @@ class ListeningClock:
         self._is_inside = False
 
     def enter(self) -> None:
-        """Begin to listen: the program calls `receive`."""
+        """Start the clock of listened time: the program calls `receive`."""
         self._is_inside = True
 
     def leave(self, now: float) -> None:
@@ -183,7 +182,7 @@ class ListeningClock:
         self._since, self._is_inside = None, False
 
     def empty(self, now: float) -> None:
-        """Record that the socket has no message."""
+        """Record that the socket is empty."""
         self._read = 0
         self._run(now)
 
@@ -199,7 +198,7 @@ class ListeningClock:
 
     @property
     def is_running(self) -> bool:
-        """Whether time passes: the messages that arrived before were read, or enough of them."""
+        """Whether the clock runs: all messages that had arrived were read, or enough of them."""
         return self._since is not None
 
     def time(self, now: float) -> float:
@@ -234,7 +233,7 @@ class Marks:
         return self._open[0] if self._open else expected
 
     def take_back(self, sequence: int) -> None:
-        """Forget messages at or above a sequence, which will arrive again."""
+        """Remove messages at or above a sequence, which will arrive again."""
         waiting = self._open
         while waiting and waiting[-1] >= sequence:
             self._done.discard(waiting.pop())
@@ -251,7 +250,7 @@ class Link:
         attempt: number of the connection.
         expected: next sequence.
         answered: revision of the last ANSWER in this epoch.
-        applied: revision that the publisher has applied, as far as known.
+        applied: revision that the publisher has applied, by its last report.
         drops: drops of each stream in this epoch, as reported.
         delivered: messages that arrived in order.
         repeated: messages that arrived again.
@@ -351,8 +350,8 @@ class Link:
     def connect(self, listened: float) -> None:
         """Begin a connection with a new handle: send HELLO and all subscriptions at once.
 
-        libzmq queues both until the connection stands, so that a publisher learns of them while the program
-        does something else.
+        libzmq queues both until the connection is open, so that a publisher receives them while the program does
+        other work.
 
         Args:
             listened: time of the `ListeningClock`.
@@ -433,7 +432,7 @@ class Link:
         return effects
 
     def repeats_ping(self, frame: bytes, listened: float) -> bool:
-        """Read a frame, if it repeats a PING without news; return False for a frame that `on_frame` must read.
+        """Read a frame, if it repeats a PING without changes; return False for a frame that `on_frame` must read.
 
         Most frames of idle nodes are such PINGs, and `on_frame` takes five times as long.
 
@@ -566,13 +565,16 @@ class Link:
             ignored = self.expected
         if ignored is None:
             self._ignored, self._ignored_limit = None, silent_after(self._beats)
-        elif ignored != self._ignored:
+            return
+        if ignored != self._ignored:
             self._ignored, self._ignored_since = ignored, listened
-        elif listened - self._ignored_since < self._ignored_limit:
-            self._say_hello(listened)
-        else:
+            return
+        seconds = listened - self._ignored_since
+        if self._hello_at > self._ignored_since and seconds >= self._ignored_limit:
             self._ignored_limit *= 2
             self._replace("the publisher receives nothing", effects)
+        elif seconds >= HELLO_AGAIN:
+            self._say_hello(listened)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         """Report losses of unknown size before the publisher."""
@@ -678,7 +680,7 @@ class Link:
         effects.append(Replace(reason))
 
     def disconnect(self) -> None:
-        """Forget the connection, which the engine has ended: the engine calls `connect` later."""
+        """Drop the connection, which the engine has ended: the engine calls `connect` later."""
         self._replace("", [])
 
     # subscriptions
@@ -694,6 +696,9 @@ class Link:
         if not (self.state == LIVE or is_first) or self._declared == revision:
             return
         self._idle_ping = None
+        if self.state == LIVE and self._has_new_marks():
+            # A publisher gives messages without marks to other members when it removes their subscription.
+            self.is_ack_due = True
         frames, is_full = self._subscriptions.declaration(self._declared)
         self._declares.extend(frames)
         self._declared = revision
@@ -744,14 +749,15 @@ class Link:
         """Record that a message is not handled, because its subscription has ended.
 
         The mark passes the message once the publisher has answered the current revision: another member may
-        receive the message before.
+        receive the message before. When all subscriptions are drained, the mark does not pass the message: the
+        publisher gives it to another member after BYE.
 
         Args:
             epoch: of the link when the message arrived.
             stream: of the message.
             sequence: of the message.
         """
-        if epoch != self.epoch or stream not in self._marks:
+        if epoch != self.epoch or stream not in self._marks or self._subscriptions.is_drained:
             return
         revision = self._subscriptions.revision
         if self.answered >= revision:
@@ -839,13 +845,13 @@ class Link:
         if self._hello is not None:
             self._sending = links.HELLO
             return self._hello
-        if self._declares:
-            self._sending = links.DECLARE
-            return self._declares[0]
         if self.is_ack_due and self.state == LIVE:
             self._sending = links.ACK
             self._sending_marks = self._current_marks()
             return links.encode_ack(self.expected, self._sending_marks)
+        if self._declares:
+            self._sending = links.DECLARE
+            return self._declares[0]
         if self._bye is not None:
             self._sending = links.BYE
             return self._bye

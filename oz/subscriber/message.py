@@ -27,7 +27,7 @@ class Arrival:
         gap_offset: index of this message in the batch.
         left: of a handled message that several queues received, the number of queues that have not handled it.
             Each queue has a copy of the message with an `Arrival` of its own.
-        is_done: whether the queue of such a copy has handled it.
+        is_done: whether the queue with this copy has handled it.
     """
 
     __slots__ = (

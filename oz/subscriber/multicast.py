@@ -79,7 +79,7 @@ class MulticastSource:
         return max(senders, key=lambda origin: senders[origin].heard_at, default=None)
 
     def missing(self) -> str | None:
-        """Return why the endpoint is not ready, None if a publisher is heard."""
+        """Return why the endpoint is not ready; None if frames of a publisher arrive."""
         if self.is_heard:
             return None
         return (

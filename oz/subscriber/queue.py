@@ -865,7 +865,7 @@ class Dispatcher:
 
         Args:
             gap: to report.
-            stream: stream that lost messages; None for all streams of a link.
+            stream: that lost messages; None for all streams of a link.
         """
         losses = self.unknown_losses if gap.count is None else self.lost
         # A forwarder passes on the reason of another bus.

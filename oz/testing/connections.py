@@ -38,7 +38,7 @@ class End:
         is_local: whether the transport is inproc. Such messages arrive at once, without a change of the clock.
         inbox: messages that have arrived and are not received.
         outgoing: messages that have not arrived. The first messages are in transit.
-        has_ended: whether the end is of no use any more.
+        has_ended: whether the end cannot be used any more.
     """
 
     __slots__ = (

@@ -29,7 +29,7 @@ NODE = 24
 
 
 def need_for_node() -> None:
-    """Raise unless a node can be opened and `_SPARE` descriptors stay free.
+    """Raise an error unless a node can be opened and `_SPARE` descriptors stay free.
 
     Raises:
         zmq.ZMQError: as `need`.
@@ -38,7 +38,7 @@ def need_for_node() -> None:
 
 
 def need_for_peer(endpoint: str) -> None:
-    """Raise unless a node can connect to a peer and `_SPARE` descriptors stay free.
+    """Raise an error unless a node can connect to a peer and `_SPARE` descriptors stay free.
 
     Raises:
         zmq.ZMQError: as `need`.
@@ -48,7 +48,7 @@ def need_for_peer(endpoint: str) -> None:
 
 
 def need_for_endpoint(endpoint: str) -> None:
-    """Raise unless an endpoint can be bound or connected.
+    """Raise an error unless an endpoint can be bound or connected.
 
     Raises:
         zmq.ZMQError: as `need`.
@@ -64,7 +64,7 @@ def need(count: int, purpose: str) -> None:
 
     Args:
         count: the number of descriptors.
-        purpose: the object that needs them, for the error.
+        purpose: purpose of the descriptors, for the error.
 
     Raises:
         zmq.ZMQError: fewer are free; `errno` is `EMFILE`.

@@ -34,7 +34,7 @@ class RefusalLog:
         """Record a connection; return the lines that are due.
 
         Args:
-            reason: one of a bounded number.
+            reason: one of a fixed set of reasons.
             text: about this connection.
             now: in seconds.
         """

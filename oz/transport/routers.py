@@ -64,7 +64,7 @@ def listening_router(context: zmq.Context[Any], *, message_bytes: int, window: i
     Args:
         context: of the socket.
         message_bytes: of the largest message.
-        window: batches without acknowledgement of one link at most.
+        window: maximum number of unacknowledged batches of one link.
     """
     router = _router(context, message_bytes, window)
     router.setsockopt(zmq.ROUTER_HANDOVER, 1)

@@ -2,7 +2,7 @@
 
 An engine describes each wait once, as a generator of *steps*. The generator does what is possible without a wait,
 and yields the time until which it waits for a change, in seconds of `time.monotonic`, or None for ever. It is resumed
-when there may be news or the timeout has passed. `run` waits in the calling thread, `run_async` in a coroutine. A
+when the state may have changed, or after the timeout. `run` waits in the calling thread, `run_async` in a coroutine. A
 cancellation arrives at the yield, where the engine holds no lock.
 
 psycopg 3 has the same design.

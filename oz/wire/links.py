@@ -72,7 +72,8 @@ PING_INTERVAL = 1.5
 MAX_BEATS = 4
 """Intervals between two PINGs of an idle session at most."""
 SLOW_PINGS = 20
-"""PINGs without news for each acknowledgement of a link. A silent session gets one PING in this number of intervals."""
+"""Number of PINGs without changes for each acknowledgement of a link. A silent session gets one PING in this number
+of intervals."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
 """Seconds without a frame after which a session gets slow PINGs: two acknowledgements are missing."""
 
@@ -247,7 +248,8 @@ class Declare(NamedTuple):
         is_last: whether this part completes the change.
         streams: options of each stream that the items name.
         items: added subscriptions.
-        removed: removed subscriptions.
+        removed: removed subscriptions. The negative number stands for a subscription that is drained: the session
+            keeps the messages that it has, until a later change removes the subscription.
     """
 
     revision: int
@@ -455,7 +457,7 @@ def split_declaration(
         base: revision that it applies to, 0 to replace all subscriptions.
         streams: options of each stream that an item names.
         items: added subscriptions.
-        removed: removed subscriptions.
+        removed: removed subscriptions, negative if they are drained.
     """
     parts: list[tuple[dict[int, StreamOptions], list[Item], list[int]]] = [({}, [], [])]
     room = MAX_PART - 64

@@ -47,7 +47,7 @@ MAX_WEIGHT = 200_000
 SHORT_LITERAL = 2 * RUN
 """Characters of a literal that needs no break, and of a regex that needs no parser if it has no `$` and no `{`."""
 MAX_LITERAL = 256
-"""Characters of a literal that may stay without a break, if none is possible: 5 ms for its search tables."""
+"""Maximum length of a literal without a possible break: its search tables take 5 ms."""
 
 
 def rewrite_for_engine(

@@ -28,7 +28,7 @@ OPEN: Heads = frozenset({(b"", False)})
 """Heads of the language of all strings."""
 
 MAX_LENGTH = 1024
-"""Bytes of a head, because `a{1000000}` is legal."""
+"""Maximum size of a head in bytes, because `a{1000000}` is legal."""
 SPREAD = 16
 """Factor by which a product of two sets may exceed the limit before `shrink`."""
 

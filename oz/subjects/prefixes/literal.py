@@ -46,7 +46,7 @@ from oz.subjects.prefixes.heads import (
 MAX_MEMBERS = 256
 """Maximum number of members of a class that become heads."""
 MAX_STATES = 4_096
-"""States of the automaton that extends heads."""
+"""Maximum number of states of the automaton that extends heads."""
 TIMEOUT = 0.05
 """Seconds for the match that confirms a literal."""
 

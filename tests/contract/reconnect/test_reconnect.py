@@ -91,7 +91,7 @@ def test_libzmq_4064_restarted_publisher_has_all_subscriptions(api, lasting, fil
 
 
 def receives_nothing(subscriber):
-    """Let a subscriber work on its connections; return whether it received no message."""
+    """Run the connections of a subscriber; return whether it received no message."""
     with suppress(errors.Timeout):
         return not subscriber.receive_many(timeout=0.01)
     return True
