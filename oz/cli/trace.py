@@ -10,7 +10,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY
-from oz.cli.joining import is_ready, joined, joining_options
+from oz.cli.joining import is_ready, joined, joining_options, print_key_hints
 from oz.cli.options import Number
 from oz.cli.output import json_option, print_stderr, write_line
 from oz.cli.payloads import PayloadForm, payload_option
@@ -61,6 +61,8 @@ def trace(
     payload = None if sent is None else payloads.read(sent.encode(errors="surrogateescape"))
     with joined(ctx, joining, node_options={"echo": False}, codec=payloads.codec) as node:
         is_ready(node, timeout)
+        if not node.peers:
+            print_key_hints(ctx, node)
         engine = node._node
         found: Trace = wait_in_thread(engine.news, engine.traces.ask(subject, timeout))
         published = None

@@ -160,12 +160,13 @@ class Engine:
         context: zmq.Context[Any] | None = None,
         kind: str = links.NODE,
         id_suffix: bytes | None = None,
+        keep: Callable[[Engine], object] = lambda engine: None,
     ) -> None:
         """Bind, and dial the known endpoints. The arguments are those of `oz.Node`.
 
         `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
         `kind`, and a forwarder the last 6 bytes of the id. A name server has no directory, and takes no settings
-        from the environment or a file.
+        from the environment or a file. `keep` is called with the engine at the end of the constructor.
 
         Raises:
             ConfigurationError: an argument does not apply to this node.
@@ -279,6 +280,7 @@ class Engine:
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
             _engines.add(self)
+            keep(self)
         except BaseException as error:
             self._abandon(error)
             raise

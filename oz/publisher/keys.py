@@ -156,8 +156,7 @@ class PublisherKeys(Keys):
     def count(self, user: str, denial: Denial) -> None:
         """Count and log a subscription that was refused."""
         self.denied += 1
-        if self.denied == 1:
-            _log.warning("key %s may not subscribe: %s. stats.denied counts further denials", user, denial)
+        _log.warning("key %s may not subscribe: %s", user, denial)
 
     def is_trusted(self, user: str) -> bool:
         """Return whether a key is trusted."""

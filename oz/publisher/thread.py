@@ -239,6 +239,13 @@ class ThreadLifetime:
         self.close(timeout)
 
 
+def forget(engine: AttendedEngine) -> None:
+    """Leave an engine open at the end of the program: its constructor was interrupted, and has closed it."""
+    for lifetime in [*OPEN]:
+        if getattr(lifetime, "engine", None) is engine:
+            OPEN.discard(lifetime)
+
+
 OPEN: set[Closable] = set()
 """Lifetimes of publishers and nodes that are not closed, so that the end of the program closes them."""
 
