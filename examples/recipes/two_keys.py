@@ -14,7 +14,7 @@ with tempfile.TemporaryDirectory() as directory:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     for name in ("feed", "desk", "stranger"):
-        keys("new", name, "--directory", f"{directory}/keys")
+        keys("new", name, "--key-directory", f"{directory}/keys")
     for name in ("feed", "desk"):
         keys("trust", f"{directory}/keys/{name}.key", "--in", f"{directory}/trusted")
 

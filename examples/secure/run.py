@@ -22,11 +22,11 @@ def oz(*words):
 with tempfile.TemporaryDirectory() as place:
     keys, rights = f"{place}/keys", Path(place, "permissions.toml")
     for user in USERS:
-        oz("keys", "new", user, "--directory", keys)
+        oz("keys", "new", user, "--key-directory", keys)
         # The three programs trust each other. Between hosts, `oz keys trust` fills a directory of trusted keys.
         own = f'key = "keys/{user}.key_secret"\ntrusted = "keys"\npermissions = "permissions.toml"\n'
         Path(place, f"{user}.toml").write_text(f"[security]\n{own}")
-    shown = oz("keys", "show", *USERS, "--directory", keys).splitlines()
+    shown = oz("keys", "show", *USERS, "--key-directory", keys).splitlines()
     public = {line.split()[2]: line.split()[0] for line in shown[1:]}
     rights.write_text((HERE / "permissions.toml").read_text().format(**public))
 

@@ -61,7 +61,8 @@ def _default() -> Path:
 
 
 _DIRECTORY = click.option(
-    "--directory",
+    "--key-directory",
+    "directory",
     type=PathName(path_type=Path),
     metavar="DIR",
     help="The directory of your keys.  [default: oz/keys in $XDG_CONFIG_HOME or ~/.config]",

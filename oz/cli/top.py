@@ -100,7 +100,9 @@ def top(
                 _print(shown)
             if once:
                 if not source.nodes:
-                    print_stderr(ctx, f"no node on bus {printable(node.bus)}")
+                    silent = ", ".join(map(printable, source.summary()["unanswered"]))
+                    why = f"; no answer from {silent}" if silent else ""
+                    print_stderr(ctx, f"no node on bus {printable(node.bus)}{why}")
                     ctx.exit(NOBODY)
                 return
 
@@ -144,7 +146,7 @@ class _Source:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Return the bus, the number of nodes, and the names of silent nodes."""
+        """Return the bus, the number of nodes, and the names or endpoints of nodes that did not answer."""
         silent = [] if self._before is None else list(self._before.unanswered)
         return {"bus": self._node.bus, "time": time.time(), "answered": self.nodes, "unanswered": silent}
 

@@ -61,7 +61,7 @@ class Filter:
     def add(self, pattern: Pattern) -> None:
         """Count a subscription to a pattern."""
         self._counts[pattern] += 1
-        self.is_active = self.is_active or not pattern.is_prefix
+        self.is_active = self.is_active or not pattern._dialect.is_prefix
         if self._counts[pattern] == 1:
             self._index.add(pattern)
             self._update()
@@ -121,12 +121,12 @@ class Filter:
 
 def _rule(pattern: Pattern) -> Rule | None:
     """Return the rule of a pattern; None if it has another form."""
-    if pattern.literal is not None:
-        return (pattern.literal,), False
-    if pattern.is_prefix:
+    if pattern._compiled.literal is not None:
+        return (pattern._compiled.literal,), False
+    if pattern._dialect.is_prefix:
         return (pattern.prefixes[0],), None
     texts: list[list[bytes]] = [[]]
-    for token in pattern.tokens or (Wild.ANY,):
+    for token in pattern._compiled.tokens or (Wild.ANY,):
         if isinstance(token, Stem) or token is Wild.ANY:
             return None
         texts[-1].append(token if isinstance(token, bytes) else b"")
@@ -146,13 +146,13 @@ def _is_costly(pattern: Pattern) -> bool:
 
 def _matcher(pattern: Pattern) -> Matcher:
     """Return a function that decides as the index does for one pattern."""
-    if pattern.literal is not None:
-        return pattern.literal.__eq__
-    if pattern.is_prefix:
+    if pattern._compiled.literal is not None:
+        return pattern._compiled.literal.__eq__
+    if pattern._dialect.is_prefix:
         prefix = pattern.prefixes[0]
         return lambda subject: subject.startswith(prefix)
     fullmatch = pattern.regex.fullmatch
-    if pattern.is_bytes:
+    if pattern._dialect.is_bytes:
         return fullmatch
 
     def matches_text(subject: bytes) -> object:

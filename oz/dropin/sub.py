@@ -158,7 +158,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
     def _subscribe(self, pattern: Pattern) -> None:
         reading = self._reading
-        if not pattern.is_prefix:
+        if not pattern._dialect.is_prefix:
             for option, name in (_CONFLATE, "CONFLATE"), (_INVERT_MATCHING, "INVERT_MATCHING"):
                 if super().get(option):
                     raise _pattern_conflict(name, 1)

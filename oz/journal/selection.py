@@ -207,7 +207,7 @@ class SubjectFilter:
         if not listed:
             raise ValueError("the list of patterns is empty, so that no record would match; None selects all")
         self.patterns = [compile(pattern) for pattern in listed]
-        literals = [pattern.literal for pattern in self.patterns]
+        literals = [pattern._compiled.literal for pattern in self.patterns]
         self._literals = [literal for literal in literals if literal is not None]
         self._is_literal = len(self._literals) == len(literals)
         prefixes = {prefix for pattern in self.patterns for prefix in pattern.prefixes}

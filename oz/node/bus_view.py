@@ -25,7 +25,7 @@ class Sample(NamedTuple):
     Attributes:
         at: time in seconds of a monotonic clock.
         snapshots: of the nodes that answered.
-        unanswered: names of the peers that did not answer.
+        unanswered: names of the nodes that did not answer, or their endpoints.
     """
 
     at: float

@@ -259,6 +259,7 @@ class Engine:
             self.subscriber.describe_socket = self._describe_socket
             if credentials is not None and self.subscriber.keys is not None:
                 self.subscriber.keys.rights.rules = proofs.NodeRules()
+                self.subscriber.keys.stranger_at = self._stranger_at
                 self._dropped = Denials(credentials.rights)
                 self.subscriber.on_dropped = self._on_dropped
             self.exchange = Exchange(
@@ -274,6 +275,7 @@ class Engine:
                 on_idle=self._on_idle,
                 has_keys=credentials is not None,
             )
+            self.exchange.inline = self.subscriber.dispatcher.inline
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
             _engines.add(self)
@@ -401,10 +403,15 @@ class Engine:
             for key, certificate in credentials.trusted.items():
                 if is_of(node, key):
                     return f"the node with the certificate {certificate!r}"
-            for key in credentials.refused_keys:
-                if is_of(node, key):
-                    return f"the node with the key {key}"
-        return endpoint
+        return endpoint if self._stranger_at(endpoint) is None else "a node of this host"
+
+    def _stranger_at(self, endpoint: str) -> str | None:
+        """Return the key of a node of this host whose calls this node has refused; see `Keys`."""
+        node = None if self.directory is None else self.directory.node_at(endpoint)
+        if node is None or self.subscriber.keys is None:
+            return None
+        refused = self.subscriber.keys.credentials.refused_keys
+        return next((key for key in refused if is_of(node, key)), None)
 
     def _on_dropped(self, node: bytes, key: str, subject: bytes, reply_to: object) -> None:
         if self._dropped is not None and self._dropped.add(node, key, subject, reply_to):
@@ -775,6 +782,17 @@ class Engine:
         with self.lock:
             found = [self._peer(card) for card in self.cards(roster.UP, roster.SILENT)]
         return sorted(found, key=lambda peer: (peer.name, peer.id))
+
+    def unanswered(self) -> list[tuple[str, str | None]]:
+        """Return nodes that accept a connection and do not answer: name or endpoint, and id if it is known."""
+        found = []
+        for endpoint in self.subscriber.unanswered():
+            card = self.subscriber.card_at(endpoint)
+            node = None if self.directory is None else self.directory.node_at(endpoint)
+            node = node if card is None else card.node
+            name = None if node is None else self._known_name(node)
+            found.append((name or endpoint, None if node is None else node.hex()))
+        return found
 
     # subscriptions
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 GREETING_INTERVAL = 0.1
 """Seconds between two checks for a responder while a link may still declare subscriptions."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
-
+"""Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
+REPLY_DELAY = 0.0005
+"""Seconds that the reply of an inline handler waits for the replies of the next handlers."""
 DECLARE_TIME = 0.5
 """Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 
@@ -57,7 +58,8 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
-        is_urgent: whether requests wait for the attending side to send them.
+        is_urgent: whether requests or replies wait for the attending side to send them.
+        inline: messages that wait for inline handlers.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
         overflowed: messages that did not reach a handler because its queue was full.
@@ -106,7 +108,11 @@ class Exchange:
         self._names: dict[bytes, str] = {}
         self._young: dict[Session, float] = {}
         responders = StreamResponders(
-            publisher.responders, lambda: greets() or self._has_young(), self._name, publisher.lock
+            publisher.responders,
+            lambda: greets() or self._has_young(),
+            self._name,
+            publisher.lock,
+            publisher.cached_route,
         )
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
@@ -119,7 +125,8 @@ class Exchange:
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
         self.attending = 0
-        self.is_urgent = False
+        self.is_urgent, self._urgent_at = False, 0.0
+        self.inline: Collection[Any] = ()
         self.failed = self.overflowed = self.lost_replies = 0
 
     @property
@@ -295,8 +302,10 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_alone = is_alone and self._pool.is_alone
+        is_alone = is_alone and self._pool.is_alone and not self.inline
         is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
+        if self.attending == threading.get_ident() and self._publisher.waiting:
+            self._send_soon()
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -307,6 +316,15 @@ class Exchange:
         if not is_sent:
             raise WouldBlock(f"the reply was not sent: node {self._name(node)!r} is too slow")
         return self.finished
+
+    def _send_soon(self) -> None:
+        """Send the replies of inline handlers together, after the last handler or after `REPLY_DELAY`."""
+        now = self._clock()
+        if not self.is_urgent:
+            self.is_urgent, self._urgent_at = True, now
+        elif now - self._urgent_at >= REPLY_DELAY:
+            self.is_urgent = False
+            self._publisher.flush_due()
 
     def _encode(self, payload: Any) -> bytes:
         value = payload if self._codec is None else self._codec.encode(payload)

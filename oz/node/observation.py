@@ -15,7 +15,7 @@ _MAX_PENDING = 10_000
 
 
 def take_sample(node: Node, timeout: float) -> Sample:
-    """Return the statistics of all peers of a node, and the names of silent peers.
+    """Return the statistics of all peers of a node, and names or endpoints of the nodes that did not answer.
 
     Args:
         node: on the bus.
@@ -28,7 +28,12 @@ def take_sample(node: Node, timeout: float) -> Sample:
     now = time.monotonic()
     snapshots = node.request_snapshots(timeout=timeout)
     answered = {snapshot.id for snapshot in snapshots}
-    return Sample(now, snapshots, [peer.name for peer in node.peers if peer.id not in answered])
+    silent = {peer.id: peer.name for peer in node.peers if peer.id not in answered}
+    # This node does not know the name of a node that has never answered, but the peers may.
+    names = {link.member: link.peer for snapshot in snapshots for link in snapshot.links if link.peer}
+    for name, node_id in node._node.unanswered():
+        silent.setdefault(node_id or name, names.get(node_id or "", name))
+    return Sample(now, snapshots, [*silent.values()])
 
 
 def observe(node: Node, patterns: Sequence[PatternLike], handler: Callable[[Any], object]) -> Subscription:

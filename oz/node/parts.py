@@ -134,6 +134,7 @@ class NodeSubscriber(SubscriberEngine):
     on_dropped: Callable[[bytes, str, bytes, object], object]
     describe_silence: Callable[[Inbox | None], str]
     describe_socket: Callable[[str], str]
+    watches_links = True
     subscriptions_class = NodeSubscriptions
 
     def __init__(self, **options: Any) -> None:
@@ -167,10 +168,6 @@ class NodeSubscriber(SubscriberEngine):
             extras = flat[at + 2]
             self.on_dropped(origin, key, flat[at], None if extras is None else extras.get(REPLY_TO))
 
-    def _start_link(self, place: Place, *, may_fall_back: bool = True) -> None:
-        super()._start_link(place, may_fall_back=may_fall_back)
-        self._watch(place)
-
     def _unwatch(self) -> None:
         """Keep the monitor, which reports the end of connections."""
 
@@ -180,6 +177,7 @@ class NodeSubscriber(SubscriberEngine):
         libzmq reports a retry when a connection has ended, and after each attempt to connect again: after 100 ms,
         200 ms and so on.
         """
+        place.is_connected = event == zmq.EVENT_CONNECTED
         check = self._checks.pop(place, None)
         is_refused = check is not None and check.is_refused()
         if check is not None:
@@ -207,6 +205,15 @@ class NodeSubscriber(SubscriberEngine):
         """Return the name of the node at an endpoint, for texts; the endpoint if no name is known."""
         card = self.card_at(endpoint)
         return self.describe_socket(endpoint) if card is None else f"peer {card.name!r}"
+
+    def unanswered(self) -> list[str]:
+        """Return the endpoints at which a process accepts the connection of a link, and does not answer."""
+        with self.lock:
+            return [
+                place.endpoint
+                for place in self.places.values()
+                if place.is_connected and place.link is not None and place.link.state != LIVE
+            ]
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
         """Begin with the likeliest key, because the attending side does not wait for handshakes."""

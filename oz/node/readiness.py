@@ -62,7 +62,7 @@ class Readiness:
                     return
                 now = self._node.clock()
                 if has_waited and end is not None and now >= end:
-                    why = "; ".join(missing + self._refusals())
+                    why = "; ".join(dict.fromkeys(missing + self._refusals()))
                     raise Timeout(f"not ready within {timeout:g} s: {why}")
                 yield now + CHECK_INTERVAL if end is None else min(end, now + CHECK_INTERVAL)
                 has_waited = True
@@ -167,7 +167,7 @@ class Readiness:
         elif not found:
             names = _listed(card.name for card in up)
             found.append(f"the peers that are up have published nothing that matches: {names}")
-        return f"; {'; '.join(found)}"
+        return f"; {'; '.join(dict.fromkeys(found))}"
 
     def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
         """Return a text with the endpoints of `connect=` that have not answered. The caller has the lock.
@@ -176,7 +176,7 @@ class Readiness:
             refusing: endpoints without a connection because of a key.
         """
         seeds = sorted(self._node.roster.silent_seeds)
-        missing = [f"there is no connection to {seed} because of a key" for seed in seeds if seed in refusing]
+        missing = self._refusals() if not refusing.keys().isdisjoint(seeds) else []
         silent = ", ".join(seed for seed in seeds if seed not in refusing)
         if silent:
             missing.append(
@@ -195,7 +195,14 @@ class Readiness:
         if self._node.subscriber.keys is None:
             is_silent = self._node.configuration.connect and self._node.roster.silent_seeds
             return [KEYS_HINT] if is_silent else []
-        found = [*self._refusing().values()]
+        by_reason: dict[str, list[str]] = {}
+        for endpoint, reason in self._refusing().items():
+            by_reason.setdefault(reason, []).append(self._node.subscriber.name_of(endpoint))
+        found = []
+        for reason, (name, *others) in by_reason.items():
+            # One node may have several endpoints.
+            also = f" (also {', '.join(others[:_NAMED])})" if others else ""
+            found.append(f"{name}{also} {reason}")
         more = [f"{len(found) - _NAMED} more connections were refused"] if len(found) > _NAMED else []
         return found[:_NAMED] + more
 
@@ -209,12 +216,15 @@ class Readiness:
             }
 
     def _hint(self) -> str:
+        if self._refusing():
+            # The text names the cause.
+            return ""
         seeds = self._node.configuration.connect
         where = (
             f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
         )
         return (
-            f". Start it, and check that it has bus={self._node.bus!r} and can be reached: this node uses {where}"
+            f". Check that the missing peer runs, has bus={self._node.bus!r} and can be reached: this node uses {where}"
             f"{self._separation()}"
         )
 

@@ -35,6 +35,7 @@ class StreamResponders:
         greets: Callable[[], bool],
         name: Callable[[bytes], str],
         lock: AbstractContextManager[Any],
+        cached: Callable[[str], Route | None] = lambda subject: None,
     ) -> None:
         """Set the interest of a publisher.
 
@@ -43,8 +44,9 @@ class StreamResponders:
             greets: returns whether a link may declare further subscriptions soon.
             name: returns the name of a peer.
             lock: of the publisher. Other threads raise and lower the load of a stream.
+            cached: returns the route of a subject without the lock, if it is known.
         """
-        self._lock = lock
+        self._lock, self._cached = lock, cached
         self._find, self.greets, self.name = find, greets, name
 
     @property
@@ -63,6 +65,12 @@ class StreamResponders:
         Raises:
             WouldBlock: each matching stream is full, or the member of each matching group.
         """
+        route = self._cached(content.subject)
+        if route is not None and not route.groups and not excluded:
+            # Without groups no load changes. Callers would wait for the lock during each send.
+            streams = [item for item in route.plain if item.session.card and not item.session.has_ended]
+            if all(item.pending < item.limit for item in streams):
+                return streams
         with self._lock:
             route = self._find(content.subject, content.raw)
             if route is None:

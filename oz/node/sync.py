@@ -193,8 +193,9 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest",
                 "conflate", or None for the `on_full` of the publisher and "drop_newest" here.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received", or "handled": a message counts as delivered when the handler has returned or
-                raised, when the same thread calls `receive` again, or when `Message.ack` is called.
+            ack: "received", or "handled": a message of the group counts as delivered when the handler has
+                returned or raised, when the same thread calls `receive` again, or when `Message.ack` is called.
+                Without `group`, it counts as delivered when it has arrived, also with "handled".
             concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
                 their order.
             max_messages: messages after which the subscription ends.

@@ -343,7 +343,28 @@ class Engine:
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
         """
+        if not is_alone and self._may_append(stream, len(raw) + len(payload)):
+            self._append((stream,), raw, payload, extras)
+            return True
         return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
+
+    def _may_append(self, stream: Stream, size: int) -> bool:
+        """Return whether a message for one stream can join the batch without the lock.
+
+        The lock is held during sends, and each thread that waits for it costs two switches between threads.
+        """
+        waiting, session = len(self.waiting), stream.session
+        if self._held or self.is_closing or self.defer is None or waiting + _ITEMS >= self.full_length:
+            return False
+        if session.has_ended or (waiting and session.is_half_full):
+            return False
+        return stream.has_space(size)
+
+    def _append(self, recipients: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
+        """Add a message to the batch that the attending side sends. The caller has called `_may_append`."""
+        self.waiting.extend((recipients, raw, payload, extras))
+        assert self.defer is not None
+        self.defer()
 
     def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
         if self.is_closing:
@@ -384,6 +405,13 @@ class Engine:
         else:
             self.defer()
         return True
+
+    def cached_route(self, subject: str) -> Route | None:
+        """Return the cached route of a subject; None if the cache has none, or the publisher closes. It needs no lock.
+
+        The streams may belong to subscribers that are no nodes.
+        """
+        return None if self.is_closing or self.is_foreign else self._sessions.interest.routes.get(subject)
 
     def find_route(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of all sessions that receive a subject; None without any."""

@@ -71,8 +71,8 @@ class LastValues:
         Raises:
             PatternTimeout: the pattern took longer for `STRIKES` subjects.
         """
-        if pattern.literal is not None:
-            return {pattern.literal}
+        if pattern._compiled.literal is not None:
+            return {pattern._compiled.literal}
         step = SLOW_STEP if is_timed(pattern) else STEP
         known: set[bytes] = set()
         matched: set[bytes] = set()
@@ -110,7 +110,7 @@ class LastValues:
 def _matches(pattern: Pattern, subject: bytes, seconds: float) -> bool:
     try:
         if is_timed(pattern):
-            return match_within(pattern, subject if pattern.is_bytes else subject.decode(), seconds)
+            return match_within(pattern, subject if pattern._dialect.is_bytes else subject.decode(), seconds)
         return pattern.matches(subject)
     except (SubjectError, UnicodeDecodeError):
         return False

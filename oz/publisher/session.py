@@ -662,6 +662,7 @@ class Session:
         part: revision of a declaration whose last part is missing, or 0.
         mentioned: subscriptions in the parts of a declaration that replaces all; None for another
             declaration.
+        drained: stream of each subscription that is drained: the session keeps its messages.
         since: sequence of the first message that was numbered after a subscription was added.
         declarations: parts of declarations that are not applied.
         declare_bytes: of these parts.
@@ -696,6 +697,7 @@ class Session:
         self.refused: dict[int, Refusal] = {}
         self.applied = self.part = self.weight = 0
         self.mentioned: set[int] | None = None
+        self.drained: dict[int, Stream] = {}
         self.since: dict[int, int] = {}
         self.declarations: deque[bytes] = deque()
         self.declare_bytes = 0

@@ -34,7 +34,8 @@ They go before new messages and keep position and extras. They move in three cas
 - The session of the member ends.
 - A pattern that matched them is removed.
 
-In the last two cases members that are DOWN receive messages too.
+In the last two cases members that are DOWN receive messages too. A member that is drained handles the messages that
+were numbered for it. Only its backlog moves, and later what it has not handled when it removes the pattern or leaves.
 """
 
 from __future__ import annotations
@@ -513,20 +514,28 @@ class Sessions:
             yield
             if session.has_ended or session.attempt != attempt:
                 return
-        mentioned, removed = session.mentioned, declare.removed
+        drained = {-sid for sid in declare.removed if sid < 0}
+        mentioned, removed = session.mentioned, [abs(sid) for sid in declare.removed]
         if mentioned is not None:
             # Only what exists, because the parts of a declaration may have no end.
-            known = session.patterns, session.refused
-            mentioned.update(item.sid for item in declare.items if any(item.sid in sids for sids in known))
+            known = session.patterns, session.refused, session.drained
+            named = (*(item.sid for item in declare.items), *drained)
+            mentioned.update(sid for sid in named if any(sid in sids for sids in known))
             if declare.is_last:
-                removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
+                removed += [sid for sids in known for sid in sids if sid not in mentioned]
         for sid in removed:
             session.refused.pop(sid, None)
+            is_drained = sid in drained
+            stream = None if is_drained else session.drained.pop(sid, None)
             if sid in session.patterns:
                 stream = self._remove(session, sid)
+                is_drained &= len(session.drained) < links.MAX_STREAMS
+                if is_drained and stream.redelivers:
+                    session.drained[sid] = stream
+            if stream is not None:
                 # In the same step: a HELLO may end the declaration at the next yield.
                 if stream.redelivers:
-                    self._move_removed(session, stream)
+                    self._move_removed(session, stream, is_drained=is_drained)
                 yield
                 if session.has_ended or session.attempt != attempt:
                     return
@@ -751,8 +760,8 @@ class Sessions:
 
     # redelivery and end
 
-    def _move_removed(self, session: Session, stream: Stream) -> None:
-        """Move the messages of a stream that only removed patterns match.
+    def _move_removed(self, session: Session, stream: Stream, *, is_drained: bool = False) -> None:
+        """Move the messages of a stream that only removed patterns match; of a drained one only the backlog.
 
         The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
         were numbered after it was added: earlier messages may precede its subscription. A slow regex protects no
@@ -763,9 +772,16 @@ class Sessions:
             for sid, (pattern, owner) in session.patterns.items()
             if owner is stream and not is_timed(pattern)
         ]
-        self._move(stream, is_final=True, kept=kept)
+        self._move(stream, is_final=True, kept=kept, is_drained=is_drained)
 
-    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[tuple[Pattern, int]] = ()) -> None:
+    def _move(
+        self,
+        stream: Stream,
+        *,
+        is_final: bool,
+        kept: Sequence[tuple[Pattern, int]] = (),
+        is_drained: bool = False,
+    ) -> None:
         """Move messages that a member has not handled to other members of its group.
 
         Args:
@@ -773,10 +789,11 @@ class Sessions:
             is_final: whether the member loses the messages: members that are DOWN receive them too, and the member
                 itself if no other member matches.
             kept: patterns whose messages remain, each from a sequence on.
+            is_drained: whether the member handles the messages that were numbered for it.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
-        for unit, messages in self._unhandled(stream, kept):
+        for unit, messages in self._unhandled(stream, kept, is_drained=is_drained):
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
             if None in chosen:
                 for heir in chosen:
@@ -799,10 +816,12 @@ class Sessions:
 
     @staticmethod
     def _unhandled(
-        stream: Stream, kept: Sequence[tuple[Pattern, int]]
+        stream: Stream, kept: Sequence[tuple[Pattern, int]], *, is_drained: bool
     ) -> Iterator[tuple[Any, list[tuple[int, bytes, bytes, Any]]]]:
         """Return the batches and bodies that a member has not handled and loses, each with these messages."""
         for unit, body, start in stream.unhandled():
+            if is_drained and isinstance(unit, Batch):
+                continue
             messages = list(body.messages())[start:]
             sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
             patterns = [pattern for pattern, since in kept if since <= sequence]

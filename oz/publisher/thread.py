@@ -140,11 +140,15 @@ class PublisherThread:
         self.attendance, self._kind = Attendance(engine), kind
         self._at_end: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name=f"oz {kind}", daemon=True)
-        self.start = self._thread.start
+
+    def start(self) -> None:
+        """Start the thread, if it was not started. A signal handler that raises may interrupt this."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs. A signal handler that raises may interrupt its start."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
@@ -195,10 +199,10 @@ class ThreadLifetime:
         OPEN.add(self)
 
     def start(self) -> None:
-        """Start the thread, if it does not run."""
+        """Start the thread, if it was not started."""
         if self.thread is None:
             self.thread = PublisherThread(self.engine, self._kind)
-            self.thread.start()
+        self.thread.start()
 
     def close(self, timeout: float | None) -> int:
         """Wait for acknowledgements and close; return the number of messages not acknowledged or not handled."""

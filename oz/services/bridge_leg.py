@@ -78,11 +78,18 @@ class LegSessions(Sessions):
     stream_class = LegStream
     reclaim: Callable[[Stream, Sequence[int], bool], bool]
 
-    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[tuple[Pattern, int]] = ()) -> None:
+    def _move(
+        self,
+        stream: Stream,
+        *,
+        is_final: bool,
+        kept: Sequence[tuple[Pattern, int]] = (),
+        is_drained: bool = False,
+    ) -> None:
         # The last message first, because each one goes to the front.
         moved = [
             unit
-            for unit, messages in reversed([*self._unhandled(stream, kept)])
+            for unit, messages in reversed([*self._unhandled(stream, kept, is_drained=is_drained)])
             if self.reclaim(stream, [position for position, *_ in messages], is_final)
         ]
         if moved:

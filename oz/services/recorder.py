@@ -538,7 +538,7 @@ def spanning_pattern(patterns: Sequence[Pattern]) -> str:
     For one pattern it is that pattern; for several, their common prefix.
     """
     pattern, *others = patterns
-    if not others and not pattern.flags and not pattern.named_lists:
+    if not others and not pattern._flags and not pattern._named_lists:
         text = pattern.text
         with suppress(UnicodeError):
             return f"{pattern.dialect}:{text if isinstance(text, str) else text.decode()}"

@@ -55,12 +55,12 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
         decided = _decided_by_python(subject, compiled)
         return decided if b"" in compiled.prefixes else _has_prefix(subject, compiled) & decided
     conditions = [] if b"" in compiled.prefixes and regex else [_has_prefix(subject, compiled)]
-    if regex and compiled.is_bytes:
+    if regex and compiled._dialect.is_bytes:
         # ISO-8859-1 turns each byte into one character, so that `?` is one byte for Java too.
         conditions.append(F.decode(subject.cast("binary"), "ISO-8859-1").rlike(regex))
     elif regex:
         conditions.append(subject.rlike(regex))
-    if not compiled.is_bytes:
+    if not compiled._dialect.is_bytes:
         conditions.append(F.is_valid_utf8(subject))  # RLIKE reads invalid bytes as U+FFFD
     return reduce(and_, conditions)
 

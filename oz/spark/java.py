@@ -47,14 +47,14 @@ def java_regex(pattern: Pattern) -> str | None:
         The regex, for a search. It is empty if the prefixes decide alone. None if Python has to evaluate the
         pattern.
     """
-    if pattern.is_prefix:
+    if pattern._dialect.is_prefix:
         return ""
     if pattern.dialect == "regex":
         return _regex(pattern)
     rules = dialects.find(pattern.dialect)
     if isinstance(rules, GlobDialect):
         return _glob(rules.elements(pattern.text), pattern)
-    words = pattern.tokens if pattern.tokens is not None else pattern.words
+    words = pattern._compiled.tokens if pattern._compiled.tokens is not None else pattern._compiled.words
     if words is None or sum(not isinstance(word, bytes) for word in words) > MAX_WILDCARDS:
         return None
     write = {"mqtt": _levels, "amqp": _routing_key}.get(pattern.dialect, _tokens)
@@ -198,8 +198,8 @@ _REGEX_ITEM = re.compile(
 
 
 def _regex(pattern: Pattern) -> str | None:
-    text, flags = pattern.text, pattern.flags
-    if flags or pattern.named_lists or not isinstance(text, str) or len(text) > MAX_REGEX_LENGTH:
+    text, flags = pattern.text, pattern._flags
+    if flags or pattern._named_lists or not isinstance(text, str) or len(text) > MAX_REGEX_LENGTH:
         return None
     dot = "[^\\x{a}]"
     if text.startswith("(?s)"):

@@ -172,7 +172,7 @@ def _matching(patterns: Sequence[Pattern]) -> Column:
     conditions = []
     for pattern in patterns:
         conditions.append(is_text & matches("subject", pattern))
-        if pattern.is_bytes:
+        if pattern._dialect.is_bytes:
             conditions.append(F.col("subject_raw").isNotNull() & matches("subject_raw", pattern))
     return reduce(or_, conditions)
 

@@ -81,10 +81,10 @@ def _many_tokens(pattern: Pattern) -> str | None:
 
 
 def _least_tokens(pattern: Pattern) -> int:
-    if pattern.tokens is not None:
-        return len(pattern.tokens)
-    if pattern.words is not None:
-        return sum(word is not Wild.ANY for word in pattern.words)
+    if pattern._compiled.tokens is not None:
+        return len(pattern._compiled.tokens)
+    if pattern._compiled.words is not None:
+        return sum(word is not Wild.ANY for word in pattern._compiled.words)
     # In a dialect without tokens, only the dots of a prefix are certainly literal.
     return max(prefix.count(_SEPARATOR) for prefix in pattern.prefixes) + 1
 

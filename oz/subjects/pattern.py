@@ -14,10 +14,7 @@ from oz.subjects.dialects.base import (
     CompiledPattern,
     CompiledRegex,
     Dialect,
-    Form,
     Regex,
-    Splitting,
-    Token,
     words_match,
 )
 from oz.subjects.dialects.regular import MAX_WEIGHT, Regular, flags_of
@@ -103,47 +100,17 @@ class Pattern:
         return first[:length] if length is not None else min(first, last, key=len)
 
     @property
-    def literal(self) -> bytes | None:
-        """The only subject that matches, as bytes; None if several subjects may match."""
-        return self._compiled.literal
-
-    @property
-    def tokens(self) -> tuple[Token, ...] | None:
-        """Parsed tokens in a dialect with dots between non-empty tokens; else None."""
-        return self._compiled.tokens
-
-    @property
-    def words(self) -> tuple[Token, ...] | None:
-        """Parsed words in a dialect with other rules for splitting, such as mqtt; else None."""
-        return self._compiled.words
-
-    @property
-    def splitting(self) -> Splitting | None:
-        """Rules for splitting subjects into words; None in a dialect without words."""
-        return self._dialect.splitting
-
-    @property
-    def is_bytes(self) -> bool:
-        """Whether the dialect matches bytes. Other dialects match text."""
-        return self._dialect.is_bytes
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether the pattern matches all subjects that begin with it, as a ZeroMQ subscription does."""
-        return self._dialect.form is Form.PREFIX
-
-    @property
-    def is_lenient(self) -> bool:
+    def _is_lenient(self) -> bool:
         """Whether the pattern was compiled with `lenient=True`, in the rv dialect."""
         return self._variant == "lenient"
 
     @property
-    def flags(self) -> int:
+    def _flags(self) -> int:
         """Flags of a compiled regex, with the numbers of the `regex` package; else 0."""
         return int(self._variant[0]) if isinstance(self._variant, tuple) else 0
 
     @property
-    def named_lists(self) -> tuple[Any, ...]:
+    def _named_lists(self) -> tuple[Any, ...]:
         """Named lists of a compiled regex: pairs of name and words."""
         return self._variant[1] if isinstance(self._variant, tuple) else ()
 
@@ -162,18 +129,20 @@ class Pattern:
         if self._compiled.literal is not None:
             # For a long literal the regex engine builds search tables, in cubic time (decision 011).
             return (own if isinstance(own, bytes) else own.encode()) == self._compiled.literal
-        if len(self.text) > LONG_PATTERN and self.splitting is not None:
+        splitting = self._dialect.splitting
+        if len(self.text) > LONG_PATTERN and splitting is not None:
             # A regex of thousands of words takes a tenth of a second to compile.
-            words = self.tokens if self.tokens is not None else self.words
+            tokens = self._compiled.tokens
+            words = tokens if tokens is not None else self._compiled.words
             assert words is not None
-            return words_match(words, self.splitting, own if isinstance(own, bytes) else own.encode())
-        if self.is_prefix:
+            return words_match(words, splitting, own if isinstance(own, bytes) else own.encode())
+        if self._dialect.is_prefix:
             return (own if isinstance(own, bytes) else own.encode()).startswith(self.prefixes[0])
         if self._compiled.timed:
             return match_within(self, own, TIME_LIMIT)
         return self.regex.fullmatch(own) is not None
 
-    def expression(self) -> Expression:
+    def _expression(self) -> Expression:
         """Return the expression of the pattern, for `relations`.
 
         Raises:

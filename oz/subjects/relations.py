@@ -11,42 +11,19 @@ automaton. A witness is checked with `matches` of both patterns before it is ret
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
 from oz.subjects.automata import Automaton, find_common, find_difference, find_text
 from oz.subjects.dialects.base import Stem, Token, Wild
-from oz.subjects.expressions import Expression
+
+if TYPE_CHECKING:
+    from oz.subjects.pattern import Pattern
 
 Tokens = tuple[Token, ...]
 
 
-class Comparable(Protocol):
-    """Part of the interface of `oz.Pattern` that relations use."""
-
-    @property
-    def prefixes(self) -> tuple[bytes, ...]:
-        """Prefixes. Each matching subject begins with one of them."""
-
-    @property
-    def literal(self) -> bytes | None:
-        """The only subject that matches; None if several may match."""
-
-    @property
-    def tokens(self) -> Tokens | None:
-        """Tokens, in dialects with dots between non-empty tokens."""
-
-    def matches(self, subject: bytes, /) -> bool:
-        """Return whether a subject matches."""
-
-    def expression(self) -> Expression:
-        """Return the expression of the pattern."""
-
-    def __hash__(self) -> int:
-        """Return a hash, for the cache of automata."""
-
-
-def covers(pattern: Comparable, other: Comparable) -> bool:
+def covers(pattern: Pattern, other: Pattern) -> bool:
     """Return whether a pattern matches every subject that the other matches.
 
     Every pattern covers a pattern that matches nothing.
@@ -54,23 +31,23 @@ def covers(pattern: Comparable, other: Comparable) -> bool:
     Raises:
         Undecidable: the relation cannot be decided.
     """
-    if pattern.tokens is not None and other.tokens is not None:
-        return tokens_cover(pattern.tokens, other.tokens)
+    if pattern._compiled.tokens is not None and other._compiled.tokens is not None:
+        return tokens_cover(pattern._compiled.tokens, other._compiled.tokens)
     return counterexample(pattern, other) is None
 
 
-def overlaps(pattern: Comparable, other: Comparable) -> bool:
+def overlaps(pattern: Pattern, other: Pattern) -> bool:
     """Return whether both patterns match some subject.
 
     Raises:
         Undecidable: the relation cannot be decided.
     """
-    if pattern.tokens is not None and other.tokens is not None:
-        return tokens_overlap(pattern.tokens, other.tokens)
+    if pattern._compiled.tokens is not None and other._compiled.tokens is not None:
+        return tokens_overlap(pattern._compiled.tokens, other._compiled.tokens)
     return witness(pattern, other) is not None
 
 
-def witness(pattern: Comparable, other: Comparable) -> str | None:
+def witness(pattern: Pattern, other: Pattern) -> str | None:
     """Return a shortest subject that both patterns match, or None if they do not overlap.
 
     The subject has the fewest characters. If no such subject is UTF-8, the text keeps its bytes by
@@ -83,13 +60,17 @@ def witness(pattern: Comparable, other: Comparable) -> str | None:
     if not (prefixes_overlap(pattern, other) and _tokens_may_overlap(pattern, other)):
         return None
     for exact, another in ((pattern, other), (other, pattern)):
-        if exact.literal is not None:
-            return subject_text(exact.literal) if matches_subject(another, exact.literal) else None
+        if exact._compiled.literal is not None:
+            return (
+                subject_text(exact._compiled.literal)
+                if matches_subject(another, exact._compiled.literal)
+                else None
+            )
     found = find_text(find_common, automaton_of(pattern), automaton_of(other))
     return _verify(found, pattern, other, expected=True)
 
 
-def counterexample(pattern: Comparable, other: Comparable) -> str | None:
+def counterexample(pattern: Pattern, other: Pattern) -> str | None:
     """Return a shortest subject that only the other pattern matches, or None if this pattern covers the other.
 
     The subject is text as in `witness`.
@@ -99,20 +80,24 @@ def counterexample(pattern: Comparable, other: Comparable) -> str | None:
     """
     if pattern == other or covers_by_tokens(pattern, other):
         return None
-    if other.literal is not None:
-        return None if matches_subject(pattern, other.literal) else subject_text(other.literal)
+    if other._compiled.literal is not None:
+        return (
+            None
+            if matches_subject(pattern, other._compiled.literal)
+            else subject_text(other._compiled.literal)
+        )
     found = find_text(find_difference, automaton_of(other), automaton_of(pattern))
     return _verify(found, pattern, other, expected=False)
 
 
 @lru_cache(maxsize=512)
-def automaton_of(pattern: Comparable) -> Automaton:
+def automaton_of(pattern: Pattern) -> Automaton:
     """Return the automaton of a pattern.
 
     Raises:
         Undecidable: the pattern is a regex with a feature that expressions lack, or its automaton is too large.
     """
-    return Automaton(pattern.expression())
+    return Automaton(pattern._expression())
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:
@@ -154,19 +139,19 @@ def _token_overlaps(first: Token, second: Token) -> bool:
     return _token_covers(first, second) or _token_covers(second, first)
 
 
-def covers_by_tokens(pattern: Comparable, other: Comparable) -> bool:
+def covers_by_tokens(pattern: Pattern, other: Pattern) -> bool:
     """Return whether both patterns have tokens and those of the first cover those of the other."""
-    tokens, others = pattern.tokens, other.tokens
+    tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is not None and others is not None and tokens_cover(tokens, others)
 
 
-def _tokens_may_overlap(pattern: Comparable, other: Comparable) -> bool:
+def _tokens_may_overlap(pattern: Pattern, other: Pattern) -> bool:
     """Return False if both patterns have tokens and these do not overlap."""
-    tokens, others = pattern.tokens, other.tokens
+    tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is None or others is None or tokens_overlap(tokens, others)
 
 
-def prefixes_overlap(pattern: Comparable, other: Comparable) -> bool:
+def prefixes_overlap(pattern: Pattern, other: Pattern) -> bool:
     """Return whether a prefix of one pattern begins with a prefix of the other."""
     return any(
         prefix.startswith(another) or another.startswith(prefix)
@@ -175,7 +160,7 @@ def prefixes_overlap(pattern: Comparable, other: Comparable) -> bool:
     )
 
 
-def _verify(found: bytes | None, pattern: Comparable, other: Comparable, *, expected: bool) -> str | None:
+def _verify(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: bool) -> str | None:
     """Return a subject as text if both patterns confirm the result of the automata."""
     if found is None:
         return None
@@ -185,7 +170,7 @@ def _verify(found: bytes | None, pattern: Comparable, other: Comparable, *, expe
     raise Undecidable(f"{pattern!r} and {other!r} do not match {found!r} as their automata do")
 
 
-def matches_subject(pattern: Comparable, subject: bytes) -> bool:
+def matches_subject(pattern: Pattern, subject: bytes) -> bool:
     """Return whether a pattern matches a subject. A text dialect does not match bytes that are not UTF-8.
 
     Raises:

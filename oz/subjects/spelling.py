@@ -45,13 +45,13 @@ def spell(pattern: Pattern) -> tuple[str, str | bytes]:
     """
     dialect, text = pattern.dialect, pattern.text
     packed = text.encode() if isinstance(text, str) else text
-    if pattern.named_lists:
+    if pattern._named_lists:
         rule = "named lists cannot be sent to a publisher; write the words into the pattern"
         raise PatternError(dialect, text, 0, rule)
-    flags = pattern.flags & KNOWN_FLAGS
+    flags = pattern._flags & KNOWN_FLAGS
     if flags:
         dialect, text = FLAGGED, _FLAGS.pack(flags) + packed
-    elif pattern.is_lenient:
+    elif pattern._is_lenient:
         dialect = LENIENT
     if len(packed) + (_FLAGS.size if flags else 0) > MAX_PATTERN:
         rule = f"{len(packed)} bytes are too long to be sent to a publisher, which takes {MAX_PATTERN}"

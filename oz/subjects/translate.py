@@ -103,8 +103,10 @@ def _readable(found: bytes | None) -> _Subject:
 
 def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
     """Return the translation; raise UnicodeDecodeError if a text dialect would need bytes that are not UTF-8."""
-    if pattern.literal is not None:
-        return _write_literal(_exchange_separators(pattern.literal) if exchange else pattern.literal, rules)
+    if pattern._compiled.literal is not None:
+        return _write_literal(
+            _exchange_separators(pattern._compiled.literal) if exchange else pattern._compiled.literal, rules
+        )
     if rules.name == pattern.dialect and not exchange:
         return pattern
     if rules.form is Form.PREFIX:
@@ -116,24 +118,24 @@ def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
     if exchange:
         raise _untranslatable(pattern, rules.name, "this dialect has no separator to exchange")
     if rules.form is Form.REGEX:
-        return compile(regex_text(pattern.expression()), rules.name)
+        return compile(regex_text(pattern._expression()), rules.name)
     return _write_glob(pattern, rules)
 
 
 def _write_literal(text: bytes, rules: Dialect) -> Pattern:
     written = compile(rules.literal_text(text), rules.name, lenient=True)
-    if written.literal != text and rules.form is not Form.PREFIX:
+    if written._compiled.literal != text and rules.form is not Form.PREFIX:
         raise PatternError(rules.name, text, 0, "this dialect cannot match only this text")
     return written
 
 
 def _write_glob(pattern: Pattern, rules: Dialect) -> Pattern:
     assert isinstance(rules, globs.GlobDialect)
-    words = pattern.tokens if pattern.tokens is not None else pattern.words
+    words = pattern._compiled.tokens if pattern._compiled.tokens is not None else pattern._compiled.words
     if words is None:  # The pattern is a glob, which has the same text in the other dialect, or a prefix.
         text = pattern.text if isinstance(pattern.text, bytes) else pattern.text.encode()
-        return compile(globs.escape_glob(text) + b"*" if pattern.is_prefix else text, rules.name)
-    may_be_empty = pattern.tokens is None or rules.question is globs.Glob.MAYBE
+        return compile(globs.escape_glob(text) + b"*" if pattern._dialect.is_prefix else text, rules.name)
+    may_be_empty = pattern._compiled.tokens is None or rules.question is globs.Glob.MAYBE
     separator = find(pattern.dialect).separator or ""
     return compile(globs.glob_of_words(words, separator, may_be_empty=may_be_empty), rules.name)
 
@@ -144,7 +146,7 @@ def _write_words(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
     if exchange:
         words = [_exchange_word(word) for word in words]
     written = compile(rules.words_text(words), rules.name)
-    kept = written.tokens if written.tokens is not None else written.words
+    kept = written._compiled.tokens if written._compiled.tokens is not None else written._compiled.words
     if [word for word in words if isinstance(word, bytes)] != [
         word for word in kept or () if isinstance(word, bytes)
     ]:
@@ -154,7 +156,7 @@ def _write_words(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
 
 def _words_of(pattern: Pattern, separator: str, rules: Dialect) -> list[Token]:
     """Return the tokens of a pattern in a dialect whose separator, after an exchange, is `separator`."""
-    words = pattern.tokens if pattern.tokens is not None else pattern.words
+    words = pattern._compiled.tokens if pattern._compiled.tokens is not None else pattern._compiled.words
     if words is None:
         return _words_of_glob(pattern, separator.encode())
     own = find(pattern.dialect).separator

@@ -125,11 +125,13 @@ class Connections(ABC):
         keys: of the publishers, None without security.
         denials: refusals that were not raised yet, by endpoint and number of the subscription (0 for a refused
             connection), each with its inbox.
+        watches_links: whether the events of all connections of links are read; for nodes.
         subscriptions_class: class of the subscriptions; a node has another.
         on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
         on_connection: called under the lock with a place without fallback, an event of the monitor, and the address.
     """
 
+    watches_links = False
     subscriptions_class = Subscriptions
 
     def __init__(
@@ -382,7 +384,8 @@ class Connections(ABC):
         if self.filtering == "auto" and may_fall_back:
             place.fallback = Fallback(self.clock())
             self._undecided[place] = None
-        if place.fallback is not None or self.keys is not None:
+        if place.fallback is not None or self.keys is not None or self.watches_links:
+            # First, because a connection to a process of this host stands at once.
             self._watch(place)
         random_bytes = self.runtime.random_bytes
         place.link = Link(
@@ -474,8 +477,9 @@ class Connections(ABC):
     def _on_key_refusal(self, endpoint: str, why: str) -> None:
         place = self.places.get(endpoint)
         if place is not None:
-            place.refusal = place.key_refusal = why
-            self.denials[place, 0] = None, PermissionDenied(why)
+            text = f"{self.name_of(endpoint)} {why}"
+            place.key_refusal, place.refusal = why, text
+            self.denials[place, 0] = None, PermissionDenied(f"{text}. The connection is tried again")
             self._changed()
 
     def _on_handshake(self, place: Place, outcome: Outcome, kind: int, now: float) -> None:

@@ -654,16 +654,21 @@ class Engine(Connections):
             self._drains -= 1
             if self.state in (CLOSED, FOREIGN):
                 return
+            self.subscriptions.is_drained |= is_last
             for inbox in inboxes:
                 if inbox.is_active:
                     inbox.is_active = False
                     for entry in inbox.entries:
                         self.subscriptions.forget(entry)
+                        if entry.options.redeliver:
+                            self.subscriptions.release(entry)
                     self.dispatcher.inboxes.pop(inbox, None)
                     self._patterns.discard(inbox)
             self.dispatcher.forget()
             if is_last:
                 self.state = DRAINED
+            else:
+                self._declare()
             self._changed()
 
     # state for the program

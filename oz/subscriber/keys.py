@@ -39,8 +39,8 @@ class SubscriberKeys(Keys):
         Args:
             credentials: of the subscriber.
             wake: makes the engine call `tend`; called in any thread.
-            report: called with the endpoint of a refusal and its reason.
-            reconnect: called with an endpoint that must be connected again, with its current key.
+            report: called with the endpoint of a refusal and its reason; see `Keys`.
+            reconnect: called with an endpoint to connect again, with its key of now.
             end: called with an endpoint whose connections must end.
             delimiter: bytes behind the subject in plain messages of one frame, or None.
         """

@@ -14,7 +14,7 @@ the link replaces the connection. Because a long DECLARE may take that time on a
 as long after each such replacement.
 
 The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
-and `taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is
+and `taken`, so that EAGAIN keeps them. HELLO goes first, then ACK, then DECLARE. An ACK is built when it is
 sent, so that only the newest exists.
 
 Silence is measured in *listened* time (`ListeningClock`). The clock runs only while the program is inside
@@ -565,13 +565,16 @@ class Link:
             ignored = self.expected
         if ignored is None:
             self._ignored, self._ignored_limit = None, silent_after(self._beats)
-        elif ignored != self._ignored:
+            return
+        if ignored != self._ignored:
             self._ignored, self._ignored_since = ignored, listened
-        elif listened - self._ignored_since < self._ignored_limit:
-            self._say_hello(listened)
-        else:
+            return
+        seconds = listened - self._ignored_since
+        if self._hello_at > self._ignored_since and seconds >= self._ignored_limit:
             self._ignored_limit *= 2
             self._replace("the publisher receives nothing", effects)
+        elif seconds >= HELLO_AGAIN:
+            self._say_hello(listened)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         """Report losses of unknown size before the publisher."""
@@ -693,6 +696,9 @@ class Link:
         if not (self.state == LIVE or is_first) or self._declared == revision:
             return
         self._idle_ping = None
+        if self.state == LIVE and self._has_new_marks():
+            # A publisher gives messages without marks to other members when it removes their subscription.
+            self.is_ack_due = True
         frames, is_full = self._subscriptions.declaration(self._declared)
         self._declares.extend(frames)
         self._declared = revision
@@ -707,8 +713,14 @@ class Link:
 
     @property
     def _may_report(self) -> bool:
-        """Whether the publisher may have numbered messages for this link: without subscriptions it has none."""
-        return self.epoch != links.UNKNOWN_EPOCH and self._subscriptions.revision > 0
+        """Whether the publisher may have numbered messages that this link has not received.
+
+        Without subscriptions it has none. The ANSWER to the removal of the last subscription comes after them.
+        """
+        subscriptions = self._subscriptions
+        if self.epoch == links.UNKNOWN_EPOCH or not subscriptions.revision:
+            return False
+        return bool(subscriptions.by_sid) or self.answered != subscriptions.revision
 
     @property
     def may_have_lost(self) -> bool:
@@ -736,15 +748,16 @@ class Link:
     def abandon(self, epoch: bytes, stream: int, sequence: int) -> None:
         """Record that a message is not handled, because its subscription has ended.
 
-        The mark passes the message once the publisher has answered the current revision: another member may receive
-        the message first.
+        The mark passes the message once the publisher has answered the current revision: another member may
+        receive the message before. When all subscriptions are drained, the mark does not pass the message: the
+        publisher gives it to another member after BYE.
 
         Args:
             epoch: of the link when the message arrived.
             stream: of the message.
             sequence: of the message.
         """
-        if epoch != self.epoch or stream not in self._marks:
+        if epoch != self.epoch or stream not in self._marks or self._subscriptions.is_drained:
             return
         revision = self._subscriptions.revision
         if self.answered >= revision:
@@ -832,13 +845,13 @@ class Link:
         if self._hello is not None:
             self._sending = links.HELLO
             return self._hello
-        if self._declares:
-            self._sending = links.DECLARE
-            return self._declares[0]
         if self.is_ack_due and self.state == LIVE:
             self._sending = links.ACK
             self._sending_marks = self._current_marks()
             return links.encode_ack(self.expected, self._sending_marks)
+        if self._declares:
+            self._sending = links.DECLARE
+            return self._declares[0]
         if self._bye is not None:
             self._sending = links.BYE
             return self._bye

@@ -57,9 +57,11 @@ class Place:
         refusal: last refusal, or None.
         begin: epoch of the link, and position of its first message after a move; earlier messages came over
             the plain connection.
-        key_refusal: reason why a connection was refused for its key, until a connection is open; else None.
+        key_refusal: reason why a connection was refused for its key, until a connection is open; else None. It
+            follows the name of the publisher in a text.
         heard_at: time of the last frame or message, or None.
         is_given_up: whether the connections have ended because of a key, until `Keys` connects again.
+        is_connected: whether the connection of the link stands, with or without WELCOME. Only nodes know it.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
         drained: whether the plain connection was read empty since `drain` began.
@@ -76,6 +78,7 @@ class Place:
         "handle",
         "heard_at",
         "is_bound",
+        "is_connected",
         "is_given_up",
         "is_twin",
         "key_refusal",
@@ -105,7 +108,7 @@ class Place:
         self.key_refusal: str | None = None
         self.heard_at: float | None = None
         self.reported, self.reported_epoch = NEW, links.UNKNOWN_EPOCH
-        self.is_bound = self.is_given_up = self.is_twin = self.drained = False
+        self.is_bound = self.is_connected = self.is_given_up = self.is_twin = self.drained = False
 
     def mode(self) -> str:
         """Return "link", "prefix", "multicast" or "connecting"."""
@@ -149,7 +152,7 @@ class Place:
         if plain is not None and plain.is_ready and not (link is not None and needs_link):
             return None
         if self.key_refusal is not None:
-            return self.key_refusal
+            return f"{self.endpoint} {self.key_refusal}"
         hint = "" if has_keys or self.endpoint.startswith("inproc:") else f"; {KEYS_HINT}"
         if link is None:
             return f"nothing answers at {self.endpoint}: start the publisher, or check host and port{hint}"

@@ -77,7 +77,7 @@ class PlainPatterns:
         """Return the prefixes of the patterns of an inbox. A literal ends with the delimiter, so that it is exact."""
         found: list[bytes] = []
         for entry in inbox.entries:
-            literal = None if self._delimiter is None else entry.pattern.literal
+            literal = None if self._delimiter is None else entry.pattern._compiled.literal
             found += entry.pattern.prefixes if literal is None else (literal + (self._delimiter or b""),)
         return found
 

@@ -66,6 +66,7 @@ class Subscriptions:
     Attributes:
         revision: number of the last change; 0 before the first one.
         by_sid: active subscriptions.
+        is_drained: whether the subscriber leaves: messages without a receiver go to other members.
         index_class: class of the index of a stream.
     """
 
@@ -74,6 +75,8 @@ class Subscriptions:
     def __init__(self) -> None:
         self.revision = 0
         self.by_sid: dict[int, Subscription] = {}
+        self.is_drained = False
+        self._retired: dict[int, Subscription] = {}
         self._numbers: dict[StreamOptions, int] = {}
         self._options: list[StreamOptions] = [DIRECT_OPTIONS]
         self._active: dict[int, int] = {}
@@ -138,7 +141,7 @@ class Subscriptions:
             self.forget(subscription)
 
     def retire(self, subscription: Subscription) -> bool:
-        """Declare a subscription as removed, but continue to deliver to it until `forget`, as `drain` does.
+        """Declare a subscription as drained, but continue to deliver to it until `forget`, as `drain` does.
 
         Returns:
             Whether the subscription was active.
@@ -147,16 +150,23 @@ class Subscriptions:
             return False
         subscription.is_active = False
         del self.by_sid[subscription.sid]
+        self._retired[subscription.sid] = subscription
         self._changed(subscription)
         return True
 
     def forget(self, subscription: Subscription) -> None:
-        """End the delivery to a retired subscription."""
+        """End the delivery to a retired subscription. A later declaration names it as removed."""
+        del self._retired[subscription.sid]
+        self._full = 0, []
         number = subscription.stream
         self._indexes[number].discard(subscription.pattern, subscription)
         self._active[number] -= 1
         if not self._active[number]:
             del self._active[number], self._indexes[number]
+
+    def release(self, subscription: Subscription) -> None:
+        """Declare a drained subscription as removed, so that other members receive what it has not handled."""
+        self._changed(subscription)
 
     def renew(self) -> int:
         """Return a new revision without a change. The ANSWER to it follows all messages that were published before."""
@@ -184,7 +194,8 @@ class Subscriptions:
                 # Kept for the other links, and because a publisher may ask again and again.
                 items = [subscription.item for subscription in self.by_sid.values()]
                 streams = {number: self._options[number] for number in self._active}
-                self._full = revision, links.split_declaration(revision, 0, streams, items, [])
+                drained = [-sid for sid in self._retired]
+                self._full = revision, links.split_declaration(revision, 0, streams, items, drained)
             return self._full[1], True
         added: dict[int, Subscription] = {}
         removed: list[int] = []
@@ -194,7 +205,7 @@ class Subscriptions:
             added[change.sid] = change
         for change in added.values():
             if not change.is_active:
-                removed.append(change.sid)
+                removed.append(-change.sid if change.sid in self._retired else change.sid)
         items = [change.item for change in reversed(added.values()) if change.is_active]
         streams = {item.stream: self._options[item.stream] for item in items}
         return links.split_declaration(self.revision, base, streams, items, removed), False

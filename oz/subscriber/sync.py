@@ -183,8 +183,9 @@ class Subscriber(SubscriberBase, Pollable):
             overflow: policy of the publisher when too many messages wait: "drop_newest", "drop_oldest",
                 "conflate", or None for the `on_full` of the publisher.
             last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: "received", or "handled": a message counts as delivered when the handler has returned or
-                raised, when the same thread calls `receive` again, or when `Message.ack` is called.
+            ack: "received", or "handled": a message of the group counts as delivered when the handler has
+                returned or raised, when the same thread calls `receive` again, or when `Message.ack` is called.
+                Without `group`, it counts as delivered when it has arrived, also with "handled".
             max_messages: messages after which the subscription ends.
             delivery: few programs change it.
             unknown: misspelled arguments, for an error with a suggestion.

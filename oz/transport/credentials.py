@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -224,48 +225,42 @@ class Credentials:
         """Return the trusted key whose certificate has a name, such as a host name; None if no certificate has it."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
-    def why_not(self, found: Probed, endpoint: str, key: str | None, name: str | None = None) -> str | None:
-        """Return why an endpoint cannot be connected; None if it can, or if nothing listens there yet.
+    def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
+        """Return why an endpoint cannot be connected, in words that follow its name.
+
+        None if it can, or if nothing listens there yet.
 
         Args:
             found: outcome of a search or of a handshake.
             endpoint: of the listener.
             key: of the listener, if it is known.
-            name: of the listener in the text; None for the endpoint.
         """
-        name = name or endpoint
         match found:
             case Probed.REFUSED:
                 return (
-                    f"{name} does not trust the key of this side, {self.public_key}; it has {key}. "
-                    f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
+                    f"has the key {key} and does not trust the key of this side, {self.public_key}: on its host, run "
+                    f"oz keys trust {self._key_file.stem}{PUBLIC} --in DIR with the directory that it trusts"
                 )
             case Probed.STRANGER:
-                return self._strange_to(endpoint, name)
+                return self._strange_to(endpoint, key)
             case Probed.KEYLESS:
                 return (
-                    f"{name} has no key at all, and this side, which has {self.public_key}, connects only "
-                    "to listeners with a key. Give it security=, or let OZ_SECURITY or [security] name a file "
-                    "with its key"
+                    "has no key at all, and this side connects only to listeners with a key: give it security= (nodes "
+                    "and commands also read OZ_SECURITY)"
                 )
             case Probed.SILENT:
-                return (
-                    f"{name} accepts connections and proves no key: it may be busy, or is no listener of "
-                    f"ZeroMQ. This side has {self.public_key}, and trusts the certificates in "
-                    f"{self.directory}"
-                )
+                return "accepts connections and proves no key: it may be busy, or is no listener of ZeroMQ"
         return None
 
-    def _strange_to(self, endpoint: str, name: str) -> str:
-        candidates, trusted = self.candidates(endpoint), self.trusted
-        if not candidates:
-            return f"{name}: no key is trusted; put certificates into {self.directory}"
-        theirs = ", ".join(f"{trusted[candidate]} {candidate}" for candidate in candidates[:3])
-        return (
-            f"{name} has no key that this side trusts: none of {theirs}"
-            f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
-            f"{self.public_key}, and trusts the certificates in {self.directory}"
-        )
+    def _strange_to(self, endpoint: str, key: str | None) -> str:
+        trust = f"oz keys trust --in {shlex.quote(str(self.directory))}"
+        if key is not None:
+            return f"has the key {key}, which this side does not trust: run {trust} --name NAME -- {shlex.quote(key)}"
+        named = self._servers.get(endpoint)
+        remedy = f"run {trust} FILE with its certificate"
+        if named is not None:
+            remedy = f"servers= demands the certificate {named!r}"
+        return f"has no key that this side trusts: {remedy}"
 
     def rights(self) -> Rights:
         """Return the trusted keys and their permissions; the same object until one of the files changes."""

@@ -96,10 +96,12 @@ class Keys:
         credentials: of this side.
         plain: type of the socket that tries the keys of a listener for plain connections.
         name_of: returns the name of the listener at an endpoint, for texts.
+        stranger_at: returns the key of the listener at an endpoint if it is known and not trusted, else None.
     """
 
     plain = int(zmq.SUB)
     name_of: Callable[[str], str] = staticmethod(str)
+    stranger_at: Callable[[str], str | None] = staticmethod(lambda endpoint: None)
 
     def __init__(
         self,
@@ -114,8 +116,8 @@ class Keys:
         Args:
             credentials: of this side.
             wake: makes the engine call `tend`; called in any thread.
-            report: called with the endpoint of a refusal and its reason.
-            reconnect: called with an endpoint that must be connected again, with its current key.
+            report: called with the endpoint of a refusal and its reason, in words that follow the name.
+            reconnect: called with an endpoint to connect again, with its key of now.
             end: called with an endpoint whose connections must end.
         """
         self.credentials = credentials
@@ -178,7 +180,7 @@ class Keys:
                 found, key = self.probe(endpoint, self.plain)
             why = self._why_not(found, endpoint, key)
             if why is not None:
-                raise PermissionDenied(why)
+                raise PermissionDenied(f"{self.name_of(endpoint)} {why}")
         except BaseException:
             del self._servers[endpoint]
             raise
@@ -207,11 +209,15 @@ class Keys:
         """Return the keys that a listener may have, the likeliest first."""
         candidates = self.credentials.candidates(endpoint)
         if not candidates:
-            raise PermissionDenied(self._why_not(Probed.STRANGER, endpoint, None) or "")
+            raise PermissionDenied(
+                f"{self.name_of(endpoint)} {self._why_not(Probed.STRANGER, endpoint, None)}"
+            )
         return candidates
 
     def _why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
-        return self.credentials.why_not(found, endpoint, key, self.name_of(endpoint))
+        if found is Probed.STRANGER:
+            key = self.stranger_at(endpoint)
+        return self.credentials.why_not(found, endpoint, key)
 
     def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
         """Try the trusted keys at an endpoint.
@@ -278,9 +284,8 @@ class Keys:
     def _refuse(self, endpoint: str, server: _Server, why: str) -> None:
         if not server.is_refused:
             server.is_refused = True
-            text = f"{why}. The connection is tried again"
-            _log.warning("%s", text)
-            self._report(endpoint, text)
+            _log.warning("%s %s. The connection is tried again", self.name_of(endpoint), why)
+            self._report(endpoint, why)
 
     def tend(self, now: float) -> None:
         """Run due steps: connections, results of searches, changes of files, callers.
@@ -303,7 +308,7 @@ class Keys:
                 continue
             at.strangers = at.strangers + 1 if found.outcome in _WITHOUT_KEY else 0
             why = self._why_not(found.outcome, found.endpoint, found.key)
-            if why is not None and (found.outcome is Probed.REFUSED or at.strangers >= _STRANGERS):
+            if why is not None and (found.outcome is Probed.REFUSED or self._is_strange(found.endpoint, at)):
                 self._refuse(found.endpoint, at, why)
             self._search.begin_later(found.endpoint, now)
         if now >= self._due_at:
@@ -314,6 +319,12 @@ class Keys:
             self._check_trust()
             if self.credentials.is_changing:
                 self._due_at = now + CHANGE_INTERVAL
+
+    def _is_strange(self, endpoint: str, server: _Server) -> bool:
+        """Return whether enough searches have found no trusted key."""
+        # A node of this host calls this node too. The call shows its key, which the text then names.
+        may_call = endpoint.startswith("ipc:") and self.stranger_at(endpoint) is None
+        return server.strangers >= (2 * _STRANGERS if may_call else _STRANGERS)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
         # An event does not name a connection, so that one of the connection before may come: it is not enough.

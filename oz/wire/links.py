@@ -248,7 +248,8 @@ class Declare(NamedTuple):
         is_last: whether this part completes the change.
         streams: options of each stream that the items name.
         items: added subscriptions.
-        removed: removed subscriptions.
+        removed: removed subscriptions. The negative number stands for a subscription that is drained: the session
+            keeps the messages that it has, until a later change removes the subscription.
     """
 
     revision: int
@@ -456,7 +457,7 @@ def split_declaration(
         base: revision that it applies to, 0 to replace all subscriptions.
         streams: options of each stream that an item names.
         items: added subscriptions.
-        removed: removed subscriptions.
+        removed: removed subscriptions, negative if they are drained.
     """
     parts: list[tuple[dict[int, StreamOptions], list[Item], list[int]]] = [({}, [], [])]
     room = MAX_PART - 64

@@ -48,7 +48,7 @@ def test_without_a_file_it_uses_the_configured_security(oz, file, tmp_path, monk
     unsaid = oz(*asked)
     assert unsaid.exit_code == 2
     assert "give --file: neither OZ_SECURITY nor the configuration file names permissions" in unsaid.stderr
-    assert oz("keys", "new", "desk", "--directory", str(tmp_path / "keys")).exit_code == 0
+    assert oz("keys", "new", "desk", "--key-directory", str(tmp_path / "keys")).exit_code == 0
     (tmp_path / "trusted").mkdir()
     named = tmp_path / "security.toml"
     named.write_text(

@@ -13,18 +13,18 @@ def keys(tmp_path):
 
 
 def test_a_new_key_is_shown_and_can_be_trusted_elsewhere(oz, keys, tmp_path):
-    made = oz("keys", "new", "desk", "--directory", str(keys))
+    made = oz("keys", "new", "desk", "--key-directory", str(keys))
     assert made.exit_code == 0
     public = read_public(keys / "desk.key")
     assert f"public key   {public}" in made.stdout
 
-    shown = oz("keys", "show", "--directory", str(keys))
+    shown = oz("keys", "show", "--key-directory", str(keys))
     assert [line.split() for line in shown.stdout.splitlines()[1:]] == [[public, "yes", "desk"]]
-    shown = oz("keys", "show", "--directory", str(keys), "--json")
+    shown = oz("keys", "show", "--key-directory", str(keys), "--json")
     assert json.loads(shown.stdout) == [{"name": "desk", "public_key": public, "secret": True}]
 
     given = tmp_path / "given.key"
-    given.write_text(oz("keys", "export", "desk", "--directory", str(keys)).stdout)
+    given.write_text(oz("keys", "export", "desk", "--key-directory", str(keys)).stdout)
     trusted = tmp_path / "trusted"
     assert oz("keys", "trust", str(given), "--name", "desk", "--in", str(trusted)).exit_code == 0
     assert oz("keys", "trust", KEY, "--name", "engine", "--in", str(trusted)).exit_code == 0
@@ -38,7 +38,7 @@ def test_keys_are_in_the_users_configuration(oz, tmp_path, monkeypatch):
 
 
 def test_no_command_prints_a_secret(oz, keys):
-    made = oz("keys", "new", "desk", "--directory", str(keys))
+    made = oz("keys", "new", "desk", "--key-directory", str(keys))
     secret = (keys / "desk.key_secret").read_text().split('secret-key = "')[1][:40]
     shown = oz("keys", "show", str(keys / "desk.key_secret"))
     exported = oz("keys", "export", str(keys / "desk.key_secret"))
@@ -48,8 +48,8 @@ def test_no_command_prints_a_secret(oz, keys):
 
 
 def test_existing_files_are_not_replaced(oz, keys):
-    assert oz("keys", "new", "desk", "--directory", str(keys)).exit_code == 0
-    assert oz("keys", "new", "desk", "--directory", str(keys)).exit_code == 1
+    assert oz("keys", "new", "desk", "--key-directory", str(keys)).exit_code == 0
+    assert oz("keys", "new", "desk", "--key-directory", str(keys)).exit_code == 1
 
 
 def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):
@@ -65,7 +65,7 @@ def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "../evil", ".hidden", "a b", "x" * 101])
 def test_invalid_name_exits_2_and_writes_nothing(oz, tmp_path, name):
-    made = oz("keys", "new", name, "--directory", str(tmp_path))
+    made = oz("keys", "new", name, "--key-directory", str(tmp_path))
     assert made.exit_code == 2
     assert "use letters, digits and .-_@, 100 at most, and begin with no dot" in made.stderr
     assert oz("keys", "trust", KEY, "--name", name, "--in", str(tmp_path)).exit_code == 2
@@ -73,9 +73,9 @@ def test_invalid_name_exits_2_and_writes_nothing(oz, tmp_path, name):
 
 
 def test_show_refuses_a_secret_that_others_may_read(oz, keys):
-    oz("keys", "new", "desk", "--directory", str(keys))
+    oz("keys", "new", "desk", "--key-directory", str(keys))
     (keys / "desk.key_secret").chmod(0o644)
-    result = oz("keys", "show", "desk", "--directory", str(keys))
+    result = oz("keys", "show", "desk", "--key-directory", str(keys))
     assert result.exit_code == 1
     assert "chmod 600" in result.stderr
 

@@ -4,9 +4,11 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
@@ -173,6 +175,32 @@ def test_top_counts_the_messages_of_subjects(bus):
 def test_top_without_a_node_exits_with_3(directory):
     code, _, err = command("top", "--once", "--interval", "0.2", "--bus", "ops", "--directory", directory)
     assert (code, "no node on bus ops" in err) == (3, True)
+
+
+STOPPED = """
+import sys, time, oz
+node = oz.Node("stopped", bus="ops", options=oz.NodeOptions(directory=sys.argv[1]))
+print(node.endpoint, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("has_peer", [True, False])
+def test_top_names_a_node_that_was_stopped_before(directory, has_peer):
+    joining = "--bus", "ops", "--directory", directory
+    options = oz.NodeOptions(directory=directory, lost_after=DEADLINE)
+    with started("-c", STOPPED, directory) as process, ExitStack() as stack:
+        endpoint = process.stdout.readline().strip()
+        if has_peer:
+            peer = stack.enter_context(oz.Node("feed", bus="ops", options=options))
+            peer.wait_ready("stopped", timeout=DEADLINE)
+        process.send_signal(signal.SIGSTOP)
+        code, out, err = command("top", "--once", "--json", "--interval", "0.2", *joining)
+        # The peer knows the name. Without a peer, only the socket is known.
+        name = "stopped" if has_peer else endpoint
+        assert json.loads(out)["unanswered"] == [name]
+        assert code == (0 if has_peer else 3)
+        assert has_peer or f"no node on bus ops; no answer from {endpoint}" in err
 
 
 def test_top_shows_a_screen_that_keys_change(bus):

@@ -91,7 +91,7 @@ def test_an_early_signal_ends_a_service_that_is_quiet(oz_start, command, service
 
 
 class Service:
-    """Service whose `run` calls `look` a number of times, as time passes."""
+    """Service whose `run` calls `on_poll` a number of times."""
 
     def __init__(self, rounds):
         self.rounds, self.wanted = rounds, []

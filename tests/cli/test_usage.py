@@ -35,7 +35,7 @@ USAGE = [
     ("journal export {journal} --start 3 --end 1", "the range ends before it begins"),
     ("journal export {journal} --file-format parquet", "FILE"),
     ("journal export {journal} out.xlsx", "out.xlsx' has no suffix of a format: give --file-format"),
-    ("keys new me --directory ''", "the path is empty; is a variable of the shell unset?"),
+    ("keys new me --key-directory ''", "the path is empty; is a variable of the shell unset?"),
     ("multicast plan --rate 0 --size 200 --outage 2", "rate is from"),
     ("multicast plan --rate 5 --size 200 --outage 2 --mtu 1", "mtu is from"),
     ("nameserver --bind nowhere", "nowhere"),

@@ -438,7 +438,7 @@ def write_keys(directory, *names):
     (directory / "trusted").mkdir(parents=True)
     public = {}
     for name in names:
-        ran = CliRunner().invoke(main, ["keys", "new", name, "--directory", str(directory / "keys")])
+        ran = CliRunner().invoke(main, ["keys", "new", name, "--key-directory", str(directory / "keys")])
         assert ran.exit_code == 0, ran.output
         certificate = directory / "keys" / f"{name}.key"
         (directory / "trusted" / certificate.name).write_bytes(certificate.read_bytes())

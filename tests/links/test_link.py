@@ -337,6 +337,15 @@ def test_publisher_that_repeats_welcome_is_not_replaced(ignored):
         assert subscriber.pull() == []
 
 
+def test_hello_is_repeated_before_a_connection_is_replaced():
+    subscriber = live(5)
+    make = undeclared(subscriber)
+    subscriber.read(make())
+    # PINGs of a crowded publisher are rare.
+    subscriber.now += links.MAX_BEATS * links.PING_INTERVAL
+    assert pings_without_effect(subscriber, make, 1) == [[Hello]]
+
+
 def test_publisher_that_sends_more_after_an_ack_receives():
     subscriber = live(5)
     for number in range(5, 25):
@@ -348,6 +357,7 @@ def test_pings_that_waited_for_the_program_do_not_replace_the_connection():
     subscriber = live(5)
     old = undeclared(subscriber)()
     assert all(subscriber.read(old) == [] for _ in range(20))
+    assert not any(isinstance(frame, Hello) for frame in subscriber.pull())
     subscriber.read(answer(2))
     assert subscriber.link.is_answered
 
@@ -428,8 +438,8 @@ def test_no_welcome_for_ten_seconds_replaces_the_connection():
     assert [type(effect) for effect in subscriber.tick(1.0)] == [Replace]
 
 
-def test_silence_beyond_resume_seconds_is_an_unknown_loss():
-    subscriber = live(5)
+def unknown_losses(subscriber):
+    """Return the gaps of a link whose publisher is silent until the session ends."""
     gaps, ends = [], 0
     for _ in range(40):
         for effect in subscriber.tick(1.0):
@@ -438,8 +448,24 @@ def test_silence_beyond_resume_seconds_is_an_unknown_loss():
             else:
                 gaps.append(effect)
         ends += subscriber.link.state == ENDED
-    assert gaps == [Gap(None, "lost")]
     assert ends
+    return gaps
+
+
+def test_silence_beyond_resume_seconds_is_an_unknown_loss():
+    assert unknown_losses(live(5)) == [Gap(None, "lost")]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_publisher_that_has_removed_the_last_subscription_can_lose_nothing(is_answered):
+    subscriber = live(5)
+    (entry,) = subscriber.subscriptions.by_sid.values()
+    subscriber.subscriptions.remove(entry)
+    subscriber.link.declare()
+    if is_answered:
+        subscriber.read(answer(2))
+    assert subscriber.link.may_have_lost is not is_answered
+    assert unknown_losses(subscriber) == ([] if is_answered else [Gap(None, "lost")])
 
 
 def test_attempts_after_the_end_back_off():
@@ -528,7 +554,7 @@ def test_eagain_keeps_hello_declare_and_the_newest_ack():
     assert (first, links.decode_control(subscriber.link.next_frame())) == (Ack(1, {}), Ack(2, {}))
     subscriber.subscriptions.add(oz.compile("c"))
     subscriber.link.declare()
-    assert [type(frame) for frame in subscriber.pull()] == [Declare, Ack]
+    assert [type(frame) for frame in subscriber.pull()] == [Ack, Declare]
 
 
 def test_marks_are_the_lowest_sequence_that_is_not_handled():
@@ -565,7 +591,9 @@ def test_abandoned_messages_hold_the_mark_until_the_answer():
     subscriber.link.abandon(EPOCH, 1, 0)
     subscriber.link.abandon(EPOCH, 1, 1)
     subscriber.read(ping(2))
-    assert subscriber.pull()[-1] == Ack(2, {1: 0})
+    assert [type(frame) for frame in subscriber.pull()] == [Ack, Declare]
+    subscriber.link.before_wait(subscriber.now + 1)
+    assert subscriber.pull() == []
     subscriber.read(answer(2))
     subscriber.read(ping(2, 2))
     assert subscriber.pull()[-1] == Ack(2, {1: 2})

@@ -884,6 +884,59 @@ def test_unhandled_messages_move_when_the_subscription_ends():
     assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED]
 
 
+def remove(publisher):
+    publisher.declare(None, revision=3, base=2, removed=[1])
+
+
+def replace_by_nothing(publisher):
+    publisher.declare(None, revision=3, base=0)
+
+
+def replace_while_drained(publisher):
+    publisher.declare(None, revision=3, base=0, removed=[-1])
+
+
+def leave(publisher):
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 2, {})))
+
+
+@pytest.mark.parametrize(
+    ("change", "moved"), [(remove, 1), (replace_by_nothing, 1), (replace_while_drained, 0), (leave, 1)]
+)
+def test_drained_member_keeps_its_messages_until_it_ends(change, moved):
+    publisher, first, second = two_members()
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    publisher.pull(first), publisher.pull(second)
+    publisher.ack(2, {1: 0})
+    publisher.declare(None, revision=2, base=1, removed=[-1])
+    publisher.ack(2, {1: 1})
+    publisher.publish("a.5")
+    # It receives no new message.
+    assert [batch[4] for batch in publisher.pull(second)] == [0]
+    change(publisher)
+    assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED] * moved
+
+
+def test_backlog_of_a_drained_member_moves():
+    publisher, first, second = two_members()
+    first.window = 1
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    publisher.pull(first), publisher.pull(second)
+    assert (len(first.batches), first.streams[1].pending) == (1, 1)
+    publisher.declare(None, revision=2, base=1, removed=[-1])
+    assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED]
+    assert (len(first.batches), first.streams[1].pending) == (1, 0)
+
+
+def test_drained_subscriptions_have_a_bound():
+    publisher, first, _ = two_members()
+    for sid in range(1, links.MAX_STREAMS + 10):
+        revision = 2 * sid
+        publisher.declare(None, revision=revision, base=revision - 1, removed=[-sid])
+        publisher.declare(revision=revision + 1, base=revision, sid=sid + 1, options=HANDLED)
+    assert len(first.drained) == links.MAX_STREAMS
+
+
 def test_redelivered_messages_go_before_new_messages():
     publisher, first, second = two_members()
     second.window = 1

@@ -43,6 +43,18 @@ def test_a_change_declares_the_difference():
     assert sorted(part.removed) == [subscription.sid, 3]
 
 
+def test_drained_subscription_is_negative_until_it_is_released():
+    subscriptions = Subscriptions()
+    subscription = subscriptions.add(A)
+    revision = subscriptions.revision
+    subscriptions.retire(subscription)
+    found = [declared(subscriptions, base)[0][0].removed for base in (0, revision)]
+    subscriptions.forget(subscription)
+    subscriptions.release(subscription)
+    found += [declared(subscriptions, base)[0][0].removed for base in (0, revision, revision + 1)]
+    assert found == [[-1], [-1], [], [1], [1]]
+
+
 def test_an_unknown_base_declares_everything():
     subscriptions = Subscriptions()
     for _ in range(1_100):

@@ -24,7 +24,7 @@ def check(dog, senders, now, *, is_idle=True, arriving=UNOBSERVED):
 
 
 def watch(dog, senders, seconds, arriving, kinds=("silent", "stuck", "gone")):
-    """Look every half second; return the news and their times."""
+    """Check every half second; return the news and their times."""
     times = [tick / 2 for tick in range(round(2 * seconds) + 1)]
     return [
         (now, item.kind)

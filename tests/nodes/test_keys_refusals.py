@@ -1,11 +1,14 @@
-"""Errors and log lines of nodes of one host with untrusted keys, or with a key at one node only."""
+"""Texts for users about nodes of one host that do not trust each other's keys, or have none."""
 
+import shlex
 import shutil
 
 import pytest
 import zmq
+from click.testing import CliRunner
 
 import oz
+from oz.cli import main
 from oz.errors import PermissionDenied, Timeout
 from oz.logs import forget_rates
 from support.keyring import Keyring
@@ -49,20 +52,44 @@ def test_a_node_on_the_same_host_is_named_by_its_certificate(keyed, caplog):
     events = []
     keyed("alpha", distrusts=["beta"])
     beta = keyed("beta", on_event=events.append)
-    wanted = "the node with the certificate 'alpha' does not trust the key of this side"
+    wanted = "the node with the certificate 'alpha' has the key "
     until(lambda: wanted in reason(beta, "node-alpha"))
-    assert "ipc://" not in reason(beta, "node-alpha")
+    text = reason(beta, "node-alpha")
+    assert "run oz keys trust beta.key --in DIR" in text
+    assert ("ipc://" in text, "Check that" in text) == (False, False)
     until(lambda: [event for event in events if event.kind == "denied"])
     (event,) = [event for event in events if event.kind == "denied"]
     assert wanted in event.text
     assert any(wanted in text for text in warnings(caplog))
 
 
-def test_a_node_whose_key_is_not_trusted_is_named_by_this_key(keyed, ring):
-    alpha = keyed("alpha", distrusts=["beta"])
+def test_a_node_whose_key_is_not_trusted_is_named_by_this_key(keyed, ring, tmp_path):
+    events = []
+    alpha = keyed("alpha", distrusts=["beta"], on_event=events.append)
     keyed("beta")
-    wanted = f"the node with the key {ring.public('beta')} has no key that this side trusts"
+    key = ring.public("beta")
+    wanted = f"a node of this host has the key {key}, which this side does not trust: run oz keys trust --in "
     until(lambda: wanted in reason(alpha, "node-beta"))
+    (event,) = until(lambda: [event for event in events if event.kind == "denied"])
+    assert wanted in event.text
+    # The command of the text works.
+    words = shlex.split(event.text.partition(": run oz ")[2].removesuffix(". The connection is tried again"))
+    words[words.index("NAME")] = "beta"
+    assert CliRunner().invoke(main, words).exit_code == 0
+    alpha.wait_ready("node-beta", timeout=DEADLINE)
+
+
+def test_a_refusal_of_a_node_with_several_endpoints_is_one_sentence(keyed):
+    alpha = keyed("alpha", bind="tcp://127.0.0.1:*", distrusts=["beta"])
+    beta = keyed("beta", connect=alpha.endpoint)
+    wanted = f"{alpha.endpoint} (also the node with the certificate 'alpha') has the key"
+    other = f"the node with the certificate 'alpha' (also {alpha.endpoint}) has the key"
+    text = until(lambda: (text := reason(beta, "x")) and (wanted in text or other in text) and text)
+    assert text.count("does not trust") == 1
+    with pytest.raises(Timeout) as raised:
+        beta.subscribe("x").receive(timeout=0.05)
+    assert str(raised.value).count("does not trust") == 1
+    assert str(raised.value).endswith("; no peer is up")
 
 
 def test_a_node_that_was_up_is_named_when_its_key_is_revoked(make, ring):
@@ -70,7 +97,7 @@ def test_a_node_that_was_up_is_named_when_its_key_is_revoked(make, ring):
     nodes[1].wait_ready("node-alpha", timeout=DEADLINE)
     ring.distrust("beta")
     until(lambda: not nodes[1].peers)
-    until(lambda: "peer 'node-alpha' does not trust the key of this side" in reason(nodes[1], "node-alpha"))
+    until(lambda: "peer 'node-alpha' has the key" in reason(nodes[1], "node-alpha"))
 
 
 def test_a_node_that_refuses_a_subscription_is_named(make, ring):
@@ -102,11 +129,7 @@ def test_a_listener_logs_one_line_about_one_wrong_key(keyed, ring, directory, ca
     def lines():
         return [line for line in warnings(caplog) if " is refused: " in line]
 
-    until(
-        lambda: (
-            "of this side" in reason(beta, "node-alpha") or "this side trusts" in reason(beta, "node-alpha")
-        )
-    )
+    until(lambda: "oz keys trust" in reason(beta, "node-alpha"))
     until(lines)
     # The search of a caller has ended, and the listener has read all its failures.
     keys = getattr(alpha, "wrapped", alpha)._node.publisher._keys

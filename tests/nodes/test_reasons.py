@@ -20,7 +20,7 @@ def reason_of(call, **options):
 def test_receive_without_peers_names_the_directory_and_the_remedy(make, directory):
     got = make("alone").subscribe("x")
     text = reason_of(got.receive)
-    assert "no peer is up. Start it" in text
+    assert "no peer is up. Check that the missing peer runs" in text
     assert directory in text
 
 

@@ -1,10 +1,13 @@
 """Exceptions of signal handlers inside calls of a publisher: batches, waits and `close`."""
 
+import threading
+
 import pytest
 import zmq
 
 from oz.errors import Timeout
 from oz.publisher.sync import Publisher
+from oz.subscriber.sync import Subscriber
 from support.interrupting import each_interruption
 from support.waiting import DEADLINE, Thread
 
@@ -71,3 +74,18 @@ def test_an_interrupted_wait_hinders_no_other(publisher):
         Thread(publisher.flush).outcome()
         wait()
     assert places > 10
+
+
+def test_a_bind_starts_the_thread_that_an_interrupted_bind_did_not_start(monkeypatch):
+    def interrupt(thread):
+        raise KeyboardInterrupt
+
+    with Publisher() as publisher:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                publisher.bind("tcp://127.0.0.1:*")
+        publisher.bind("tcp://127.0.0.1:*")
+        with Subscriber(publisher.endpoints[-1], filtering="publisher") as subscriber:
+            subscriber.subscribe("a")
+            subscriber.wait_ready(timeout=DEADLINE)

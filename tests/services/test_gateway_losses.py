@@ -4,7 +4,7 @@ from oz.services.link import GAP, Numbering, unpack
 
 
 class Sender:
-    """A process that multicasts, with room now and then."""
+    """A process that multicasts. Its link has room if `has_room` is set."""
 
     def __init__(self):
         self.has_room = False

@@ -1,3 +1,5 @@
+import os
+import signal
 import time
 
 import pytest
@@ -57,3 +59,12 @@ def test_process_that_cannot_start_raises_an_error_with_its_output(tmp_path):
         assert worker.pid is None
     finally:
         worker.close()
+
+
+def test_close_kills_a_process_that_does_not_end_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("oz.services.worker.CLOSE_TIMEOUT", 1e6)
+    worker = Worker("receiver", lambda: {"endpoints": [], "multicast": {}, "joined_at": 0}, tmp_path)
+    list(worker.watch(time.monotonic()))
+    os.kill(worker.pid, signal.SIGSTOP)
+    worker.close(0.0)
+    assert worker.pid is None

@@ -493,10 +493,7 @@ class BusWorld(World):
             handled = self.handled[number]
             dropped[origin] -= not handled
             check(dropped[origin] >= 0 or origin in over, "job {} is lost", number)
-            # A node that closes handles its queue, while the publisher gives the jobs to other members.
-            has_ended = any(life.is_over for life, is_again in handled if not is_again)
-            marks = [is_again for _, is_again in handled]
-            self._check_handled(number, marks, may_repeat=may_repeat or has_ended)
+            self._check_handled(number, [is_again for _, is_again in handled], may_repeat=may_repeat)
 
 
 class TwinWorld(BusWorld):

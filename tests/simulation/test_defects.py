@@ -124,6 +124,10 @@ DEFECTS = {
     ),
     "no gaps": Defect(LinkWorld, 1, "{} misses {}", Dispatcher, "put_gap", _nothing),
     "no reports of drops": Defect(LinkWorld, 3, "{} misses {}", Link, "_report_drops", _nothing),
+    "the jobs of a member that closes go to other members at once": Defect(
+        BusWorld, 100, "job {} was handled again without a mark", Sessions, "_move_removed",
+        ("kept=kept, is_drained=is_drained", "kept=kept"),
+    ),
     "messages of a silent member stay with it": Defect(
         LinkWorld, 0, "job {} is lost", Sessions, "_redeliver", _nothing
     ),

@@ -207,6 +207,13 @@ def test_wrong_columns_are_refused(spark, recorded, ddl, options, message):
         JournalReader(read_source_options({"journal": recorded, **options}), StructType.fromDDL(ddl))
 
 
+def test_an_option_of_streams_in_a_batch_is_reported_with_its_value(spark, recorded):
+    options = read_source_options({"journal": recorded, "maxRowsPerTrigger": "1"})
+    with pytest.raises(oz.ConfigurationError) as caught:
+        JournalReader(options, StructType.fromDDL("offset BIGINT"))
+    assert (caught.value.setting, caught.value.value) == ("maxRowsPerTrigger", "1")
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=6),
     st.integers(1, 12),

@@ -185,3 +185,10 @@ def test_lenient_has_no_effect_in_other_dialects(dialect):
     with pytest.raises(oz.PatternError):
         oz.compile("a.>.b", dialect, lenient=True)
     assert oz.compile("a.*", dialect, lenient=True).matches("a.b")
+
+
+def test_a_pattern_has_no_other_public_attributes():
+    assert {name for name in dir(oz.Pattern) if not name.startswith("_")} == {
+        "covers", "dialect", "is_literal", "matches", "overlaps", "prefix", "prefixes", "regex", "text", "translate",
+        "witness",
+    }  # fmt: skip

@@ -9,6 +9,14 @@ TEXT_DIALECTS = ["nats", "rv", "kubemq", "raims.rv", "regex"]
 BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]
 
 
+def check(error, kind, dialect, text, position, rule):
+    """Check the fields of an error, and that its message has them."""
+    assert (error.dialect, error.text, error.position) == (dialect, text, position)
+    assert rule in error.rule
+    for part in (dialect, kind, f"position {position}", error.rule):
+        assert part in str(error)
+
+
 @each(
     ("dialect", "text", "position", "rule"),
     [
@@ -42,10 +50,7 @@ BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]
 def test_a_refused_pattern_names_dialect_position_and_rule(dialect, text, position, rule):
     with pytest.raises(oz.PatternError) as caught:
         oz.compile(text, dialect)
-    assert (caught.value.dialect, caught.value.text, caught.value.position) == (dialect, text, position)
-    assert rule in caught.value.rule
-    for part in (dialect, "pattern", f"position {position}", caught.value.rule):
-        assert part in str(caught.value)
+    check(caught.value, "pattern", dialect, text, position, rule)
 
 
 @each(
@@ -71,10 +76,7 @@ def test_a_refused_pattern_names_dialect_position_and_rule(dialect, text, positi
 def test_a_refused_subject_names_dialect_position_and_rule(dialect, text, position, rule):
     with pytest.raises(oz.SubjectError) as caught:
         oz.validate_subject(text, dialect)
-    assert (caught.value.dialect, caught.value.text, caught.value.position) == (dialect, text, position)
-    assert rule in caught.value.rule
-    for part in (dialect, "subject", f"position {position}", caught.value.rule):
-        assert part in str(caught.value)
+    check(caught.value, "subject", dialect, text, position, rule)
 
 
 def test_the_message_of_a_long_text_is_short():

@@ -136,7 +136,7 @@ def test_a_publisher_may_start_later_with_any_trusted_key(make, ring, feed, filt
 
 def test_servers_names_the_certificate_of_an_endpoint(make, ring, pub):
     security = ring.security("desk", servers={pub.endpoint: "other"})
-    with pytest.raises(oz.PermissionDenied, match="none of other"):
+    with pytest.raises(oz.PermissionDenied, match="servers= demands the certificate 'other'"):
         make(pub.endpoint, filtering="publisher", security=security)
     sub = make(
         pub.endpoint, filtering="publisher", security=ring.security("desk", servers={pub.endpoint: "feed"})

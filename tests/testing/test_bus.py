@@ -144,6 +144,37 @@ def test_connection_of_a_mute_member_is_replaced_without_loss(bus, is_publisher_
     assert bus.run(main()) == ([b"first", b"last"], 0)
 
 
+@pytest.mark.parametrize("of_subscription", [True, False])
+def test_messages_of_a_member_that_drains_are_handled_once(bus, of_subscription):
+    async def main():
+        handled, running = [], []
+
+        async def handle(message):
+            handled.append(int(message.payload))
+            await asyncio.sleep(0.25)
+
+        publisher, leaving, other = (
+            bus.publisher(),
+            *(bus.subscriber(filtering="publisher") for _ in range(2)),
+        )
+        options = {"group": "g", "ack": "handled", "delivery": oz.Delivery(redeliver=True)}
+        subscription = leaving.subscribe("a", handler=handle, **options)
+        other.subscribe("a", handler=handle, **options)
+        for member in (leaving, other):
+            await member.wait_ready(timeout=5)
+            running.append(asyncio.ensure_future(member.run()))
+        for number in range(20):
+            await publisher.publish("a", b"%d" % number)
+        await asyncio.sleep(0.6)
+        assert await (subscription if of_subscription else leaving).drain(timeout=60)
+        await asyncio.sleep(5)
+        for task in running:
+            task.cancel()
+        return sorted(handled)
+
+    assert bus.run(main()) == [*range(20)]
+
+
 @pytest.mark.parametrize("kind", ["publisher", "subscriber", "node"])
 def test_killed_member_refuses_all_calls(bus, kind):
     async def main():

@@ -262,7 +262,7 @@ JOBS = 20
 
 
 async def leave(bus, end, *, acks_first=False):
-    """Remove one of two members of a redelivering group with jobs in its queue; return the handled jobs.
+    """Return the jobs that two members of a redelivering group handle, while one of them leaves with jobs in its queue.
 
     Args:
         bus: of the nodes.
@@ -296,6 +296,14 @@ def test_jobs_that_wait_at_a_member_that_unsubscribes_go_to_another_member(seede
         await leaving.unsubscribe()
 
     assert {*seeded_bus.run(leave(seeded_bus, unsubscribe, acks_first=acks_first))} == {*range(JOBS)}
+
+
+def test_jobs_that_a_member_does_not_handle_before_the_end_of_a_drain_go_to_another_member(seeded_bus):
+    async def drain(ann, leaving):
+        assert not await leaving.drain(timeout=0.3)
+        await ann.close(timeout=0)
+
+    assert {*seeded_bus.run(leave(seeded_bus, drain))} == {*range(JOBS)}
 
 
 @pytest.mark.parametrize("way", ["close", "drain"])

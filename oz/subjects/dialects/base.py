@@ -189,6 +189,11 @@ class Dialect(ABC):
     has_inner_any: ClassVar[bool] = False
     """Whether `Wild.ANY` is allowed before the last word."""
 
+    @property
+    def is_prefix(self) -> bool:
+        """Whether a pattern matches all subjects that begin with it, as a ZeroMQ subscription does."""
+        return self.form is Form.PREFIX
+
     @abstractmethod
     def compile(self, text: str | bytes, *, lenient: bool = False) -> CompiledPattern:
         """Parse a pattern and compile it.

@@ -95,9 +95,9 @@ class PrefixBuckets:
             if bucket is None:
                 continue
             for pattern, leaf in _leaves_of(bucket):
-                own: Any = subject if pattern.is_bytes else text
+                own: Any = subject if pattern._dialect.is_bytes else text
                 try:
-                    if own is not None and (pattern.is_prefix or self._matches(pattern, own)):
+                    if own is not None and (pattern._dialect.is_prefix or self._matches(pattern, own)):
                         found.append(leaf)
                 except PatternTimeout:
                     timed_out.append(pattern)
@@ -119,10 +119,10 @@ class PrefixBuckets:
         began = started = clock()
         attempts: list[Attempt] = []
         for pattern, leaf in self._candidates(subject):
-            own: Any = subject if pattern.is_bytes else text
+            own: Any = subject if pattern._dialect.is_bytes else text
             if own is None:
                 continue
-            if pattern.is_prefix:
+            if pattern._dialect.is_prefix:
                 found.append(leaf)
                 continue
             if budget.is_tight:

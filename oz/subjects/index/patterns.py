@@ -182,9 +182,9 @@ class PatternIndex(Generic[Value]):
             value: returned by `match` for the pattern. None stands for the pattern itself.
         """
         entry = entry_of(pattern, value)
-        if pattern.literal is not None:
-            is_new = add_entry(self._literals, pattern.literal, entry)
-        elif (words := pattern.tokens or pattern.words) is not None:
+        if pattern._compiled.literal is not None:
+            is_new = add_entry(self._literals, pattern._compiled.literal, entry)
+        elif (words := pattern._compiled.tokens or pattern._compiled.words) is not None:
             is_new = self._table(pattern).add(words, entry)
         else:
             is_new = self._buckets.add(pattern, entry)
@@ -201,9 +201,9 @@ class PatternIndex(Generic[Value]):
     def discard(self, pattern: Pattern, value: Hashable = None) -> None:
         """Remove a pair of pattern and value, if it exists."""
         entry = entry_of(pattern, value)
-        if pattern.literal is not None:
-            was_there = remove_entry(self._literals, pattern.literal, entry)
-        elif (words := pattern.tokens or pattern.words) is not None:
+        if pattern._compiled.literal is not None:
+            was_there = remove_entry(self._literals, pattern._compiled.literal, entry)
+        elif (words := pattern._compiled.tokens or pattern._compiled.words) is not None:
             was_there = self._table(pattern).discard(words, entry)
         else:
             was_there = self._buckets.discard(pattern, entry)
@@ -268,7 +268,7 @@ class PatternIndex(Generic[Value]):
                 table.search(words, found, reserved=way.is_reserved(subject))
 
     def _table(self, pattern: Pattern) -> WordTable:
-        way = pattern.splitting
+        way = pattern._dialect.splitting
         assert way is not None
         table = self._tables.get(way)
         if table is None:
@@ -277,11 +277,11 @@ class PatternIndex(Generic[Value]):
 
     def _drop_answers(self, pattern: Pattern) -> None:
         """Drop the cached results that an added or removed pattern may change."""
-        if pattern.literal is None:
+        if pattern._compiled.literal is None:
             self._cache.clear()
             return
-        self._cache.drop(pattern.literal)
-        text = _decode(pattern.literal)
+        self._cache.drop(pattern._compiled.literal)
+        text = _decode(pattern._compiled.literal)
         if text is not None:
             self._cache.drop(text)
 

@@ -35,7 +35,7 @@ def test_wrong_usage_exits_with_2(words):
 
 @promise("oz keys new writes a key pair and replaces no file.")
 def test_keys_are_not_replaced(tmp_path):
-    words = ["keys", "new", "desk", "--directory", str(tmp_path / "keys")]
+    words = ["keys", "new", "desk", "--key-directory", str(tmp_path / "keys")]
     assert command(*words)[0] == 0
     before = (tmp_path / "keys" / "desk.key_secret").read_bytes()
     assert command(*words)[0] != 0

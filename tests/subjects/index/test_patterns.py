@@ -86,11 +86,11 @@ def test_cache_of_size_one_or_zero():
 )
 def test_the_shape_of_a_pattern(text, dialect, shape):
     pattern = oz.compile(text, dialect)
-    assert shape_of(pattern.tokens or pattern.words) == shape
+    assert shape_of(pattern._compiled.tokens or pattern._compiled.words) == shape
 
 
 def test_runs_of_hashes_are_one_word():
-    assert oz.compile("#.#.a.#.#.#", "amqp").words == (Wild.ANY, b"a", Wild.ANY)
+    assert oz.compile("#.#.a.#.#.#", "amqp")._compiled.words == (Wild.ANY, b"a", Wild.ANY)
 
 
 def test_a_pattern_in_the_trie_is_found_when_its_shape_has_room_again(monkeypatch):
