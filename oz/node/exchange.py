@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 GREETING_INTERVAL = 0.1
 """Seconds between two checks for a responder while a link may still declare subscriptions."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
+"""Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
 REPLY_DELAY = 0.0005
 """Seconds that the reply of an inline handler waits for the replies of the next handlers."""
 DECLARE_TIME = 0.5

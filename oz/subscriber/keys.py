@@ -40,7 +40,7 @@ class SubscriberKeys(Keys):
             credentials: of the subscriber.
             wake: makes the engine call `tend`; called in any thread.
             report: called with the endpoint of a refusal and its reason; see `Keys`.
-            reconnect: called with an endpoint to connect again, with its key of now.
+            reconnect: called with an endpoint that must be connected again, with its current key.
             end: called with an endpoint whose connections must end.
             delimiter: bytes behind the subject in plain messages of one frame, or None.
         """

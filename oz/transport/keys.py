@@ -117,7 +117,7 @@ class Keys:
             credentials: of this side.
             wake: makes the engine call `tend`; called in any thread.
             report: called with the endpoint of a refusal and its reason, in words that follow the name.
-            reconnect: called with an endpoint to connect again, with its key of now.
+            reconnect: called with an endpoint that must be connected again, with its current key.
             end: called with an endpoint whose connections must end.
         """
         self.credentials = credentials

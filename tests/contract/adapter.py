@@ -423,7 +423,7 @@ def replay(directory, publisher):
     from oz.journal import Journal
     from oz.services.replayer import replay as replay_journal
 
-    return replay_journal(Journal(directory), publisher.raw, speed=None).published
+    return replay_journal(Journal(directory), publisher.raw, speed=None).stats.published
 
 
 # keys and permissions -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Texts for users about nodes of one host that do not trust each other's keys, or have none."""
+"""Errors and log lines of nodes of one host with untrusted keys, or with a key at one node only."""
 
 import shlex
 import shutil

@@ -189,6 +189,6 @@ with (
 """
 
 
-def test_child_of_a_fork_has_no_metrics_of_the_node_and_closes_its_server(tmp_path):
+def test_child_of_a_fork_has_no_metrics_of_the_node_and_closes_its_server(directory):
     pytest.importorskip("prometheus_client")
-    run("-c", FORKING, tmp_path)
+    run("-c", FORKING, directory)

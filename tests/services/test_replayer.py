@@ -1,6 +1,7 @@
 import math
 import threading
 import time
+from tempfile import TemporaryDirectory
 
 import msgpack
 import pytest
@@ -91,12 +92,16 @@ def test_messages_come_in_order_with_the_fields_of_their_records(journal, listen
     assert "offset 5, 'a.5', cannot be published: it has 3 payload frames" in line
 
 
-def test_metrics_of_a_replay_have_its_counts_and_those_of_its_node(journal, publisher, tmp_path):
+def test_metrics_of_a_replay_have_its_counts_and_those_of_its_node(journal, publisher):
     found = journal([row("a"), row("a"), row("nats:a", kind=GAP, lost=3)])
     lines = service_metrics(replay(found, publisher(dialect="zmq"), speed=None)).splitlines()
     assert {"oz_replay_published_total 2", "oz_replay_gaps_total 1", "oz_replay_lost_total 3"} <= {*lines}
     assert not any(line.startswith("oz_peers{") for line in lines)
-    with oz.Node("me", bus="lan", codec=None, options=oz.NodeOptions(directory=tmp_path / "bus")) as node:
+    with (
+        # The path of a socket is short.
+        TemporaryDirectory(prefix="oz-", dir="/tmp") as directory,
+        oz.Node("me", bus="lan", codec=None, options=oz.NodeOptions(directory=directory)) as node,
+    ):
         assert 'oz_peers{bus="lan",node="me",' in service_metrics(replay(found, node, speed=None))
 
 

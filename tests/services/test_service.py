@@ -96,7 +96,7 @@ def test_a_proxy_of_libzmq_that_fails_ends_run_with_its_error(monkeypatch):
         (ForwarderStats(), {"interests"}),
         (RecorderStats(), {"is_full"}),
         (ReplayStats(), set()),
-        # The proxy counts the subscriptions that it has sent.
+        # The proxy counts sent subscriptions, and not current subscriptions.
         (ProxyStats(), set()),
     ],
 )

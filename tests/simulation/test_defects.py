@@ -110,7 +110,7 @@ DEFECTS = {
         ("origins.pop() if len(origins) == 1 else None", "origin"),
     ),
     "7c5e766f all connections of a subscriber on the test bus have one ROUTING_ID": Defect(
-        TwinWorld, 2, "{} misses {} of {} without a fault", End, "_join",
+        TwinWorld, 7, "{} reports an unknown loss of {} without cause", End, "_join",
         ("name=self._identity", "name=self.socket.identity"),
     ),
     "no resending after a new connection": Defect(

@@ -262,7 +262,7 @@ JOBS = 20
 
 
 async def leave(bus, end, *, acks_first=False):
-    """Return the jobs that two members of a redelivering group handle, while one of them leaves with jobs in its queue.
+    """Remove one of two members of a redelivering group with jobs in its queue; return the handled jobs.
 
     Args:
         bus: of the nodes.
