@@ -325,7 +325,7 @@ class _RuleSet:
 
 
 class _PrefixIndex:
-    """Rules by the prefixes of their patterns, so that a rule is compared with few of thousands of rules."""
+    """Rules by the prefixes of their patterns, so that a rule is compared only with rules of similar prefixes."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)

@@ -202,7 +202,7 @@ class Stream:
     Attributes:
         session: of the stream.
         number: on the wire.
-        options: as the subscriber declared them.
+        options: as declared by the subscriber.
         group: queue group; None for a plain stream.
         redelivers: whether messages of a lost member go to other members.
         holds: whether batches stay `held` after their acknowledgement, until they are handled.
