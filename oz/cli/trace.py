@@ -79,9 +79,12 @@ def trace(
         for line in _lines(view.tree(subject)):
             write_line(printable(line))
     if not any(hop["recipients"] for hop in found.hops):
-        print_stderr(
-            ctx, f"no subscription on bus {printable(found.hops[0]['bus'])} receives {printable(subject)}"
+        text = (
+            f"no declared subscription on bus {printable(found.hops[0]['bus'])} matches {printable(subject)}"
         )
+        if unknown := view.without_details():
+            text += f"; without details: {', '.join(map(printable, unknown))}"
+        print_stderr(ctx, text)
         ctx.exit(NOBODY)
 
 
@@ -113,6 +116,11 @@ class _View:
             "hops": [self._hop(hop) for hop in self._parents.get(own["node"], [])],
             "unanswered": [self._name(node) for node in sorted(self._found.missing)],
         }
+
+    def without_details(self) -> list[str]:
+        """Return the names of the nodes that have denied the question or not answered it."""
+        untraced = [hop["name"] for hop in self._found.hops if hop["untraced"]]
+        return sorted({*untraced, *map(self._name, self._found.missing)})
 
     def _name(self, node: str) -> str:
         return self._names.get(node) or node
@@ -180,7 +188,8 @@ class _View:
     def _lines_of(self, hop: Hop, given: dict[tuple[str, str | None], dict[str, Any]]) -> Iterator[str]:
         if hop["untraced"]:
             is_given = any(node == hop["node"] for node, _ in given)
-            yield f"{'receives; ' if is_given else ''}no details: {hop['untraced']}"
+            # The permissions of the node may deny the message.
+            yield f"{'has a subscription; ' if is_given else ''}no details: {hop['untraced']}"
         if hop["denied"]:
             yield f"denied: {hop['denied']}"
         for each in hop["subscriptions"]:

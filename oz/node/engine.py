@@ -68,6 +68,7 @@ from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
 from oz.publisher import sessions
 from oz.publisher.session import Session
+from oz.security.access import denial_of
 from oz.security.identity import is_of, make_uuid_of
 from oz.subjects.pattern import Pattern
 from oz.subscriber.link import LIVE, Link
@@ -457,12 +458,16 @@ class Engine:
                 continue
             keys.denials.denied += 1
             subject = request.content.subject
-            text = f"key {key} may not reply to the request for {subject!r}"
+            denial = denial_of(permissions, key, "reply", subject)
+            # A user with `allow_responses` is denied only by its limits.
+            why = "the limits of allow_responses are exceeded" if denial is None else denial
+            text = f"key {key} may not reply to the request for {subject!r}: {why}"
             if not request.has_denied:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
-            self.exchange.refuse(link, message, PermissionDenied(text, subject=subject))
+            rule = None if denial is None else denial.rule
+            self.exchange.refuse(link, message, PermissionDenied(text, rule=rule, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:

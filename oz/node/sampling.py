@@ -32,6 +32,7 @@ from oz.node.handlers import InlineRunner, Runner
 from oz.node.snapshot import HandlerTimes, LinkStatus, Snapshot, SubscriptionStatus, bounded, decode, encode
 from oz.publisher.session import Session
 from oz.publisher.stats import REASONS
+from oz.security.access import denial_of
 from oz.subscriber.link import Link
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox
@@ -300,11 +301,10 @@ def request_denial(node: Engine, link: Link, subject: str) -> str:
     if permissions is None or link.origin == node.id:
         return ""
     key = subscriber.key_of(link) or ""
-    user = permissions.user_of(key)
-    if permissions.allows(user, "request", subject.encode()):
+    if permissions.allows(permissions.user_of(key), "request", subject.encode()):
         return ""
-    name = f"key {key}" if user is None else user.name
-    return f"node {node.name!r} denies the request to {subject!r}: no rule allows {name} to request it"
+    denial = denial_of(permissions, key, "request", subject)
+    return f"node {node.name!r} denies the request to {subject!r}: {denial}"
 
 
 def _link_status(session: Session, names: dict[bytes, str], now: float) -> LinkStatus:

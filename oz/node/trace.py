@@ -29,10 +29,11 @@ import msgpack
 
 from oz.errors import ClosedError
 from oz.node import roster
-from oz.node.denials import denial_of
 from oz.node.handlers import InlineRunner, Runner
 from oz.node.sampling import request_denial, unpack
 from oz.publisher.session import Stream
+from oz.security.access import denial_of
+from oz.security.denials import Denial
 from oz.subscriber.link import Link
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox
@@ -395,8 +396,9 @@ class Traces:
                 _bound(self._answered)
                 self._answered[trace_id] = _Asked(peer, now + SECONDS, self)
                 node.subscriber.dispatcher.on_marked = self._on_marked
-            denied, hop["rule"] = self._denial(key, raw) or ("", None)
-            hop["denied"] = denied[:_MAX_TEXT]
+            denied = self._denial(key, raw)
+            if denied is not None:
+                hop["denied"], hop["rule"] = denied[:_MAX_TEXT], denied.rule
             with node.subscriber.lock:
                 found = [*_matching(node.subscriber.subscriptions, raw)]
             hop["subscriptions"] = [_describe(each, raw) for each in found[:MAX_SUBSCRIPTIONS]]
@@ -406,8 +408,8 @@ class Traces:
             (peer, msgpack.packb([trace_id, _ANSWER, hop], unicode_errors="surrogateescape"))
         )
 
-    def _denial(self, key: str | None, raw: bytes) -> tuple[str, str | None] | None:
-        """Return why the permissions of this node deny a publication, and the rule; None if they allow it."""
+    def _denial(self, key: str | None, raw: bytes) -> Denial | None:
+        """Return why the permissions of this node deny a publication; None if they allow it."""
         keys = self._node.subscriber.keys
         if keys is None or key is None:
             return None

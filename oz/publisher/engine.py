@@ -139,6 +139,7 @@ class Engine:
         waiters: called after each change for which a call may wait.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
+        checks_own_rights: whether the own file of permissions decides about published messages.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -154,6 +155,7 @@ class Engine:
     last_values_class = LastValues
     sessions_class = Sessions
     subjects_class = SubjectCheck
+    checks_own_rights = True
 
     def __init__(
         self,
@@ -188,6 +190,7 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
+        self._own_rights = None if self._keys is None or not self.checks_own_rights else self._keys.own_rights
         self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
@@ -649,11 +652,14 @@ class Engine:
 
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
+            PermissionDenied: the own file of permissions denies the subject to the own key.
             ClosedError, OwnershipError: as `check_usable`.
         """
         if self.is_foreign or self.is_closing:
             self.check_usable()
         text, raw = self._subjects.check(subject)
+        if self._own_rights is not None:
+            self._own_rights.check(raw)
         if self._codec is not None:
             payload = self._codec.encode(payload)
         if type(payload) is not bytes:

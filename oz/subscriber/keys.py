@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -48,7 +49,7 @@ class SubscriberKeys(Keys):
         self._delimiter = delimiter
         self._has_permissions = credentials.permissions is not None
         self.denials = Denials()
-        self.rights = PublishAccess(credentials.rights, self.denials)
+        self.rights = PublishAccess(credentials.rights, self.denials, time.monotonic)
 
     @property
     def denied(self) -> int:

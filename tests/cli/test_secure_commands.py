@@ -154,7 +154,8 @@ def test_file_without_the_key_of_a_command_denies_nothing(ring, oz):
 def test_denied_request_and_reply_exit_1(ring, oz, command, directory):
     ended = oz(*command, "--directory", directory, "--security", ring.file("desk"))
     assert ended.exit_code == 1
-    assert "no rule allows desk to" in ended.stderr
+    assert f"desk has no allow rule for {command[0]}, and the default is deny" in ended.stderr
+    assert "add an allow rule for desk in permissions.toml" in ended.stderr
 
 
 def test_a_key_that_is_not_trusted_ends_the_command_with_both_keys(ring, pub, oz_run):

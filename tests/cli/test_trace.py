@@ -41,6 +41,7 @@ def trace(directory):
         joining = ("--bus", "lan", "--directory", directory, "--timeout", str(DEADLINE))
         code, out, err = command("trace", *arguments, *joining)
         assert "Traceback" not in err
+        run.errors = err
         return code, out
 
     return run
@@ -212,6 +213,21 @@ def test_key_without_the_right_gets_no_details(ring, join, trace):
     (hop,) = json.loads(out)["hops"]
     assert "denies the request to '_OZ.TRACE'" in hop["untraced"]
     assert (hop["subscriptions"], hop["reports"]) == ([], [])
+    assert "has a subscription; no details" in trace("md.x", "--security", ring.file("tracer"))[1]
+    assert trace("news", "--security", ring.file("tracer"))[0] == 3
+    assert "no declared subscription on bus lan matches news; without details: desk" in trace.errors
+
+
+@needs_curve
+def test_ping_without_the_right_exits_1_with_the_permission(ring, join, directory):
+    ring.permit(desk='subscribe = { allow = [">"] }', tracer="")
+    desk = join("desk", security=ring.security("desk", permissions=True))
+    desk.subscribe("svc")
+    joining = ("--bus", "lan", "--directory", directory, "--security", ring.file("tracer"))
+    for target, subject in (("desk", "_OZ.STATISTICS"), ("svc", "svc")):
+        code, _, err = command("ping", target, "--count", "1", "--wait", str(DEADLINE), *joining)
+        assert code == 1
+        assert f"denies the request to '{subject}': tracer has no allow rule for request" in err
 
 
 def asked(node, subject):
