@@ -63,7 +63,7 @@ from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
-from oz.transport.waiting import Waiters, tell
+from oz.transport.waiting import LateCalls, Waiters, tell
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
@@ -137,6 +137,7 @@ class Engine:
         is_closed: whether the sockets are closed.
         wake: called to wake the attending side.
         waiters: called after each change for which a call may wait.
+        late_calls: that the attending thread makes before it sleeps.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
         checks_own_rights: whether the own file of permissions decides about published messages.
@@ -195,6 +196,7 @@ class Engine:
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
+        self.late_calls = LateCalls()
         self.is_resting = self.is_pressed = self.is_watching = False
         self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
@@ -395,9 +397,9 @@ class Engine:
             self._sessions.flush()
         if stream.session.has_ended or not stream.has_space(size):
             return False
-        if is_alone and extras is None and not (self.waiting or self._held):
+        if is_alone and not (self.waiting or self._held):
             now = self._clock()
-            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, now):
+            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, extras, now):
                 return True
         self.batcher.add(recipients, raw, payload, extras)
         if self._held or len(self.waiting) >= self.full_length:
@@ -792,17 +794,17 @@ class Engine:
         streams, raw = way
         if len(streams) == 1 and not self._held:
             now = self._clock()
-            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, now):
+            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, None, now):
                 return
         self.waiting.extend((streams, raw, payload, None))
         self._expect_flush()
 
-    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, now: float) -> bool:
+    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, now: float) -> bool:
         """Send a message to one stream at once; return False if other messages or frames must be sent before."""
         listener = self._listener
         if listener is None:
             return False
-        frame = self._sessions.publish_alone(stream, raw, payload, now)
+        frame = self._sessions.publish_alone(stream, raw, payload, extras, now)
         if frame is None:
             return False
         session = stream.session

@@ -737,7 +737,7 @@ class Session:
             stream.keep(body, flags)
 
     def offer_alone(
-        self, stream: Stream, subject: bytes, payload: bytes, position: int, now: float
+        self, stream: Stream, subject: bytes, payload: bytes, extras: Any, position: int, now: float
     ) -> bytes | None:
         """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
 
@@ -747,6 +747,7 @@ class Session:
             stream: without group, that receives the message.
             subject: of the message.
             payload: of the message.
+            extras: map for the wire, or None.
             position: of the message.
             now: in seconds.
         """
@@ -765,7 +766,9 @@ class Session:
             or not self._has_room()
         ):
             return None
-        body = Body([subject, payload, None], range(position, position + 1))
+        body = Body([subject, payload, extras], range(position, position + 1))
+        if extras is not None and body.size >= settings.joined_bytes:
+            return None
         body.at = now
         self.offer(stream, body)
         body.settle()

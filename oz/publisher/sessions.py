@@ -245,20 +245,23 @@ class Sessions:
         if self._bytes > self.settings.total_bytes:
             self._relieve()
 
-    def publish_alone(self, stream: Stream, subject: bytes, payload: bytes, now: float) -> bytes | None:
+    def publish_alone(
+        self, stream: Stream, subject: bytes, payload: bytes, extras: Any, now: float
+    ) -> bytes | None:
         """Send a message to its only recipient, if that is possible at once; return its frame.
 
         Args:
             stream: that receives the message.
             subject: of the message.
             payload: of the message.
+            extras: map for the wire, or None.
             now: in seconds.
         """
         batcher, session = self.batcher, stream.session
         if self.ready or self.replies or batcher.waiting:
             return None
         position = batcher.position
-        frame = session.offer_alone(stream, subject, payload, position, now)
+        frame = session.offer_alone(stream, subject, payload, extras, position, now)
         if frame is not None:
             batcher.position = position + 1
             self.now = now
