@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Protocol
 
 from oz.logs import peer_logger
@@ -59,28 +58,24 @@ class PublishAccess:
     """
 
     __slots__ = (
-        "_clock", "_last", "_last_at", "_names", "_owners", "_read", "_reports", "_rights", "_stats", "allowed", "key",
-        "rules",
+        "_last", "_names", "_owners", "_read", "_reports", "_rights", "_stats", "allowed", "key", "rules",
     )  # fmt: skip
 
-    def __init__(self, read: Callable[[], Rights], stats: Denials, clock: Callable[[], float]) -> None:
+    def __init__(self, read: Callable[[], Rights], stats: Denials) -> None:
         """Start with an empty cache.
 
         Args:
             read: returns the current rights, the same object while they do not change.
             stats: counter.
-            clock: returns the time in seconds.
         """
         self._read = read
         self._rights = read()
         self._stats = stats
-        self._clock = clock
         self.allowed: dict[tuple[str, Action], set[bytes]] = {}
         self._owners: dict[bytes, str] = {}
         self._names: dict[str, deque[bytes]] = {}
         self._reports = True
         self._last: _Denied | None = None
-        self._last_at = -inf
         self.key: str | None = None
         self.rules: PublisherRules | None = None
 
@@ -184,19 +179,15 @@ class PublishAccess:
 
     def _deny(self, what: str, count: int = 1, about: tuple[Action, bytes] | None = None) -> None:
         self._stats.denied += count
-        self._last, self._last_at = (self.key or "", what, about), self._clock()
+        self._last = self.key or "", what, about
         if self._reports:
             self._reports = False
             text = "%s. The message is dropped, and stats.denied counts further denials"
             _log.warning(text, self._describe(*self._last))
 
-    def last_denial(self, since: float) -> str | None:
-        """Return the user, the subject and the rule of the last denied message.
-
-        Args:
-            since: time in seconds. None is returned if the denial is older.
-        """
-        return None if self._last is None or self._last_at < since else self._describe(*self._last)
+    def last_denial(self) -> str | None:
+        """Return the user, the subject and the rule of the last denied message; None without one."""
+        return None if self._last is None else self._describe(*self._last)
 
     def _describe(self, key: str, what: str, about: tuple[Action, bytes] | None) -> str:
         permissions = self._rights.permissions

@@ -130,6 +130,8 @@ class Engine(Connections):
         # A weak dictionary has a method in Python for its length.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
+        # Counts of denied and of received messages at the last text about a denial.
+        self._named_denials = 0, 0
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -538,13 +540,17 @@ class Engine(Connections):
                     if entry is not None and inbox in (None, entry.owner):
                         found.append(self.refusal_text(place, entry.pattern.text, refusal))
             if self.keys is not None:
-                found += self._why_keys(self.keys, timeout)
+                found += self._why_keys(self.keys)
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
-    def _why_keys(self, keys: SubscriberKeys, timeout: float) -> Iterator[str]:
+    def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
         """Yield why permissions may be the cause of a timeout. The caller has the lock."""
-        denial = keys.rights.last_denial(self.clock() - timeout)
-        if denial is not None:
+        received, denial = self.dispatcher.stats.received, keys.rights.last_denial()
+        if denial is not None and (
+            keys.denied != self._named_denials[0] or received == self._named_denials[1]
+        ):
+            # Until a message arrives, so that a repeated call has the cause too.
+            self._named_denials = keys.denied, received
             yield f"a message was denied: {denial}"
         plain = [
             place.endpoint

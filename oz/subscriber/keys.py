@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -49,7 +48,7 @@ class SubscriberKeys(Keys):
         self._delimiter = delimiter
         self._has_permissions = credentials.permissions is not None
         self.denials = Denials()
-        self.rights = PublishAccess(credentials.rights, self.denials, time.monotonic)
+        self.rights = PublishAccess(credentials.rights, self.denials)
 
     @property
     def denied(self) -> int:

@@ -19,7 +19,7 @@ def access():
     rules = (rule("allow", "md.>"), rule("deny", "md.secret.>"))
     users = {"honest": User("honest", (HONEST,), rules=rules)}
     rights = Rights({HONEST, OTHER}, Permissions("deny", users))
-    made = PublishAccess(lambda: rights, Denials(), lambda: 0.0)
+    made = PublishAccess(lambda: rights, Denials())
     made.key = HONEST
     return made
 
@@ -35,7 +35,7 @@ def test_a_key_publishes_what_its_rules_allow(access):
 
 def test_an_origin_belongs_to_the_key_that_uses_it_first():
     rights, stats = Rights({HONEST, OTHER}, None), Denials()
-    access = PublishAccess(lambda: rights, stats, lambda: 0.0)
+    access = PublishAccess(lambda: rights, stats)
     access.key = HONEST
     assert access.owns(b"name")
     access.key = OTHER
@@ -56,7 +56,7 @@ def test_a_key_cannot_remove_the_origin_of_another_key(access):
 
 def test_messages_of_a_key_that_is_not_trusted_any_more_are_denied():
     rights = [Rights({HONEST}, None)]
-    access = PublishAccess(lambda: rights[0], Denials(), lambda: 0.0)
+    access = PublishAccess(lambda: rights[0], Denials())
     access.key = HONEST
     assert access.owns(b"name")
     assert access.allows(b"a")
@@ -67,7 +67,7 @@ def test_messages_of_a_key_that_is_not_trusted_any_more_are_denied():
 
 def test_the_rights_are_read_once_for_each_frame():
     rights, read = [Rights({HONEST}, Permissions("allow"))], []
-    access = PublishAccess(lambda: read.append(1) or rights[0], Denials(), lambda: 0.0)
+    access = PublishAccess(lambda: read.append(1) or rights[0], Denials())
     access.key = HONEST
     read.clear()
     assert access.owns(b"name")
