@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -485,6 +485,37 @@ class Engine:
             self._pump(self._listener)
         self._sent(self._listener, began)
         return True
+
+    def direct_each(self, subject: str, payloads: Mapping[bytes, bytes]) -> list[bytes]:
+        """Send a direct message to each of several nodes; return the nodes whose streams have accepted it.
+
+        Args:
+            subject: of the messages.
+            payloads: by node.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        raw = subject.encode("utf-8", "surrogateescape")
+        frames = [(node, wire.encode_body((raw, payload, None))) for node, payload in payloads.items()]
+        return self._locked(self._direct_each, frames)
+
+    def _direct_each(self, frames: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+        self.check_usable()
+        sessions, accepted = self._sessions, []
+        began = sessions.now = self._clock()
+        for node, frame in frames:
+            session = sessions.of_node(node)
+            if (
+                session is not None
+                and len(frame) + wire.HEAD_BYTES <= session.largest_frame
+                and sessions.send_direct(session, frame)
+            ):
+                accepted.append(node)
+        if self._listener is not None:
+            self._pump(self._listener)
+        self._sent(self._listener, began)
+        return accepted
 
     def direct_later(
         self,
@@ -1096,7 +1127,7 @@ class Engine:
         routes = [session.route for session in old.by_id.values() if session.is_up]
         with suppress(Exception):
             self._given_up += old.unacknowledged()
-            self._drops = [sum(pair) for pair in zip(self._drops, old.drops(), strict=True)]
+            self._drops = [sum(pair) for pair in zip(self._drops, old.drops, strict=True)]
         self._given_up += old.given_up + len(batcher.waiting) // 4
         self._redelivered += old.redelivered
         self._rejected += old.rejected
@@ -1195,7 +1226,7 @@ class Engine:
             sessions, batcher, listener = self._sessions, self.batcher, self._listener
             numbered = batcher.position + len(batcher.waiting) // 4
             sent = numbered - self._silent + self.plain_sent
-            drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
+            drops = [sum(pair) for pair in zip(self._drops, sessions.drops, strict=True)]
             return PublisherStats(
                 published=sent + batcher.unmatched,
                 sent=sent,

@@ -119,6 +119,7 @@ class Sessions:
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
         on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
+        drops: dropped messages of all sessions since the start, by reason.
         by_node: sessions whose HELLO had a card, by member, in the order of their creation.
     """
 
@@ -173,7 +174,7 @@ class Sessions:
         self.on_session: Callable[[Session, str], object] = lambda session, event: None
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
-        self._past_drops = [0, 0, 0, 0]
+        self.drops = [0, 0, 0, 0]
         # Upper bound for the bytes of all sessions: the sum is made only when the bound exceeds `total_bytes`.
         self._bytes = 0
         self.now = 0.0
@@ -418,7 +419,7 @@ class Sessions:
             return
         if not self.by_id:
             self._beat_at = _next_beat(now)
-        session = Session(hello, route, self._new_id(), settings, now, user)
+        session = Session(hello, route, self._new_id(), settings, now, user, self.drops)
         self.by_id[session.id] = self._by_route[route] = session
         if user is not None:
             self._of_key[user] = self._of_key.get(user, 0) + 1
@@ -870,8 +871,6 @@ class Sessions:
                 self._move(stream, is_final=True)
         session.end()
         self.given_up += session.given_up
-        for stream in session.streams.values():
-            self._past_drops = [sum(pair) for pair in zip(self._past_drops, stream.drops, strict=True)]
         self.ready.pop(session, None)
         if session.patterns:
             self._add_work(session, self._forget(session))
@@ -1073,15 +1072,6 @@ class Sessions:
                 member is not stream and member.session.is_up for member in self._members(stream, subject)
             )
         return False
-
-    def drops(self) -> list[int]:
-        """Return the number of dropped messages by reason, of all sessions since the start."""
-        found = self._past_drops
-        for session in self.by_id.values():
-            for stream in session.streams.values():
-                if any(stream.drops):
-                    found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
-        return found
 
     def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:
         """Return the number of sessions with subscriptions.

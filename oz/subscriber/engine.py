@@ -721,17 +721,21 @@ class Engine(Connections):
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
-            all_links: list[Link | EndedLinks] = [self._past, *self._place_of]
-            withdrawn = sum(link.unwanted for link in all_links)
+            withdrawn = malformed = repeated = 0
+            links: Iterable[Link | EndedLinks] = (self._past, *self._place_of)
+            for link in links:
+                withdrawn += link.unwanted
+                malformed += link.malformed
+                repeated += link.repeated
             denied = 0 if self.keys is None else self.keys.denied
             return SubscriberStats(
                 received=found.received + withdrawn + denied,
                 delivered=found.delivered,
                 filtered=found.filtered,
-                malformed=found.malformed + sum(link.malformed for link in all_links),
+                malformed=found.malformed + malformed,
                 dropped=found.dropped,
                 lost=found.lost,
-                repeated=found.repeated + sum(link.repeated for link in all_links),
+                repeated=found.repeated + repeated,
                 unwanted=found.unwanted + withdrawn,
                 failed=found.failed,
                 denied=denied,
