@@ -262,7 +262,10 @@ class BridgeEngine:
         others = [leg for leg in self.legs if leg.engine.traces is not back and leg.side.may_enter(raw)]
         if any(leg.engine.traces.has_passed(trace_id) for leg in self.legs):
             return []
-        return [leg.engine.traces.pass_question(trace_id, raw, via + self.id, back, peer) for leg in others]
+        source = next(leg for leg in self.legs if leg.engine.traces is back)
+        via += self.id
+        excluded = source.side.forwarders | rules.forwarder_ids(via)
+        return [leg.engine.traces.pass_question(trace_id, raw, via, excluded, back, peer) for leg in others]
 
     def _lose(self, leg: Leg, gap: Gap, via: bytes) -> None:
         """Report a loss on the other buses."""
