@@ -115,19 +115,22 @@ def test_page_is_usable_with_more_subjects_than_it_keeps_and_shows_what_it_leave
     subjects = [
         f"load.s{one}.t{two}.k{three}" for one in range(100) for two in range(100) for three in range(10)
     ]
-    page, ended = opened(1280), threading.Event()
+    page, is_full, ended = opened(1280), threading.Event(), threading.Event()
 
     def publish():
         # The explorer drops messages that are too many for it, so that one pass does not show all subjects.
         while not ended.is_set():
             for start in range(0, len(subjects), 500):
                 scene.feed.publish_many((subject, 1) for subject in subjects[start : start + 500])
+                if is_full.is_set():
+                    scene.feed.publish("other", 1)
                 if ended.wait(0.005):
                     return
 
     thread = Thread(publish)
     try:
         expect(page.locator("#totals")).to_contain_text("100,000 subjects", timeout=TIMEOUT)
+        is_full.set()
         expect(page.locator("#sampling")).to_contain_text(
             "The table is full at 100,000 subjects", timeout=TIMEOUT
         )
