@@ -180,8 +180,8 @@ class PermissionDenied(OzError, PermissionError):
     """Permissions deny an action, or a peer does not trust a key.
 
     Attributes:
-        rule: the rule that decided, and its place; None without a rule.
-        subject: a denied subject that the pattern matches; None if there is no example.
+        rule: the rule that decided, and its place, or `default = "deny"`; None if a key is not trusted.
+        subject: a denied subject that the pattern matches; None if a key is not trusted, or without an example.
     """
 
     def __init__(self, message: str, *, rule: str | None = None, subject: str | None = None) -> None:

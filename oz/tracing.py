@@ -42,7 +42,8 @@ def instrument(
 ) -> None:
     """Begin a span for each publication, request and call of a handler of an object.
 
-    Handlers of later subscriptions have spans. For messages that the program receives itself, see `process`.
+    `publish_many` begins no span, because its messages have no headers. Handlers of later subscriptions have spans.
+    For messages that the program receives itself, see `process`.
 
     Args:
         target: node, publisher or subscriber, for threads or for asyncio. A second call replaces the provider.

@@ -45,6 +45,7 @@ Exit codes:
     0  done; match: at least one subject matched
     1  failed; bench, demo: messages were lost; pub, replay: messages are unsent; config: a wrong value;
        doctor: a missing feature; match: no subject matched; request: the responder failed;
+       with keys: permissions or a peer refused;
        translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
     3  pub, replay, trace: no subscriber; request, ping: no responder; peers, top: no node

@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +180,16 @@ def _sample(endpoint: str, seconds: float) -> Iterator[bytes]:
     with oz.Subscriber(endpoint) as sub:
         sub.subscribe(b"")
         print_status(click.get_current_context(), f"listening to {endpoint} for {seconds:g} s")
-        with suppress(oz.Timeout):
+        silence: oz.Timeout | None = None
+        try:
             sub.wait_ready(timeout=seconds)
+        except oz.Timeout as error:
+            silence = error
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
                 yield sub.receive(timeout=left).frames[0]
             except oz.Timeout:
-                return
+                break
+        if silence is not None and any(publisher.mode == "connecting" for publisher in sub.publishers):
+            raise silence

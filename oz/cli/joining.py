@@ -11,7 +11,7 @@ import click
 
 import oz
 from oz.cli.options import security_option
-from oz.cli.output import log_in_lines, print_status
+from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.configuration import resolve
 from oz.escaping import printable
 
@@ -19,6 +19,8 @@ READY_SECONDS = 5.0
 """Seconds that a command waits for answers of peers before it prints the ready line."""
 
 SETTINGS = ("bus", "connect", "bind", "directory", "name")
+
+_HINTS = "oz.key_hints"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -95,12 +97,28 @@ def joined(
         log_in_lines(ctx, "warning: "),
         oz.Node(**settings, **arguments, security=given.get("security"), options=options) as node,
     ):
-        yield node
+        try:
+            yield node
+        except click.exceptions.Exit as ended:
+            if ended.exit_code and not node.peers:
+                print_key_hints(ctx, node)
+            raise
 
 
 def print_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
     """Wait for answers of peers, `seconds` at most, and report that the node is ready."""
     print_status(ctx, node_ready_line(node, is_whole=is_ready(node, seconds)))
+    if not node.peers:
+        print_key_hints(ctx, node)
+
+
+def print_key_hints(ctx: click.Context, node: oz.Node) -> None:
+    """Print why peers with or without keys may be missing, each hint once."""
+    printed = ctx.meta.setdefault(_HINTS, set())
+    for hint in node._node.readiness.key_hints():
+        if hint not in printed:
+            printed.add(hint)
+            print_stderr(ctx, hint)
 
 
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:

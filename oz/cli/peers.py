@@ -52,14 +52,16 @@ def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **j
         return
     with joined(ctx, joining) as node:
         print_ready(ctx, node, timeout)
-        bus, found = node.bus, node.peers
+        bus, found, sources = node.bus, node.peers, node._node.readiness.describe_sources()
     if as_json:
         write_json([_data(item) for item in found])
     elif found:
         write_line(plain_table([("name", "host", "pid", "up", "endpoints"), *map(_row, found)]))
     if not found:
         print_stderr(
-            ctx, f"no node on bus {printable(bus)}; --connect names a node or a name server of other hosts"
+            ctx,
+            f"no node on bus {printable(bus)}: this command uses {printable(sources)}. --connect names a node or a "
+            "name server of other hosts",
         )
         ctx.exit(NOBODY)
 

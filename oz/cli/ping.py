@@ -24,8 +24,8 @@ _HELP = """Measure the round trip time to a node, or to a responder.
 TARGET is the name of a node, else a subject. A node answers with its statistics, also while its handlers are busy. A
 request to a subject has no payload, and the handler of a responder replies to it.
 
-It exits 0 if a reply came, 3 without such a node or a subscription for the subject, and 4 without a reply in
-time. So it serves as a probe: oz ping NAME --count 1 --quiet.
+It exits 0 if a reply came, 1 if permissions deny the request, 3 without such a node or a subscription for the
+subject, and 4 without a reply in time. So it serves as a probe: oz ping NAME --count 1 --quiet.
 
 \b
 Examples:

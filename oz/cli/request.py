@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.exits import NOBODY, TIMED_OUT, describe
+from oz.cli.exits import NOBODY, TIMED_OUT
 from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number, Whole, dialect_option
 from oz.cli.output import json_option, print_stderr, quiet_option, write_line
@@ -97,8 +97,10 @@ def request(
             replies = node.request_many(named, asked, timeout=timeout, limit=count, headers=headers or None)
             if not _print(replies, show):
                 raise oz.Timeout("no reply came in time")
-        except oz.NoResponders as error:
-            print_stderr(ctx, printable(describe(error)))
+        except oz.NoResponders:
+            print_stderr(
+                ctx, f"no node on bus {printable(node.bus)} has a subscription for {printable(named)}"
+            )
             ctx.exit(NOBODY)
         except oz.Timeout:
             print_stderr(ctx, f"no reply to {printable(named)} within {timeout:g} s{rights.hint()}")

@@ -11,55 +11,37 @@ from collections.abc import Sequence
 import oz
 from oz.escaping import printable
 from oz.node.subjects import INBOX, OWN, reaches
-from oz.security.access import Access, Rights, exactly
+from oz.security import own_rights as rights
+from oz.security.access import Access, Rights
 from oz.security.denials import Denial
-from oz.security.permissions import Action, Permissions
+from oz.security.permissions import Action
 from oz.transport.security import credentials_of
-
-_VERBS = {"publish": "publish on", "request": "request on", "reply": "reply to requests on"}
 
 
 class OwnRights:
-    """Rights of the command's key for one action. Allowed subjects are cached until the file changes."""
+    """Rights of the command's key for one action."""
 
     def __init__(self, security: oz.Security | None, action: Action) -> None:
         """Create the check for a command with `security`; None without keys."""
-        self._credentials = credentials_of(security)
-        self._action = action
-        self._permissions: Permissions | None = None
-        self._allowed: set[bytes] = set()
+        credentials = credentials_of(security)
+        self._rights = (
+            None
+            if credentials is None
+            else rights.OwnRights(lambda: credentials.permissions, credentials.public_key, action)
+        )
 
     def check(self, subject: bytes) -> None:
-        """Check a subject. A file without the command's key allows all subjects, because it concerns other programs.
+        """Check a subject; see `oz.security.own_rights`.
 
         Raises:
             PermissionDenied: the file denies the subject to the command's key.
         """
-        permissions = None if self._credentials is None else self._credentials.permissions
-        if permissions is not self._permissions:
-            self._permissions = permissions
-            self._allowed.clear()
-        if self._credentials is None or permissions is None or subject in self._allowed:
-            return
-        user = permissions.user_of(self._credentials.public_key)
-        if user is None:
-            return
-        verdict = permissions.decide(user, self._action, exactly(subject))
-        if not verdict.granted:
-            # The reason ends with a witness, which is needed only for patterns.
-            shown, reason = printable(subject), verdict.reason.partition("; ")[0]
-            raise oz.PermissionDenied(
-                f"{user.name} may not {_VERBS[self._action]} {shown!r}, and peers would drop it: {reason}",
-                rule=None if verdict.rule is None else str(verdict.rule),
-                subject=shown,
-            )
-        if len(self._allowed) >= 65_536:
-            self._allowed.clear()
-        self._allowed.add(subject)
+        if self._rights is not None:
+            self._rights.check(subject)
 
     def hint(self) -> str:
         """Return the hint for a request without a reply; empty without keys."""
-        if self._credentials is None:
+        if self._rights is None:
             return ""
         return "; responders do not answer a denied request: see their log and stats.denied"
 

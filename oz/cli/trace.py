@@ -10,7 +10,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY
-from oz.cli.joining import is_ready, joined, joining_options
+from oz.cli.joining import is_ready, joined, joining_options, print_key_hints
 from oz.cli.options import Number
 from oz.cli.output import json_option, print_stderr, write_line
 from oz.cli.payloads import PayloadForm, payload_option
@@ -23,8 +23,9 @@ _HELP = """Show which nodes receive a message on SUBJECT, and why.
 Joins the bus as a publisher. Each node answers with its subscriptions that match the subject, and with the permission
 that denies the message. No message is sent. Forwarders pass the question on to the other buses.
 
---send publishes a marked message. Each node reports when the message arrived, and when its handler began and ended.
-Times are in milliseconds since the publication, by the clock of each host.
+--send publishes a marked message. Each node reports when the message arrived, and when its handler began and ended. A
+recorder reports when the message is in the journal, and its offset. Times are in milliseconds since the publication, by
+the clock of each host.
 
 With permissions, the key of this command needs `request` for the subject _OZ.TRACE at the nodes. It exits 3 if no
 subscription receives the subject.
@@ -61,6 +62,8 @@ def trace(
     payload = None if sent is None else payloads.read(sent.encode(errors="surrogateescape"))
     with joined(ctx, joining, node_options={"echo": False}, codec=payloads.codec) as node:
         is_ready(node, timeout)
+        if not node.peers:
+            print_key_hints(ctx, node)
         engine = node._node
         found: Trace = wait_in_thread(engine.news, engine.traces.ask(subject, timeout))
         published = None
@@ -77,10 +80,17 @@ def trace(
         for line in _lines(view.tree(subject)):
             write_line(printable(line))
     if not any(hop["recipients"] for hop in found.hops):
-        print_stderr(
-            ctx, f"no subscription on bus {printable(found.hops[0]['bus'])} receives {printable(subject)}"
+        text = (
+            f"no declared subscription on bus {printable(found.hops[0]['bus'])} matches {printable(subject)}"
         )
+        if unknown := view.without_details():
+            text += f"; without details: {', '.join(map(printable, unknown))}"
+        print_stderr(ctx, text)
         ctx.exit(NOBODY)
+
+
+_ENDS = ("received", "handled", "recorded")
+"""Time of each kind of report."""
 
 
 class _Branch(NamedTuple):
@@ -109,8 +119,17 @@ class _View:
             "id": self._found.id.hex(),
             "recipients": self._recipients(own),
             "hops": [self._hop(hop) for hop in self._parents.get(own["node"], [])],
-            "unanswered": [self._name(node) for node in sorted(self._found.missing)],
+            "unanswered": self._unanswered(),
         }
+
+    def without_details(self) -> list[str]:
+        """Return the names of the nodes that have denied the question or not answered it."""
+        untraced = [hop["name"] for hop in self._found.hops if hop["untraced"]]
+        return sorted({*untraced, *self._unanswered()})
+
+    def _unanswered(self) -> list[str]:
+        """Return the names of the nodes that have not answered."""
+        return sorted({self._name(node) for _, node in self._found.missing})
 
     def _name(self, node: str) -> str:
         return self._names.get(node) or node
@@ -135,16 +154,14 @@ class _View:
 
     def _reports(self, hop: Hop) -> list[dict[str, Any]]:
         found = [report for report in self._found.reports if report["node"] == hop["node"]]
-        return sorted(
-            found, key=lambda report: report["handled"] if "handled" in report else report["received"]
-        )
+        return sorted(found, key=lambda report: next(report[name] for name in _ENDS if name in report))
 
     def _timed(self, report: dict[str, Any]) -> dict[str, Any]:
         times: dict[str, Any] = {
-            name: self._milliseconds(report[name])
-            for name in ("received", "began", "handled")
-            if name in report
+            name: self._milliseconds(report[name]) for name in ("began", *_ENDS) if name in report
         }
+        if "offset" in report:
+            times["offset"] = report["offset"]
         return {"patterns": report["patterns"], "group": report["group"], **times}
 
     def _milliseconds(self, time_ns: int) -> float:
@@ -154,23 +171,24 @@ class _View:
         """Return the tree of the terminal."""
         own = self._found.hops[0]
         below = self._peers(own)
-        below += [_Branch(f"{self._name(node)}: no answer", []) for node in sorted(self._found.missing)]
+        below += [_Branch(f"{name}: no answer", []) for name in self._unanswered()]
         return _Branch(f"{subject} from {own['name']} on bus {own['bus']}", below)
 
     def _peers(self, publisher: Hop) -> list[_Branch]:
         """Return the branches of the peers of a publisher that receive, miss or pass on the message."""
         given = {(each["node"], each["group"]): each for each in publisher["recipients"]}
+        receivers = {node for node, _ in given}
         branches, shown = [], set()
         for hop in sorted(self._parents.get(publisher["node"], []), key=lambda hop: str(hop["name"])):
             shown.add(hop["node"])
             lines = list(self._lines_of(hop, given))
-            crossings = [(leg["bus"], self._peers(leg)) for leg in hop["legs"]]
+            crossings = [(leg["bus"], self._peers(leg)) for leg in hop["legs"] if hop["node"] in receivers]
             legs = [_Branch(f"to bus {bus}", below) for bus, below in crossings if below]
             if lines or legs:
                 kind = "" if hop["kind"] == "node" else f" ({hop['kind']})"
                 branches.append(_Branch(hop["name"] + kind, [_Branch(line, []) for line in lines] + legs))
         for node, group in given:
-            if node not in shown and node not in self._found.missing:
+            if node not in shown and (publisher["node"], node) not in self._found.missing:
                 where = "" if group is None else f", group {group}"
                 branches.append(_Branch(f"{self._name(node)}: receives{where}, does not answer", []))
         return branches
@@ -178,7 +196,8 @@ class _View:
     def _lines_of(self, hop: Hop, given: dict[tuple[str, str | None], dict[str, Any]]) -> Iterator[str]:
         if hop["untraced"]:
             is_given = any(node == hop["node"] for node, _ in given)
-            yield f"{'receives; ' if is_given else ''}no details: {hop['untraced']}"
+            # The permissions of the node may deny the message.
+            yield f"{'has a subscription; ' if is_given else ''}no details: {hop['untraced']}"
         if hop["denied"]:
             yield f"denied: {hop['denied']}"
         for each in hop["subscriptions"]:
@@ -187,6 +206,8 @@ class _View:
             timed = self._timed(report)
             if "received" in timed:
                 yield f"received at {timed['received']:.3f} ms"
+            elif "recorded" in timed:
+                yield f"in the journal at {timed['recorded']:.3f} ms, offset {timed['offset']}"
             else:
                 times = f"from {timed['began']:.3f} to {timed['handled']:.3f} ms"
                 yield f"handler of {', '.join(timed['patterns'])} {times}"
@@ -195,11 +216,14 @@ class _View:
         """Return whether a subscription receives the message, and the reason if not."""
         if subscription["refused"]:
             return f"the publisher refuses it: {subscription['refused']}"
+        if given is None and hop["kind"] == "forwarder" and subscription["group"] is not None:
+            return f"group {subscription['group']}, stands by for another forwarder"
         if given is None:
             return "the publisher has not applied it"
         if hop["denied"]:
             return "denied"
         handler = f", handler {subscription['handler']}" if subscription["handler"] else ""
+        handler += f", journal {subscription['journal']}" if subscription["journal"] else ""
         if subscription["group"] is not None:
             received = [report["group"] for report in self._reports(hop)]
             is_picked = given["picked"] if self._published is None else subscription["group"] in received

@@ -124,7 +124,7 @@ class _Reader:
         self._check_keys(users)
         for name in roles.keys() - {role for user in users.values() for role in user.roles}:
             self._warn(("roles", name), "no user has this role")
-        return Permissions("allow" if default == "allow" else "deny", users)
+        return Permissions("allow" if default == "allow" else "deny", users, Path(self._name).name)
 
     def _user(self, name: str, table: Mapping[str, Any], roles: Mapping[str, _RuleSet]) -> User:
         path: KeyPath = ("users", name)
@@ -325,7 +325,7 @@ class _RuleSet:
 
 
 class _PrefixIndex:
-    """Rules by the prefixes of their patterns, so that a rule is compared with few of thousands of rules."""
+    """Rules by the prefixes of their patterns, so that a rule is compared only with rules of similar prefixes."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)

@@ -7,6 +7,7 @@ import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from oz import suggestions
@@ -20,6 +21,7 @@ from oz.node.stats import NodeStats
 from oz.numbers import check_count, check_wait
 from oz.options import Delivery, NodeOptions, OnFull
 from oz.publisher.base import PublishingBase
+from oz.publisher.thread import forget
 from oz.subjects import dialects
 from oz.subscriber import checks
 from oz.subscriber.base import SubscriptionBase
@@ -80,6 +82,7 @@ class NodeSubscriptionBase(SubscriptionBase):
 class NodeBase(PublishingBase):
     """Constructor and calls that do not wait."""
 
+    _node: Engine
     _class_name = "oz.Node"
     _runs_handlers = True
 
@@ -139,28 +142,33 @@ class NodeBase(PublishingBase):
         options = NodeOptions() if options is None else options
         if not isinstance(options, NodeOptions):
             raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
-        self._node = self._create_engine(
-            name,
-            bus=bus,
-            connect=as_list(connect),
-            bind=as_list(bind),
-            codec=codec,
-            dialect=dialect,
-            on_full=on_full,
-            last_value=last_value,
-            security=security,
-            options=options,
-            runs_handlers=self._runs_handlers,
-            pool=self._make_pool(options),
-        )
         try:
+            self._create_engine(
+                name,
+                bus=bus,
+                connect=as_list(connect),
+                bind=as_list(bind),
+                codec=codec,
+                dialect=dialect,
+                on_full=on_full,
+                last_value=last_value,
+                security=security,
+                options=options,
+                runs_handlers=self._runs_handlers,
+                pool=self._make_pool(options),
+                # A signal between the return of the engine and an assignment here would lose the engine.
+                keep=partial(setattr, self, "_node"),
+            )
             self._publish_with(self._node.publisher)
             self._begin()
         except BaseException:
-            # A signal handler has raised.
-            self._node.abort()
-            self._node.wake()
-            self._node.end_context()
+            engine: Engine | None = self.__dict__.get("_node")
+            if engine is not None:
+                # A signal handler has raised.
+                forget(engine)
+                engine.abort()
+                engine.wake()
+                engine.end_context()
             raise
 
     def _create_engine(self, *arguments: Any, **options: Any) -> Engine:

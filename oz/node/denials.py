@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import msgpack
 
-from oz.errors import PatternError, PermissionDenied
-from oz.security.access import Rights, exactly
-from oz.security.permissions import Action, Permissions
-from oz.subjects.pattern import Pattern, compile
+from oz.errors import PermissionDenied
+from oz.security.access import Rights, denial_of
+from oz.security.permissions import Action
 
 NOTICE = "_OZ.DENIED"
 """Subject of the direct message."""
@@ -116,27 +115,4 @@ class Denials:
             action: Action = "publish" if reply_to is None else "request"
             denial = denial_of(self._rights().permissions, key, action, subject)
             if denial is not None:
-                yield node, Notice(subject, *denial, reply_to), is_first
-
-
-def denial_of(
-    permissions: Permissions | None, key: str, action: Action, subject: str
-) -> tuple[str, str | None] | None:
-    """Return why permissions deny a message, and the rule; None if they allow it, or its subject is no text."""
-    if permissions is None:
-        return None
-    try:
-        verdict = permissions.decide(permissions.user_of(key), action, _exact_pattern(subject))
-    except PatternError:
-        return None
-    rule = None if verdict.rule is None else str(verdict.rule)
-    return None if verdict.granted else (verdict.reason, rule)
-
-
-def _exact_pattern(subject: str) -> Pattern:
-    """Return a pattern of one subject, as plain as possible, because reasons quote it."""
-    try:
-        pattern = compile(subject, dialect="nats")
-    except PatternError:
-        return exactly(subject.encode())
-    return pattern if pattern.is_literal else exactly(subject.encode())
+                yield node, Notice(subject, str(denial), denial.rule, reply_to), is_first

@@ -68,6 +68,7 @@ from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
 from oz.publisher import sessions
 from oz.publisher.session import Session
+from oz.security.access import denial_of
 from oz.security.identity import is_of, make_uuid_of
 from oz.subjects.pattern import Pattern
 from oz.subscriber.link import LIVE, Link
@@ -160,12 +161,13 @@ class Engine:
         context: zmq.Context[Any] | None = None,
         kind: str = links.NODE,
         id_suffix: bytes | None = None,
+        keep: Callable[[Engine], object] = lambda engine: None,
     ) -> None:
         """Bind, and dial the known endpoints. The arguments are those of `oz.Node`.
 
         `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
         `kind`, and a forwarder the last 6 bytes of the id. A name server has no directory, and takes no settings
-        from the environment or a file.
+        from the environment or a file. `keep` is called with the engine at the end of the constructor.
 
         Raises:
             ConfigurationError: an argument does not apply to this node.
@@ -279,6 +281,7 @@ class Engine:
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
             _engines.add(self)
+            keep(self)
         except BaseException as error:
             self._abandon(error)
             raise
@@ -292,6 +295,7 @@ class Engine:
     def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
         self.waiters = publisher.waiters
+        self.late_calls = publisher.late_calls
         publisher.on_session = self._on_session
         publisher.admit = self._admit
         subscriber.on_link = self._on_link
@@ -455,12 +459,16 @@ class Engine:
                 continue
             keys.denials.denied += 1
             subject = request.content.subject
-            text = f"key {key} may not reply to the request for {subject!r}"
+            denial = denial_of(permissions, key, "reply", subject)
+            # A user with `allow_responses` is denied only by its limits.
+            why = "the limits of allow_responses are exceeded" if denial is None else denial
+            text = f"key {key} may not reply to the request for {subject!r}: {why}"
             if not request.has_denied:
                 # Once for each request: its peers may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
-            self.exchange.refuse(link, message, PermissionDenied(text, subject=subject))
+            rule = None if denial is None else denial.rule
+            self.exchange.refuse(link, message, PermissionDenied(text, rule=rule, subject=subject))
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:

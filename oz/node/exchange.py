@@ -102,7 +102,7 @@ class Exchange:
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
         self.handler_ended, self._has_keys = on_idle, has_keys
-        self._clock = publisher.runtime.clock
+        self._clock, self._late_calls = publisher.runtime.clock, publisher.late_calls
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
@@ -402,7 +402,7 @@ class Exchange:
     def turn(self, now: float) -> None:
         """Pass replies and events to the state machines, and run due steps."""
         self.attending = threading.get_ident()
-        answered: Sequence[Effect] = self._read_replies() if self._arrived else ()
+        answered: Sequence[Request] = self._read_replies() if self._arrived else ()
         while self._forgotten:
             self.cancel(self._forgotten.popleft())
         while self._sessions:
@@ -418,12 +418,12 @@ class Exchange:
             self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
-        # At the end, because threads that wake up need the interpreter.
-        self._act(answered)
+        for effect in answered:
+            self._late_calls.add(effect.notify)
 
-    def _read_replies(self) -> list[Effect]:
+    def _read_replies(self) -> list[Request]:
         """Read the replies that have arrived; return the changed requests."""
-        effects: list[Effect] = []
+        effects: list[Request] = []
         on_reply = self._requests.on_reply
         while self._arrived:
             link, messages = self._arrived.popleft()

@@ -48,6 +48,8 @@ class NodePublisher(PublisherEngine):
     interest_class = NodeInterest
     last_values_class = NodeLastValues
     subjects_class = NodeSubjects
+    # Peers report denials, also of requests, which need another action.
+    checks_own_rights = False
 
     def check_usable(self) -> None:
         """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""

@@ -219,20 +219,29 @@ class Readiness:
         if self._refusing():
             # The text names the cause.
             return ""
+        separation = self._separation()
+        return (
+            f". Check that the missing peer runs, has bus={self._node.bus!r} and can be reached: this node uses "
+            f"{self.describe_sources()}{separation and f'; {separation}'}"
+        )
+
+    def describe_sources(self) -> str:
+        """Return where this node finds its first peers."""
         seeds = self._node.configuration.connect
-        where = (
+        return (
             f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
         )
-        return (
-            f". Check that the missing peer runs, has bus={self._node.bus!r} and can be reached: this node uses {where}"
-            f"{self._separation()}"
-        )
+
+    def key_hints(self) -> list[str]:
+        """Return why peers with or without keys may be missing. Refused keys are logged."""
+        with self._node.lock:
+            hints = [self._separation()]
+            if self._node.subscriber.keys is None:
+                hints += self._refusals()
+        return [hint for hint in hints if hint]
 
     def _separation(self) -> str:
-        """Return that nodes of the bus on this host have keys and this node has none, or the reverse; else "".
-
-        The caller has the lock.
-        """
+        """Return that nodes of the bus on this host have keys and this node has none, or the reverse; else ""."""
         directory = self._node.directory
         count = 0 if directory is None else directory.count_separate()
         if not count:
@@ -242,7 +251,7 @@ class Readiness:
         theirs, own = ("without keys", "keys") if has_keys else ("with keys", "no keys")
         which = "the other side" if has_keys else "this node"
         return (
-            f". The directory has {sockets} {theirs} on this bus, and this node has {own}, so that they do not find "
+            f"the directory has {sockets} {theirs} on this bus, and this node has {own}, so that they do not find "
             f"each other: give {which} security= (nodes and commands also read OZ_SECURITY)"
         )
 

@@ -310,7 +310,7 @@ class Requests:
             return []
         return [self._end(request, loss or self._no_responders(request))]
 
-    def on_reply(self, node: bytes, subject: str, message: Any) -> list[Effect]:
+    def on_reply(self, node: bytes, subject: str, message: Any) -> list[Request]:
         """Read a reply.
 
         Args:

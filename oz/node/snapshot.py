@@ -1,9 +1,14 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
-A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates.
-The encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that
-it does not know. The size is bounded: the links with the most pending messages come first, and `omitted` counts the
-links and subscriptions that are left out.
+A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates. The
+encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that it
+does not know.
+
+A reader that names the version of its newest snapshot of a node receives only the parts that have changed since,
+because most links of a bus are idle most of the time.
+
+The size is bounded: the links with the most pending messages come first, and `omitted` counts the links and
+subscriptions that are left out.
 """
 
 from __future__ import annotations
@@ -143,25 +148,29 @@ class Snapshot:
         )
 
 
-def bounded(
-    links: Iterable[LinkStatus], subscriptions: Iterable[SubscriptionStatus]
-) -> tuple[tuple[LinkStatus, ...], tuple[SubscriptionStatus, ...], int]:
-    """Return links and subscriptions that fit into a snapshot, and the number of omitted ones."""
-    all_links = sorted(links, key=lambda link: -link.pending)
-    all_subscriptions = sorted(subscriptions, key=lambda subscription: -subscription.pending)
+def bounded_links(links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
+    """Return the links that fit into a snapshot, the most pending messages first."""
+    return tuple(sorted(links, key=_pending_first)[:MAX_LINKS])
+
+
+def bounded_subscriptions(subscriptions: Iterable[SubscriptionStatus]) -> tuple[SubscriptionStatus, ...]:
+    """Return the subscriptions that fit into a snapshot, the most pending messages first."""
     kept, left = [], MAX_PATTERNS
-    for subscription in all_subscriptions[:MAX_LINKS]:
+    for subscription in sorted(subscriptions, key=_pending_first)[:MAX_LINKS]:
         texts = tuple(text[:MAX_TEXT] for text in subscription.patterns[: max(left, 1)])
         left -= len(texts)
         kept.append(subscription._replace(patterns=texts))
-    omitted = max(0, len(all_links) - MAX_LINKS) + len(all_subscriptions) - len(kept)
-    return tuple(all_links[:MAX_LINKS]), tuple(kept), omitted
+    return tuple(kept)
 
 
-_FIELDS = (
-    "name", "id", "bus", "host", "pid", "kind", "time", "uptime", "memory", "descriptors", "counters", "dropped",
-    "lost", "unknown_losses",
-)  # fmt: skip
+def _pending_first(status: LinkStatus | SubscriptionStatus) -> int:
+    return -status.pending
+
+
+_HEAD = ("name", "id", "bus", "host", "pid", "kind")
+_PARTS = ("memory", "descriptors", "counters", "dropped", "lost", "unknown_losses", "subscriptions")
+_HEAD_PART = len(_PARTS)
+_COMPLETE = 0  # `known` of a payload that needs no snapshot before it.
 
 
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
@@ -169,43 +178,151 @@ def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
     return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
-_COUNT, _SECONDS = (int, NoneType), (float, NoneType)
-_TYPES = _rows(str, str, str, str, int, str, float, float, _COUNT, _COUNT, dict, dict, dict, dict)
+_SECONDS = (float, NoneType)
+_TYPES = _rows(int, int, int, float, float, dict, bool, list, int)
+_HEAD_TYPES = _rows(str, str, str, str, int, str)
 _LINK_TYPES = _rows(str, str, str, int, int, int, _SECONDS, dict, dict)
 _SUBSCRIPTION_TYPES = _rows(list, (str, NoneType), str, int, _SECONDS, int, (list, NoneType))
 _TIMES_TYPES = _rows(int, float, float, _SECONDS)
 
 
-def encode(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as MessagePack."""
-    fields = [getattr(snapshot, name) for name in _FIELDS]
-    packed: bytes = msgpack.packb(
-        [VERSION, fields, snapshot.links, snapshot.subscriptions, snapshot.omitted],
-        unicode_errors="surrogateescape",
-    )
-    return packed
+class Received(NamedTuple):
+    """Newest snapshot of a peer, to which the next payload is applied.
+
+    Attributes:
+        version: of the snapshot at the peer.
+        snapshot: of the peer.
+    """
+
+    version: int
+    snapshot: Snapshot
 
 
-def decode(payload: Any) -> Snapshot | None:
-    """Return a snapshot from untrusted MessagePack; None if it is malformed."""
+class Changes:
+    """Versions of the parts of the snapshots of one node, so that a payload has only the parts that have changed.
+
+    Attributes:
+        version: of the newest snapshot.
+    """
+
+    def __init__(self, first: int) -> None:
+        """Start without a snapshot.
+
+        Args:
+            first: version before the first snapshot, at least 1. A node that starts again with its old id begins at
+                another version.
+        """
+        self.version = self._first = self._complete_from = first
+        self._snapshot: Snapshot | None = None
+        self._parts: list[tuple[Any, int]] = [(None, first)] * (len(_PARTS) + 1)
+        self._links: dict[str, tuple[LinkStatus, int]] = {}
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Compare a snapshot with the one before it, and give changed parts its version."""
+        self.version += 1
+        before, self._snapshot = self._snapshot, snapshot
+        values = [getattr(snapshot, name) for name in _PARTS]
+        values.append([getattr(snapshot, name) for name in _HEAD])
+        for index, value in enumerate(values):
+            if before is None or self._parts[index][0] != value:
+                self._parts[index] = value, self.version
+        if before is None or snapshot.links is not before.links:
+            self._record_links(snapshot.links)
+
+    def _record_links(self, links: tuple[LinkStatus, ...]) -> None:
+        old, new = self._links, {}
+        for link in links:
+            known = old.get(link.member)
+            new[link.member] = known if known is not None and known[0] == link else (link, self.version)
+        if old.keys() - new.keys() or len(new) != len(links):
+            # Two links of one member cannot be told apart.
+            self._complete_from = self.version
+        self._links = new
+
+    def encode(self, known: int = _COMPLETE) -> bytes:
+        """Return the newest snapshot as MessagePack.
+
+        Args:
+            known: version that the reader has. The payload has the parts that have changed since.
+        """
+        snapshot = self._snapshot
+        assert snapshot is not None
+        if not self._first < known <= self.version:
+            known = _COMPLETE
+        parts = {index: value for index, (value, version) in enumerate(self._parts) if version > known}
+        has_all_links = known < self._complete_from
+        links: Iterable[LinkStatus] = snapshot.links
+        if not has_all_links:
+            links = [link for link, version in self._links.values() if version > known]
+        packed: bytes = msgpack.packb(
+            [VERSION, self.version, known, snapshot.time, snapshot.uptime, parts, has_all_links, links,
+             snapshot.omitted],
+            unicode_errors="surrogateescape",
+        )  # fmt: skip
+        return packed
+
+
+def decode(payload: Any, before: Received | None = None) -> Received | None:
+    """Return a snapshot from untrusted MessagePack; None if it is malformed.
+
+    Args:
+        payload: result of `Changes.encode`.
+        before: newest snapshot of the peer that the reader has.
+    """
     try:
-        version, fields, links, subscriptions, omitted = msgpack.unpackb(
-            payload, unicode_errors="surrogateescape", strict_map_key=False
-        )[:5]
-        if type(version) is not int or version < VERSION or type(omitted) is not int:
-            return None
-        known = dict(zip(_FIELDS, _checked(fields, _TYPES, len(_FIELDS)), strict=True))
-        for name in ("counters", "dropped", "lost", "unknown_losses"):
-            _check_counts(known[name])
-        return Snapshot(
-            **known,
-            links=tuple(map(_decode_link, links[:MAX_LINKS])),
-            subscriptions=tuple(map(_decode_subscription, subscriptions[:MAX_LINKS])),
-            omitted=omitted,
+        found = msgpack.unpackb(payload, unicode_errors="surrogateescape", strict_map_key=False)
+        version, number, known, time, uptime, parts, has_all_links, links, omitted = _checked(
+            found, _TYPES, 9
         )
+        if version < VERSION:
+            return None
+        if known == _COMPLETE:
+            values: dict[str, Any] = {"links": ()}
+        elif before is not None and known <= before.version <= number:
+            old = before.snapshot
+            values = {name: getattr(old, name) for name in (*_HEAD, *_PARTS, "links")}
+        else:
+            return None
+        for index, value in parts.items():
+            _read_part(values, index, value)
+        if links or has_all_links:
+            values["links"] = _merged(() if has_all_links else values["links"], links)
+        return Received(number, Snapshot(**values, time=time, uptime=uptime, omitted=omitted))
     except Exception:
         # MessagePack raises several classes.
         return None
+
+
+def _read_part(values: dict[str, Any], index: Any, value: Any) -> None:
+    """Read one part of a payload. A later version may have more parts.
+
+    Raises:
+        ValueError, TypeError: the part has a wrong type.
+    """
+    if type(index) is not int or not 0 <= index <= _HEAD_PART:
+        return
+    if index == _HEAD_PART:
+        values.update(zip(_HEAD, _checked(value, _HEAD_TYPES, len(_HEAD)), strict=True))
+        return
+    name = _PARTS[index]
+    if name == "subscriptions":
+        value = tuple(map(_decode_subscription, value[:MAX_LINKS]))
+    elif name in ("memory", "descriptors"):
+        if type(value) not in (int, NoneType):
+            raise ValueError("a number has a wrong type")
+    else:
+        _check_counts(value)
+    values[name] = value
+
+
+def _merged(old: tuple[LinkStatus, ...], rows: list[Any]) -> tuple[LinkStatus, ...]:
+    """Return links with changed links in the place of older ones, the most pending messages first."""
+    changed = [_decode_link(row) for row in rows[:MAX_LINKS]]
+    if old:
+        members = {link.member for link in changed}
+        changed += [link for link in old if link.member not in members]
+    changed.sort(key=_pending_first)
+    return tuple(changed[:MAX_LINKS])
 
 
 def _decode_link(row: Any) -> LinkStatus:
@@ -238,7 +355,9 @@ def _checked(row: Any, types: frozenset[tuple[type, ...]], count: int) -> list[A
     return known
 
 
-def _check_counts(counts: dict[Any, Any]) -> None:
+def _check_counts(counts: Any) -> None:
+    if type(counts) is not dict:
+        raise ValueError("counters are no map")
     for name, count in counts.items():
         if type(name) is not str or type(count) is not int:
             raise ValueError("a counter is no integer")

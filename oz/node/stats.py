@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
@@ -66,16 +66,25 @@ class NodeStats:
             direct: messages that nodes sent to each other.
             requests: counters of requests and replies.
         """
-        received = asdict(subscriber)
-        received["received"] -= direct
-        received["delivered"] -= direct
-        overflowed, denied = received.pop("dropped"), received.pop("denied")
         # Nodes have no plain publishers, whose messages are filtered.
-        del received["filtered"]
         return cls(
-            **{**asdict(publisher), "denied": publisher.denied + denied},
-            **received,
-            overflowed=overflowed,
             peers=peers,
+            published=publisher.published,
+            sent=publisher.sent,
+            unmatched=publisher.unmatched,
+            refused=publisher.refused,
+            dropped=publisher.dropped,
+            given_up=publisher.given_up,
+            redelivered=publisher.redelivered,
+            rejected=publisher.rejected,
+            received=subscriber.received - direct,
+            delivered=subscriber.delivered - direct,
+            malformed=subscriber.malformed,
+            lost=subscriber.lost,
+            repeated=subscriber.repeated,
+            unwanted=subscriber.unwanted,
+            failed=subscriber.failed,
+            overflowed=subscriber.dropped,
+            denied=publisher.denied + subscriber.denied,
             **requests,
         )

@@ -291,7 +291,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until the messages of each connected peer are sent, and sends BYE.
+        Waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this
+        node are dropped. With redelivery, other members of the group receive them.
 
         Args:
             timeout: seconds for the whole call; None waits while peers acknowledge, and until groups with

@@ -8,10 +8,12 @@ routing tells the tracing node which peers receive the message, and the member t
 
 A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
 answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows the missing answers.
+Parallel forwarders ask the same peers, so that an answer belongs to a pair of asker and peer.
 
 A message with the id in the header `oz-trace` is marked. A peer that has answered the question within `SECONDS`
-reports to the peer that asked when a marked message arrives, and when its handler has ended. A message without a
-question before it causes no report, so that a publisher cannot make peers send more than `MAX_REPORTS` for a question.
+reports to the peer that asked when a marked message arrives, when its handler has ended, and when a recorder has
+written it to a journal. A message without a question before it causes no report, so that a publisher cannot make peers
+send more than `MAX_REPORTS` for a question.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,10 +31,11 @@ import msgpack
 
 from oz.errors import ClosedError
 from oz.node import roster
-from oz.node.denials import denial_of
 from oz.node.handlers import InlineRunner, Runner
 from oz.node.sampling import request_denial, unpack
 from oz.publisher.session import Stream
+from oz.security.access import denial_of
+from oz.security.denials import Denial
 from oz.subscriber.link import Link
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox
@@ -68,14 +71,14 @@ class Trace:
     Attributes:
         id: header of the marked message.
         hops: this node, and then the peers that have answered.
-        missing: ids of peers that have not answered.
+        missing: pairs of asker and peer whose answers are to come.
         reports: of marked messages.
     """
 
     def __init__(self, own: Hop) -> None:
         self.id = os.urandom(_ID)
         self.hops = [own]
-        self.missing = set(own["asked"])
+        self.missing = {(own["node"], peer) for peer in own["asked"]}
         self.reports: list[dict[str, Any]] = []
 
     @property
@@ -84,18 +87,19 @@ class Trace:
         return {hop["node"] for hop in self.hops if hop["legs"]}
 
     def add(self, hop: Hop) -> None:
-        """Add the answer of a peer. A second answer of the peer is ignored."""
-        if hop["node"] in self.missing:
-            self.missing.discard(hop["node"])
+        """Add the answer of a peer to an asker. A second answer is ignored."""
+        pair = hop["asker"], hop["node"]
+        if pair in self.missing:
+            self.missing.discard(pair)
             self.hops.append(hop)
-            answered = {known["node"] for known in self.hops}
+            answered = {(known["asker"], known["node"]) for known in self.hops}
             for leg in hop["legs"]:
-                self.missing.update(peer for peer in leg["asked"] if peer not in answered)
+                self.missing.update({(leg["node"], peer) for peer in leg["asked"]} - answered)
 
     def has_arrived(self) -> bool:
-        """Return whether each expected recipient has received the marked message, and its handlers have ended."""
+        """Return whether each recipient has received the marked message, and handlers and recorders have ended."""
         answered = {hop["node"]: hop for hop in self.hops}
-        received = {(report["node"], report["group"]) for report in self.reports if "handled" not in report}
+        received = {(report["node"], report["group"]) for report in self.reports if "received" in report}
         for hop in [part for known in self.hops for part in (known, *known["legs"])]:
             groups: dict[str, bool] = {}
             for recipient in hop["recipients"]:
@@ -109,8 +113,10 @@ class Trace:
                     return False
             if not all(groups.values()):
                 return False
-        awaited: int = sum(report["handlers"] for report in self.reports if "handled" not in report)
-        return awaited <= sum("handled" in report for report in self.reports)
+        awaited: int = sum(
+            report["handlers"] + report["journals"] for report in self.reports if "received" in report
+        )
+        return awaited <= sum("received" not in report for report in self.reports)
 
 
 class _Asked:
@@ -135,6 +141,7 @@ class Traces:
     Attributes:
         pass_on: of a forwarder: called with the `Traces` of the leg, the id, the subject, the ids of forwarders that
             have passed the question on, and the asking peer. It returns a hop for each other bus.
+        journals: of recorders: directory of the journal of each subscription.
     """
 
     def __init__(self, node: Engine) -> None:
@@ -145,6 +152,7 @@ class Traces:
         self._answered: dict[bytes, _Asked] = {}
         self._passed: dict[bytes, _Asked] = {}
         self._open: dict[bytes, Trace] = {}
+        self.journals: dict[Inbox, str] = {}
         self.pass_on: Callable[[Traces, bytes, bytes, bytes, bytes], list[Hop]] = lambda *_: []
 
     # the asking node
@@ -161,10 +169,11 @@ class Traces:
         """
         node = self._node
         raw = node.publisher.check_subject(subject)
-        trace = Trace(self._own_hop(raw, b""))
+        trace = Trace(self._own_hop(raw, ()))
         self._open[trace.id] = trace
         try:
-            trace.missing -= self._send_questions(trace.id, raw, b"", trace.hops[0])
+            unasked = self._send_questions(trace.id, raw, b"", trace.hops[0])
+            trace.missing -= {(trace.hops[0]["node"], peer) for peer in unasked}
             end = node.clock() + timeout
             while trace.missing and node.clock() < end:
                 yield end
@@ -195,22 +204,21 @@ class Traces:
 
     # any node
 
-    def _own_hop(self, raw: bytes, via: bytes) -> Hop:
+    def _own_hop(self, raw: bytes, excluded: Collection[bytes]) -> Hop:
         """Return a hop of this node as a publisher.
 
         Args:
             raw: subject.
-            via: ids of forwarders that have passed the question on. The question is not sent to these nodes again.
+            excluded: ids of forwarders that are not asked and receive no message.
         """
         node = self._node
-        passed = {via[at : at + FORWARDER_ID] for at in range(0, len(via), FORWARDER_ID)}
         with node.lock:
             asked = [
                 peer.hex()
                 for peer, known in node.roster.by_id.items()
-                if known.state == roster.UP and peer != node.id and peer[-FORWARDER_ID:] not in passed
+                if known.state == roster.UP and peer != node.id and peer[-FORWARDER_ID:] not in excluded
             ]
-        return {**self._empty_hop(), "asked": asked, "recipients": self._recipients(raw)}
+        return {**self._empty_hop(), "asked": asked, "recipients": self._recipients(raw, excluded)}
 
     def _empty_hop(self) -> Hop:
         node = self._node
@@ -219,7 +227,7 @@ class Traces:
             "untraced": "", "denied": "", "rule": None, "subscriptions": [], "legs": [], "asked": [], "recipients": [],
         }  # fmt: skip
 
-    def _recipients(self, raw: bytes) -> list[dict[str, Any]]:
+    def _recipients(self, raw: bytes, excluded: Collection[bytes]) -> list[dict[str, Any]]:
         """Return the links that receive a subject from this node, and the member that each group would pick."""
         node = self._node
         route = node.publisher.find_route(raw.decode("utf-8", "surrogateescape"), raw)
@@ -236,6 +244,7 @@ class Traces:
                     "state": stream.session.state, "pending": stream.pending,
                 }
                 for stream, group, is_picked in streams[:MAX_SUBSCRIPTIONS]
+                if stream.session.member[-FORWARDER_ID:] not in excluded
             ]  # fmt: skip
 
     def _send_questions(self, trace_id: bytes, raw: bytes, via: bytes, hop: Hop) -> set[str]:
@@ -247,17 +256,20 @@ class Traces:
             if self._node.publisher.direct(bytes.fromhex(peer), TRACE, question) is not True
         }
 
-    def pass_question(self, trace_id: bytes, raw: bytes, via: bytes, back: Traces, peer: bytes) -> Hop:
+    def pass_question(
+        self, trace_id: bytes, raw: bytes, via: bytes, excluded: Collection[bytes], back: Traces, peer: bytes
+    ) -> Hop:
         """Pass a question of another bus on to the peers of this leg; return the hop of the leg.
 
         Args:
             trace_id: of the question.
             raw: subject.
-            via: ids of forwarders, with that of this one.
+            via: ids of forwarders that have passed the question on, with that of this one.
+            excluded: ids of forwarders that receive no message of this one.
             back: `Traces` of the leg where the question arrived.
             peer: that asked there.
         """
-        hop = self._own_hop(raw, via)
+        hop = self._own_hop(raw, excluded)
         _bound(self._passed)
         self._passed[trace_id] = _Asked(peer, self._node.clock() + SECONDS, back)
         unasked = self._send_questions(trace_id, raw, via, hop)
@@ -293,6 +305,7 @@ class Traces:
         groups = {inbox.entries[0].options.group for inbox in inboxes}
         self._report(asked, message, {
             "group": next(iter(groups), None), "handlers": len(runners), "received": message.time_ns,
+            "journals": sum(inbox in self.journals for inbox in inboxes),
             "patterns": [pattern for inbox in inboxes for pattern in _patterns(inbox)][:MAX_SUBSCRIPTIONS],
         })  # fmt: skip
         self._node.sampling.measure_times()
@@ -310,6 +323,26 @@ class Traces:
                 "group": inbox.entries[0].options.group if inbox.entries else None, "patterns": _patterns(inbox),
                 "handled": now, "began": now - round(seconds * 1e9),
             })  # fmt: skip
+
+    def on_recorded(self, inbox: Inbox, message: Any, offset: int) -> None:
+        """Report a marked message that a recorder has written to its journal. Any thread may call it.
+
+        Args:
+            inbox: of the subscription of the recorder.
+            message: any message.
+            offset: of the record.
+        """
+        asked = self._may_report(message)
+        if asked is not None:
+            self._report(asked, message, {
+                "group": inbox.entries[0].options.group if inbox.entries else None, "patterns": _patterns(inbox),
+                "recorded": self._node.runtime.time_ns(), "offset": offset,
+            })  # fmt: skip
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a message may be marked."""
+        return bool(self._answered)
 
     def _may_report(self, message: Any) -> _Asked | None:
         """Return the question of a marked message; None without one, or after too many reports. Count the report."""
@@ -395,19 +428,21 @@ class Traces:
                 _bound(self._answered)
                 self._answered[trace_id] = _Asked(peer, now + SECONDS, self)
                 node.subscriber.dispatcher.on_marked = self._on_marked
-            denied, hop["rule"] = self._denial(key, raw) or ("", None)
-            hop["denied"] = denied[:_MAX_TEXT]
+            denied = self._denial(key, raw)
+            if denied is not None:
+                hop["denied"], hop["rule"] = denied[:_MAX_TEXT], denied.rule
             with node.subscriber.lock:
                 found = [*_matching(node.subscriber.subscriptions, raw)]
-            hop["subscriptions"] = [_describe(each, raw) for each in found[:MAX_SUBSCRIPTIONS]]
+            journals = self.journals
+            hop["subscriptions"] = [_describe(each, raw, journals) for each in found[:MAX_SUBSCRIPTIONS]]
             if not hop["denied"]:
                 hop["legs"] = self.pass_on(self, trace_id, raw, via, peer)
         self._outgoing.append(
             (peer, msgpack.packb([trace_id, _ANSWER, hop], unicode_errors="surrogateescape"))
         )
 
-    def _denial(self, key: str | None, raw: bytes) -> tuple[str, str | None] | None:
-        """Return why the permissions of this node deny a publication, and the rule; None if they allow it."""
+    def _denial(self, key: str | None, raw: bytes) -> Denial | None:
+        """Return why the permissions of this node deny a publication; None if they allow it."""
         keys = self._node.subscriber.keys
         if keys is None or key is None:
             return None
@@ -435,14 +470,15 @@ def _matching(subscriptions: Subscriptions, raw: bytes) -> Iterator[Subscription
         yield from Subscriptions.match(subscriptions, stream, raw, None)
 
 
-def _describe(subscription: Subscription, raw: bytes) -> dict[str, Any]:
+def _describe(subscription: Subscription, raw: bytes, journals: Mapping[Inbox, str]) -> dict[str, Any]:
     pattern, options, runner = subscription.pattern, subscription.options, subscription.owner.handler
+    journal = journals.get(subscription.owner, "")
     prefix = next((each for each in pattern.prefixes if raw.startswith(each)), b"")
-    handler = runner.handler if isinstance(runner, (Runner, InlineRunner)) else None
+    handler = runner.handler if isinstance(runner, (Runner, InlineRunner)) and not journal else None
     name = "" if handler is None else getattr(handler, "__qualname__", type(handler).__qualname__)
     return {
         "sid": subscription.sid, "pattern": _text(pattern.text), "dialect": pattern.dialect, "prefix": _text(prefix),
-        "group": options.group, "refused": "", "handler": _text(name),
+        "group": options.group, "refused": "", "handler": _text(name), "journal": _text(journal),
     }  # fmt: skip
 
 
@@ -473,10 +509,13 @@ _RECIPIENT: _Kinds = {
 }  # fmt: skip
 _SUBSCRIPTION: _Kinds = {
     "sid": int, "pattern": str, "dialect": str, "prefix": str, "group": (str, type(None)),
-    "handler": str, "refused": str,
+    "handler": str, "refused": str, "journal": str,
 }  # fmt: skip
 _RECEIVED: _Kinds = {
-    "node": str, "group": (str, type(None)), "patterns": list, "received": int, "handlers": int,
+    "node": str, "group": (str, type(None)), "patterns": list, "received": int, "handlers": int, "journals": int,
+}  # fmt: skip
+_RECORDED: _Kinds = {
+    "node": str, "group": (str, type(None)), "patterns": list, "recorded": int, "offset": int,
 }  # fmt: skip
 _HANDLED: _Kinds = {
     "node": str, "group": (str, type(None)), "patterns": list, "began": int, "handled": int,
@@ -513,6 +552,7 @@ def _check_hop(found: Any, *, is_leg: bool = False) -> Hop:
 
 
 def _check_report(found: Any) -> dict[str, Any]:
-    report = _check(found, _HANDLED if "handled" in found else _RECEIVED)
+    kind = _HANDLED if "handled" in found else _RECORDED if "recorded" in found else _RECEIVED
+    report = _check(found, kind)
     _check_texts(report["patterns"])
     return report

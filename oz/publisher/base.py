@@ -200,6 +200,8 @@ class PublisherBase(PublishingBase, ABC):
 
         Raises:
             EndpointError: the endpoint cannot be used.
+            PermissionDenied: with `security`, one side does not trust the key of the other. The endpoint is not
+                connected.
             ClosedError, OwnershipError: as `publish`.
         """
         self._engine.connect(endpoint)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -63,7 +63,7 @@ from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
-from oz.transport.waiting import Waiters, tell
+from oz.transport.waiting import LateCalls, Waiters, tell
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
@@ -137,8 +137,10 @@ class Engine:
         is_closed: whether the sockets are closed.
         wake: called to wake the attending side.
         waiters: called after each change for which a call may wait.
+        late_calls: that the attending thread makes before it sleeps.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
+        checks_own_rights: whether the own file of permissions decides about published messages.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -154,6 +156,7 @@ class Engine:
     last_values_class = LastValues
     sessions_class = Sessions
     subjects_class = SubjectCheck
+    checks_own_rights = True
 
     def __init__(
         self,
@@ -188,10 +191,12 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
+        self._own_rights = None if self._keys is None or not self.checks_own_rights else self._keys.own_rights
         self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
+        self.late_calls = LateCalls()
         self.is_resting = self.is_pressed = self.is_watching = False
         self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
@@ -392,9 +397,9 @@ class Engine:
             self._sessions.flush()
         if stream.session.has_ended or not stream.has_space(size):
             return False
-        if is_alone and extras is None and not (self.waiting or self._held):
+        if is_alone and not (self.waiting or self._held):
             now = self._clock()
-            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, now):
+            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, extras, now):
                 return True
         self.batcher.add(recipients, raw, payload, extras)
         if self._held or len(self.waiting) >= self.full_length:
@@ -480,6 +485,37 @@ class Engine:
             self._pump(self._listener)
         self._sent(self._listener, began)
         return True
+
+    def direct_each(self, subject: str, payloads: Mapping[bytes, bytes]) -> list[bytes]:
+        """Send a direct message to each of several nodes; return the nodes whose streams have accepted it.
+
+        Args:
+            subject: of the messages.
+            payloads: by node.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        raw = subject.encode("utf-8", "surrogateescape")
+        frames = [(node, wire.encode_body((raw, payload, None))) for node, payload in payloads.items()]
+        return self._locked(self._direct_each, frames)
+
+    def _direct_each(self, frames: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+        self.check_usable()
+        sessions, accepted = self._sessions, []
+        began = sessions.now = self._clock()
+        for node, frame in frames:
+            session = sessions.of_node(node)
+            if (
+                session is not None
+                and len(frame) + wire.HEAD_BYTES <= session.largest_frame
+                and sessions.send_direct(session, frame)
+            ):
+                accepted.append(node)
+        if self._listener is not None:
+            self._pump(self._listener)
+        self._sent(self._listener, began)
+        return accepted
 
     def direct_later(
         self,
@@ -649,11 +685,14 @@ class Engine:
 
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
+            PermissionDenied: the own file of permissions denies the subject to the own key.
             ClosedError, OwnershipError: as `check_usable`.
         """
         if self.is_foreign or self.is_closing:
             self.check_usable()
         text, raw = self._subjects.check(subject)
+        if self._own_rights is not None:
+            self._own_rights.check(raw)
         if self._codec is not None:
             payload = self._codec.encode(payload)
         if type(payload) is not bytes:
@@ -786,17 +825,17 @@ class Engine:
         streams, raw = way
         if len(streams) == 1 and not self._held:
             now = self._clock()
-            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, now):
+            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, None, now):
                 return
         self.waiting.extend((streams, raw, payload, None))
         self._expect_flush()
 
-    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, now: float) -> bool:
+    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, now: float) -> bool:
         """Send a message to one stream at once; return False if other messages or frames must be sent before."""
         listener = self._listener
         if listener is None:
             return False
-        frame = self._sessions.publish_alone(stream, raw, payload, now)
+        frame = self._sessions.publish_alone(stream, raw, payload, extras, now)
         if frame is None:
             return False
         session = stream.session
@@ -1088,7 +1127,7 @@ class Engine:
         routes = [session.route for session in old.by_id.values() if session.is_up]
         with suppress(Exception):
             self._given_up += old.unacknowledged()
-            self._drops = [sum(pair) for pair in zip(self._drops, old.drops(), strict=True)]
+            self._drops = [sum(pair) for pair in zip(self._drops, old.drops, strict=True)]
         self._given_up += old.given_up + len(batcher.waiting) // 4
         self._redelivered += old.redelivered
         self._rejected += old.rejected
@@ -1187,7 +1226,7 @@ class Engine:
             sessions, batcher, listener = self._sessions, self.batcher, self._listener
             numbered = batcher.position + len(batcher.waiting) // 4
             sent = numbered - self._silent + self.plain_sent
-            drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
+            drops = [sum(pair) for pair in zip(self._drops, sessions.drops, strict=True)]
             return PublisherStats(
                 published=sent + batcher.unmatched,
                 sent=sent,
@@ -1216,6 +1255,7 @@ class Engine:
                 if not self.is_closed:
                     with suppress(ClosedError):  # The context is terminated.
                         self._locked(self._flush)
+                        self._locked(self._sessions.leave_groups)
                 self._tell()
         while not self.is_closed:
             now = self._clock()

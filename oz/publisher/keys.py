@@ -25,6 +25,7 @@ from oz.publisher.groups import STANDBY
 from oz.security.access import Access
 from oz.security.denials import Denial
 from oz.security.identity import is_of
+from oz.security.own_rights import OwnRights
 from oz.subjects.pattern import Pattern
 from oz.transport.arrivals import Arrivals
 from oz.transport.connections import Connection
@@ -54,6 +55,7 @@ class PublisherKeys(Keys):
     Attributes:
         access: rights by key.
         has_permissions: whether a file of permissions bounds subscriptions.
+        own_rights: rights of the own key to publish; None without a file of permissions.
         denied: subscriptions that were refused by permissions.
     """
 
@@ -73,6 +75,12 @@ class PublisherKeys(Keys):
         super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)
         self.has_permissions = credentials.permissions is not None
+        self.own_rights: OwnRights | None = None
+        if self.has_permissions:
+            # The same rights as for subscriptions, so that `has_changed` reports each change.
+            self.own_rights = OwnRights(
+                lambda: self.access.rights.permissions, credentials.public_key, "publish"
+            )
         self.denied = 0
         self._peers = PeerKeys()
         self._socket: zmq.Socket[Any] | None = None
@@ -156,8 +164,7 @@ class PublisherKeys(Keys):
     def count(self, user: str, denial: Denial) -> None:
         """Count and log a subscription that was refused."""
         self.denied += 1
-        if self.denied == 1:
-            _log.warning("key %s may not subscribe: %s. stats.denied counts further denials", user, denial)
+        _log.warning("key %s may not subscribe: %s", user, denial)
 
     def is_trusted(self, user: str) -> bool:
         """Return whether a key is trusted."""

@@ -202,7 +202,7 @@ class Stream:
     Attributes:
         session: of the stream.
         number: on the wire.
-        options: as the subscriber declared them.
+        options: as declared by the subscriber.
         group: queue group; None for a plain stream.
         redelivers: whether messages of a lost member go to other members.
         holds: whether batches stay `held` after their acknowledgement, until they are handled.
@@ -278,6 +278,10 @@ class Stream:
         """Number of dropped messages."""
         return sum(self.drops)
 
+    def _count_drops(self, reason: int, count: int) -> None:
+        self.drops[reason] += count
+        self.session.all_drops[reason] += count
+
     @property
     def oldest(self) -> Body:
         """First body of a backlog that is not empty."""
@@ -302,7 +306,7 @@ class Stream:
     def _cut(self, body: Body, room: int) -> Body | None:
         """Return the first messages of a body; count the other messages as dropped after them."""
         room = max(room, 0)
-        self.drops[FULL] += body.count - room
+        self._count_drops(FULL, body.count - room)
         self._unload(body.count - room)
         kept = body.part(0, room) if room else None
         if kept is not None:
@@ -352,7 +356,7 @@ class Stream:
             return
         over = self.pending + body.count - self.limit
         if over > 0:
-            self.drops[FULL] += min(over, body.count)
+            self._count_drops(FULL, min(over, body.count))
             self._unload(min(over, body.count))
             self._tail_drops += min(over, body.count)
             if over >= body.count:
@@ -382,7 +386,7 @@ class Stream:
                 self._hand_on(at, drops)
             self.pending -= own
             dropped += own
-        self.drops[FULL] += dropped
+        self._count_drops(FULL, dropped)
         self._unload(dropped)
         return dropped
 
@@ -408,7 +412,7 @@ class Stream:
             while kept and (len(kept) >= self.limit or not session.has_bytes_for(size)):
                 self._drop_conflated(1)
             if not session.has_bytes_for(size):
-                self.drops[FULL] += 1
+                self._count_drops(FULL, 1)
                 self._tail_drops += 1
                 self._unload(1)
                 continue
@@ -427,7 +431,7 @@ class Stream:
     def _forget(self, size: int, reason: int) -> None:
         self.session.bytes -= size
         self.pending -= 1
-        self.drops[reason] += 1
+        self._count_drops(reason, 1)
         self._tail_drops += 1
         self._unload(1)
 
@@ -463,7 +467,7 @@ class Stream:
         self.backlog = kept
         self._tail_drops += drops
         self.pending -= denied
-        self.drops[DENIED] += denied
+        self._count_drops(DENIED, denied)
         self._unload(denied)
         for key in [*self._conflated]:
             if not is_kept(key if isinstance(key, bytes) else key[0]):
@@ -477,7 +481,7 @@ class Stream:
 
     def refuse(self, count: int, reason: int) -> None:
         """Drop messages that cannot enter the window or the backlog."""
-        self.drops[reason] += count
+        self._count_drops(reason, count)
         self._tail_drops += count
         self._unload(count)
 
@@ -487,7 +491,7 @@ class Stream:
             self.unknown += 1
         else:
             self.matched += count
-            self.drops[FULL] += count
+            self._count_drops(FULL, count)
             self._tail_drops += count
 
     def take(self) -> _Waiting | None:
@@ -672,6 +676,7 @@ class Session:
         beats: intervals between two PINGs, as the last PING of the connection has named them.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
+        all_drops: dropped messages of all sessions of the publisher, by reason.
     """
 
     # Slots, because C reads and fills them.
@@ -681,7 +686,14 @@ class Session:
     )  # fmt: skip
 
     def __init__(
-        self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None
+        self,
+        hello: Hello,
+        route: bytes,
+        epoch: bytes,
+        settings: Settings,
+        now: float,
+        user: str | None,
+        all_drops: list[int],
     ):
         self.id, self.member, self.epoch, self.user = hello.session, hello.member, epoch, user
         self.card = b""
@@ -703,7 +715,7 @@ class Session:
         self.declare_bytes = 0
         self.work: deque[Iterator[None]] = deque()
         self.is_working = self.is_standby = False
-        self.heard_at = now
+        self.heard_at, self.all_drops = now, all_drops
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None
         self.clock_at: float | None = None
@@ -737,7 +749,7 @@ class Session:
             stream.keep(body, flags)
 
     def offer_alone(
-        self, stream: Stream, subject: bytes, payload: bytes, position: int, now: float
+        self, stream: Stream, subject: bytes, payload: bytes, extras: Any, position: int, now: float
     ) -> bytes | None:
         """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
 
@@ -747,6 +759,7 @@ class Session:
             stream: without group, that receives the message.
             subject: of the message.
             payload: of the message.
+            extras: map for the wire, or None.
             position: of the message.
             now: in seconds.
         """
@@ -765,7 +778,9 @@ class Session:
             or not self._has_room()
         ):
             return None
-        body = Body([subject, payload, None], range(position, position + 1))
+        body = Body([subject, payload, extras], range(position, position + 1))
+        if extras is not None and body.size >= settings.joined_bytes:
+            return None
         body.at = now
         self.offer(stream, body)
         body.settle()

@@ -119,6 +119,7 @@ class Sessions:
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
         on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
+        drops: dropped messages of all sessions since the start, by reason.
         by_node: sessions whose HELLO had a card, by member, in the order of their creation.
     """
 
@@ -173,7 +174,7 @@ class Sessions:
         self.on_session: Callable[[Session, str], object] = lambda session, event: None
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
-        self._past_drops = [0, 0, 0, 0]
+        self.drops = [0, 0, 0, 0]
         # Upper bound for the bytes of all sessions: the sum is made only when the bound exceeds `total_bytes`.
         self._bytes = 0
         self.now = 0.0
@@ -245,20 +246,23 @@ class Sessions:
         if self._bytes > self.settings.total_bytes:
             self._relieve()
 
-    def publish_alone(self, stream: Stream, subject: bytes, payload: bytes, now: float) -> bytes | None:
+    def publish_alone(
+        self, stream: Stream, subject: bytes, payload: bytes, extras: Any, now: float
+    ) -> bytes | None:
         """Send a message to its only recipient, if that is possible at once; return its frame.
 
         Args:
             stream: that receives the message.
             subject: of the message.
             payload: of the message.
+            extras: map for the wire, or None.
             now: in seconds.
         """
         batcher, session = self.batcher, stream.session
         if self.ready or self.replies or batcher.waiting:
             return None
         position = batcher.position
-        frame = session.offer_alone(stream, subject, payload, position, now)
+        frame = session.offer_alone(stream, subject, payload, extras, position, now)
         if frame is not None:
             batcher.position = position + 1
             self.now = now
@@ -415,7 +419,7 @@ class Sessions:
             return
         if not self.by_id:
             self._beat_at = _next_beat(now)
-        session = Session(hello, route, self._new_id(), settings, now, user)
+        session = Session(hello, route, self._new_id(), settings, now, user, self.drops)
         self.by_id[session.id] = self._by_route[route] = session
         if user is not None:
             self._of_key[user] = self._of_key.get(user, 0) + 1
@@ -867,8 +871,6 @@ class Sessions:
                 self._move(stream, is_final=True)
         session.end()
         self.given_up += session.given_up
-        for stream in session.streams.values():
-            self._past_drops = [sum(pair) for pair in zip(self._past_drops, stream.drops, strict=True)]
         self.ready.pop(session, None)
         if session.patterns:
             self._add_work(session, self._forget(session))
@@ -992,6 +994,13 @@ class Sessions:
                 session.ping(beats)
                 self.ready[session] = None
 
+    def leave_groups(self) -> None:
+        """Move the messages that the node itself has not handled to other members, because it closes."""
+        for session in self.by_node.get(self.origin, ()):
+            for stream in session.streams.values():
+                if stream.redelivers:
+                    self._move(stream, is_final=False)
+
     def _redeliver(self, session: Session) -> None:
         for stream in session.streams.values():
             if stream.redelivers and stream.options.policy != "sticky" and (stream.held or stream.pending):
@@ -1015,7 +1024,8 @@ class Sessions:
     def acknowledging_until(self, began: float, now: float) -> float | None:
         """Return the current end of the wait of `close` for sessions; None without a wait.
 
-        It waits for sessions with pending messages:
+        It waits for sessions with pending messages. The link of a node to itself counts only until the node has
+        received its messages, because its program handles none of them while it waits for `close`.
 
         - UP with messages of a group that are not handled: until they are handled.
         - UP with messages that the socket has not accepted: until it has accepted them, or until the session
@@ -1032,7 +1042,8 @@ class Sessions:
         """
         times = []
         for session in self.by_id.values():
-            if session.is_settled:
+            is_own = session.member == self.origin
+            if session.is_settled or (is_own and not session.unreceived):
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
             if since is not None and now - since < (limit := self._close_limit(session)):
@@ -1061,15 +1072,6 @@ class Sessions:
                 member is not stream and member.session.is_up for member in self._members(stream, subject)
             )
         return False
-
-    def drops(self) -> list[int]:
-        """Return the number of dropped messages by reason, of all sessions since the start."""
-        found = self._past_drops
-        for session in self.by_id.values():
-            for stream in session.streams.values():
-                if any(stream.drops):
-                    found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
-        return found
 
     def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:
         """Return the number of sessions with subscriptions.

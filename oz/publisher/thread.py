@@ -15,7 +15,7 @@ from oz.logs import peer_logger
 from oz.program_end import CLOSE_TIMEOUT, Closable, close_all
 from oz.system import POLLIN, Poll, make_poll
 from oz.transport.steps import Steps, run
-from oz.transport.waiting import Waiters, wait_in_thread
+from oz.transport.waiting import LateCalls, Waiters, wait_in_thread
 from oz.transport.wakeups import WakeUp
 
 _log = peer_logger("oz.publisher")
@@ -32,6 +32,7 @@ class Attended(Protocol):
 
     is_resting: bool
     wake: Callable[[], None]
+    late_calls: LateCalls
 
     @property
     def waiting(self) -> list[Any]:
@@ -83,6 +84,7 @@ class Attendance:
         self._poll: Poll = make_poll()
         self.is_stopped = False
         self.more_descriptors: tuple[int, ...] = ()
+        self._late_calls = engine.late_calls
         engine.wake = self.wake = self._wake_up.wake
 
     def turn(self, until: float | None) -> None:
@@ -94,8 +96,15 @@ class Attendance:
         Raises:
             ClosedError: the engine is closed.
         """
-        engine = self._engine
-        if engine.attend():
+        engine, late_calls = self._engine, self._late_calls
+        late_calls.begin()
+        try:
+            more = engine.attend()
+        except BaseException:
+            late_calls.run()
+            raise
+        if more:
+            late_calls.run()
             time.sleep(_PAUSE)
             return
         # In this order: `publish` appends to `waiting` before it looks at `is_resting`.
@@ -115,6 +124,7 @@ class Attendance:
             self._poll = make_poll()
             for descriptor in (*descriptors, self._wake_up.fileno()):
                 self._poll.register(descriptor, POLLIN)
+        self._late_calls.run()
         if self.is_stopped:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)
@@ -237,6 +247,13 @@ class ThreadLifetime:
     def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
         self.close(timeout)
+
+
+def forget(engine: AttendedEngine) -> None:
+    """Leave an engine open at the end of the program: its constructor was interrupted, and has closed it."""
+    for lifetime in [*OPEN]:
+        if getattr(lifetime, "engine", None) is engine:
+            OPEN.discard(lifetime)
 
 
 OPEN: set[Closable] = set()

@@ -151,8 +151,7 @@ class Access:
         if asked in self.answers:
             return self.answers[asked]
         verdict = permissions.decide(permissions.user_of(key), action, pattern, group or None)
-        rule = None if verdict.rule is None else str(verdict.rule)
-        found = None if verdict.granted else Denial(verdict.reason, rule, verdict.subject)
+        found = None if verdict.granted else Denial(verdict.explanation, verdict.rule_text, verdict.subject)
         if len(self.answers) >= MAX_CACHED or self._characters > MAX_CHARACTERS:
             self._forget()
         self.answers[asked] = found
@@ -162,6 +161,25 @@ class Access:
     def _forget(self) -> None:
         self.answers.clear()
         self._characters = 0
+
+
+def denial_of(permissions: Permissions | None, key: str, action: Action, subject: str) -> Denial | None:
+    """Return why permissions deny an action on one subject; None if they allow it, or the subject is no text.
+
+    Args:
+        permissions: None allows everything.
+        key: public key of the user.
+        action: not "group".
+        subject: as text.
+    """
+    if permissions is None:
+        return None
+    try:
+        asked = _exact_pattern(subject)
+    except PatternError:
+        return None
+    verdict = permissions.decide(permissions.user_of(key), action, asked)
+    return None if verdict.granted else Denial(verdict.explanation, verdict.rule_text, verdict.subject)
 
 
 def beginning_with(prefix: bytes, dialect: str) -> Pattern:
@@ -195,3 +213,16 @@ def exactly(subject: bytes) -> Pattern:
     except UnicodeDecodeError:
         raise PatternError("regex", subject, 0, "a subject that is not UTF-8") from None
     return compile(re.escape(text), dialect="regex")
+
+
+def _exact_pattern(subject: str) -> Pattern:
+    """Return a pattern of one subject, as plain as possible, because reasons quote it.
+
+    Raises:
+        PatternError: the subject is not UTF-8.
+    """
+    try:
+        pattern = compile(subject, dialect="nats")
+    except PatternError:
+        return exactly(subject.encode("utf-8", "surrogateescape"))
+    return pattern if pattern.is_literal else exactly(subject.encode("utf-8", "surrogateescape"))

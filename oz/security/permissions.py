@@ -1,14 +1,14 @@
 """Permissions: the subjects on which each user may publish, subscribe, and send requests. Decisions only.
 
 A pattern matches many subjects, so it is granted as a whole or not at all: one rule that allows must cover the
-pattern, and no rule that denies may overlap it. A refusal names the rule and a subject as an example.
+pattern, and no rule that denies may overlap it. A refusal names the rule, a subject as an example, and the remedy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -20,15 +20,6 @@ Action = Literal["publish", "subscribe", "request", "reply", "group", "history"]
 """Actions that rules allow or deny."""
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
-
-_VERBS: Mapping[Action, str] = {
-    "publish": "publish",
-    "subscribe": "subscribe",
-    "request": "ask",
-    "reply": "answer",
-    "group": "join a group",
-    "history": "read what was recorded",
-}
 
 Effect = Literal["allow", "deny"]
 
@@ -88,12 +79,24 @@ class Verdict:
         rule: rule that decided; None without a rule.
         subject: example of a denied subject; None if it is granted, or without an example.
         reason: in words.
+        remedy: change of the file that permits the action; empty if it is granted.
     """
 
     granted: bool
     rule: Rule | None
     subject: str | None
     reason: str
+    remedy: str = ""
+
+    @property
+    def rule_text(self) -> str:
+        """Place and text of the rule. Without a rule the default decided."""
+        return 'default = "deny"' if self.rule is None else str(self.rule)
+
+    @property
+    def explanation(self) -> str:
+        """Reason with the remedy."""
+        return f"{self.reason}. {self.remedy}" if self.remedy else self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class User:
         return [rule for rule in self.rules if rule.action == action and rule.effect == effect]
 
 
-_UNKNOWN_USER = User("this key")
+_UNKNOWN_USER = User("a key without a user")
 """User of a key that the file does not name: without rules."""
 
 
@@ -130,10 +133,12 @@ class Permissions:
     Attributes:
         default: "deny" or "allow", for an action about which a user has no rule that allows.
         users: by name.
+        file: name of the file, for remedies.
     """
 
     default: Effect = "deny"
     users: Mapping[str, User] = field(default_factory=dict)
+    file: str = "the file of permissions"
 
     def user_of(self, key: str) -> User | None:
         """Return the user with a public key; None without one."""
@@ -153,7 +158,21 @@ class Permissions:
             asked: pattern of the subjects; for one subject, a pattern that matches only this subject.
             group: queue group, if the action is "group".
         """
-        user = user or _UNKNOWN_USER
+        verdict = self._decide(user or _UNKNOWN_USER, action, asked, group)
+        if verdict.granted:
+            return verdict
+        # The default denies each subject of the pattern.
+        subject = _example(asked) if verdict.rule is None else verdict.subject
+        return replace(verdict, subject=subject, remedy=self._remedy(user, verdict.rule))
+
+    def _remedy(self, user: User | None, rule: Rule | None) -> str:
+        if user is None:
+            return f"To permit it, add a user with the key to {self.file}"
+        if rule is not None and rule.effect == "deny":
+            return f"To permit it, change this rule in {self.file}"
+        return f"To permit it, add an allow rule for {user.name} in {self.file}"
+
+    def _decide(self, user: User, action: Action, asked: Pattern, group: str | None) -> Verdict:
         denying, allowing = user.rules_of(action, "deny"), user.rules_of(action, "allow")
         if action == "group":
             # A member of a group receives messages as a subscriber does.
@@ -169,7 +188,10 @@ class Permissions:
         covered = None
         if allowing:
             named = [rule for rule in allowing if _names(rule, group)]
-            covered = _allowed_by_one_of(named, asked, name, action)
+            if not named:
+                reason = f"{allowing[0]} does not cover the group {group!r}"
+                return Verdict(False, allowing[0], _example(asked), reason)
+            covered = _allowed_by_one_of(named, asked)
         if action == "reply" and user.responses is not None and not (covered and covered.granted):
             return Verdict(True, None, None, f"{name} has {user.responses}")
         if covered is not None:
@@ -179,7 +201,7 @@ class Permissions:
             granted,
             None,
             None,
-            f"no rule allows {name} to {_VERBS[action]}, and the default is {self.default}",
+            f"{name} has no allow rule for {action}, and the default is {self.default}",
         )
 
     def may_reply(self, user: User | None, subject: bytes, count: int, age: float) -> bool:
@@ -239,14 +261,14 @@ def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
     try:
         subject = asked.witness(rule.pattern)
     except Undecidable as error:
-        return Verdict(False, rule, None, f"whether {rule} concerns it cannot be told: {error}")
+        return Verdict(False, rule, None, f"whether {rule} concerns it is unknown: {error}")
     if subject is None:
         return None
     also = "" if subject == asked.text else f"; {asked.text!r} also matches {subject!r}"
     return Verdict(False, rule, subject, f"{rule}{also}")
 
 
-def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action: Action) -> Verdict:
+def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern) -> Verdict:
     """Return the grant by a rule that covers the pattern, or a refusal with a subject that no rule covers."""
     # There may be thousands of rules, and most have other prefixes. A pattern without subjects is covered by any rule.
     near = [rule for rule in rules if prefixes_overlap(rule.pattern, asked)] or rules[:1]
@@ -261,15 +283,22 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action:
             if found is None and (found := counterexample(rule.pattern, asked)) is None:
                 return Verdict(True, rule, None, str(rule))
         except Undecidable as error:
-            reason = f"whether {rule} covers it cannot be told: {error}"
+            reason = f"whether {rule} covers it is unknown: {error}"
             undecided = undecided or Verdict(False, rule, None, reason)
         else:
             if len(beyond) < _TRIED:
                 beyond[found] = None
             uncovering.append((rule, found))
-    if uncovering:
-        return _not_covered(uncovering, asked)
-    return undecided or Verdict(False, None, None, f"no rule allows {name} to {_VERBS[action]} of this name")
+    return undecided if undecided is not None and not uncovering else _not_covered(uncovering, asked)
+
+
+def _example(asked: Pattern) -> str | None:
+    """Return a subject that a pattern matches; None if there is none, or if the search takes too long."""
+    if asked.is_literal:
+        return str(asked.text)
+    with suppress(Undecidable):
+        return asked.witness(asked)
+    return None
 
 
 def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from oz.logs import peer_logger
 from oz.message import Extras
-from oz.security.access import Rights
+from oz.security.access import Rights, denial_of
 from oz.security.permissions import Action
 
 _log = peer_logger("oz.subscriber")
@@ -20,6 +20,9 @@ MAX_CACHED = 65_536
 """Number of allowed subjects of one key at which the cache is cleared."""
 MAX_NAMES = 1_024
 """Maximum number of origins that are kept for one key; beyond it the oldest is removed."""
+
+_Denied = tuple[str, str, tuple[Action, bytes] | None]
+"""Key, denial in words, and the action and subject if permissions decided."""
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ class PublishAccess:
     """
 
     __slots__ = (
-        "_names", "_owners", "_read", "_reports", "_rights", "_stats", "allowed", "key", "rules",
+        "_last", "_names", "_owners", "_read", "_reports", "_rights", "_stats", "allowed", "key", "rules",
     )  # fmt: skip
 
     def __init__(self, read: Callable[[], Rights], stats: Denials) -> None:
@@ -72,6 +75,7 @@ class PublishAccess:
         self._owners: dict[bytes, str] = {}
         self._names: dict[str, deque[bytes]] = {}
         self._reports = True
+        self._last: _Denied | None = None
         self.key: str | None = None
         self.rules: PublisherRules | None = None
 
@@ -126,7 +130,9 @@ class PublishAccess:
             return True
         if not self._decide(key, action, subject):
             what = "publish" if inbox is None else "send requests to"
-            self._deny(f"may not {what} {subject.decode(errors='backslashreplace')!r}")
+            self._deny(
+                f"may not {what} {subject.decode(errors='backslashreplace')!r}", about=(action, subject)
+            )
             return False
         if len(subject) <= MAX_CACHED_LENGTH:
             if len(allowed) >= MAX_CACHED:
@@ -171,9 +177,24 @@ class PublishAccess:
         permissions = rights.permissions
         return permissions is None or permissions.allows(permissions.user_of(key), action, subject)
 
-    def _deny(self, what: str, count: int = 1) -> None:
+    def _deny(self, what: str, count: int = 1, about: tuple[Action, bytes] | None = None) -> None:
         self._stats.denied += count
+        self._last = self.key or "", what, about
         if self._reports:
             self._reports = False
-            text = "key %s %s: the message is dropped. stats.denied counts further denials"
-            _log.warning(text, self.key or "(none)", what)
+            text = "%s. The message is dropped, and stats.denied counts further denials"
+            _log.warning(text, self._describe(*self._last))
+
+    def last_denial(self) -> str | None:
+        """Return the user, the subject and the rule of the last denied message; None without one."""
+        return None if self._last is None else self._describe(*self._last)
+
+    def _describe(self, key: str, what: str, about: tuple[Action, bytes] | None) -> str:
+        permissions = self._rights.permissions
+        user = None if permissions is None else permissions.user_of(key)
+        name = f"key {key or '(none)'}" if user is None else f"user {user.name} with the key {key}"
+        denial = None
+        if about is not None:
+            action, subject = about
+            denial = denial_of(permissions, key, action, subject.decode("utf-8", "surrogateescape"))
+        return f"{name} {what}" if denial is None else f"{name} {what}: {denial}"

@@ -42,6 +42,7 @@ from oz.services.service import NodeService
 from oz.subscriber.message import Message
 from oz.transport.endpoints import as_list
 from oz.transport.steps import Steps
+from oz.transport.waiting import LateCalls
 from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
@@ -98,6 +99,7 @@ class BridgeEngine:
         self._is_dirty, self._read_at = True, 0.0
         self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
+        self.late_calls = LateCalls()
         try:
             for settings in legs:
                 self.legs.append(Leg(settings, self.id, self._notify))
@@ -260,7 +262,10 @@ class BridgeEngine:
         others = [leg for leg in self.legs if leg.engine.traces is not back and leg.side.may_enter(raw)]
         if any(leg.engine.traces.has_passed(trace_id) for leg in self.legs):
             return []
-        return [leg.engine.traces.pass_question(trace_id, raw, via + self.id, back, peer) for leg in others]
+        source = next(leg for leg in self.legs if leg.engine.traces is back)
+        via += self.id
+        excluded = source.side.forwarders | rules.forwarder_ids(via)
+        return [leg.engine.traces.pass_question(trace_id, raw, via, excluded, back, peer) for leg in others]
 
     def _lose(self, leg: Leg, gap: Gap, via: bytes) -> None:
         """Report a loss on the other buses."""

@@ -117,6 +117,10 @@ class LegPublisher(NodePublisher):
         sessions.reclaim = lambda stream, positions, is_final: self.reclaim(stream, positions, is_final)
         return sessions
 
+    def cached_route(self, subject: str) -> Route | None:
+        """Return None: the streams depend on the request, and `responders` finds them."""
+        return None
+
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams of nodes that receive a request."""
         route = super().responders(subject, raw)

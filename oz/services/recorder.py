@@ -189,6 +189,9 @@ class Recorder(Service):
     ) -> Any:
         if isinstance(source, Node):
             subscription: Any = source.subscribe(compiled, handler=self._receive_from_node, group=self._group)
+            journals = source._node.traces.journals
+            journals[subscription._inbox] = os.path.abspath(os.fspath(self._directory))
+            opened.callback(journals.pop, subscription._inbox, None)
             opened.callback(subscription.unsubscribe)
             return subscription
         if isinstance(source, Subscriber):
@@ -325,7 +328,7 @@ class Recorder(Service):
         retry = FIRST_RETRY
         while True:
             try:
-                self.writer.append(rows)
+                end = self.writer.append(rows)
             except JournalFull as error:
                 self._report_full(error)
                 if self._giving_up.wait(retry):
@@ -335,6 +338,7 @@ class Recorder(Service):
                 self._append_parts(rows, error)
                 return
             else:
+                self._report_marked(rows, end)
                 self._count(rows)
                 return
 
@@ -352,6 +356,19 @@ class Recorder(Service):
         self._buffer.replace_first(self._gap_record(1, message.origin))
         acknowledge([message])
         self._append(self._buffer.first())
+
+    def _report_marked(self, rows: list[Row], end: int) -> None:
+        """Report messages of `oz trace` that are in the journal.
+
+        Args:
+            rows: records of one append.
+            end: offset after the last of them.
+        """
+        traces = None if self._node is None else self._node._node.traces
+        if traces is not None and traces.is_asked:
+            for offset, row in enumerate(rows, end - len(rows)):
+                if isinstance(row, Message):
+                    traces.on_recorded(self._subscription._inbox, row, offset)
 
     def _count(self, rows: list[Row]) -> None:
         stats = self.stats

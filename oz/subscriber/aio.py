@@ -128,6 +128,7 @@ class Subscriber(SubscriberBase):
 
         Raises:
             EndpointError: the endpoint cannot be used here.
+            PermissionDenied: as `oz.Subscriber.connect`. The endpoint is not connected.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))
@@ -306,8 +307,9 @@ class Subscriber(SubscriberBase):
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy.
-            PermissionDenied, ProtocolError: a publisher refuses a subscription.
+            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy. Or the
+                subscriber has no endpoint.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription or the key; once for each.
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)

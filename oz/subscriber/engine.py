@@ -37,6 +37,7 @@ from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections, EndedLinks
+from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.link import Link, ListeningClock
 from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
@@ -59,6 +60,8 @@ With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.
 CHUNK = 16
 """Maximum number of messages that a call delivers before it reads the clock again."""
 
+NO_ENDPOINT = "the subscriber has no endpoint: call connect(endpoint)"
+"""Text of a Timeout without endpoints."""
 MAX_NAMED = 3
 """Reasons that the text of a Timeout names."""
 
@@ -127,6 +130,8 @@ class Engine(Connections):
         # A weak dictionary has a method in Python for its length.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
+        # Counts of denied and of received messages at the last text about a denial.
+        self._named_denials = 0, 0
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -525,7 +530,7 @@ class Engine(Connections):
         if not timeout:
             return ""
         if not self.places:
-            return "; the subscriber has no endpoint: call connect(endpoint)"
+            return f"; {NO_ENDPOINT}"
         silent = [publisher.endpoint for publisher in self.publishers if publisher.mode == "connecting"]
         found = [f"no publisher answers at {', '.join(silent)}"] if silent else []
         with self.lock:
@@ -534,7 +539,29 @@ class Engine(Connections):
                     entry = self.subscriptions.by_sid.get(refusal.sid)
                     if entry is not None and inbox in (None, entry.owner):
                         found.append(self.refusal_text(place, entry.pattern.text, refusal))
+            if self.keys is not None:
+                found += self._why_keys(self.keys)
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
+
+    def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
+        """Yield why permissions may be the cause of a timeout. The caller has the lock."""
+        received, denial = self.dispatcher.stats.received, keys.rights.last_denial()
+        if denial is not None and (
+            keys.denied != self._named_denials[0] or received == self._named_denials[1]
+        ):
+            # Until a message arrives, so that a repeated call has the cause too.
+            self._named_denials = keys.denied, received
+            yield f"a message was denied: {denial}"
+        plain = [
+            place.endpoint
+            for place in self.places.values()
+            if place.mode() == "prefix" and place.heard_at is None
+        ]
+        if plain:
+            yield (
+                f"the plain connection to {', '.join(plain)} does not report denied subscriptions: read the log "
+                'of the publisher, or use filtering="publisher"'
+            )
 
     def missing(self) -> list[str]:
         """Return why endpoints are not ready.
@@ -545,6 +572,8 @@ class Engine(Connections):
         """
         self.check_open()
         with self.lock:
+            if not self.places:
+                return [NO_ENDPOINT]
             needs_link = any(not inbox.falls_back for inbox in self.dispatcher.inboxes)
             found = [
                 place.missing(
@@ -692,17 +721,21 @@ class Engine(Connections):
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
-            all_links: list[Link | EndedLinks] = [self._past, *self._place_of]
-            withdrawn = sum(link.unwanted for link in all_links)
+            withdrawn = malformed = repeated = 0
+            links: Iterable[Link | EndedLinks] = (self._past, *self._place_of)
+            for link in links:
+                withdrawn += link.unwanted
+                malformed += link.malformed
+                repeated += link.repeated
             denied = 0 if self.keys is None else self.keys.denied
             return SubscriberStats(
                 received=found.received + withdrawn + denied,
                 delivered=found.delivered,
                 filtered=found.filtered,
-                malformed=found.malformed + sum(link.malformed for link in all_links),
+                malformed=found.malformed + malformed,
                 dropped=found.dropped,
                 lost=found.lost,
-                repeated=found.repeated + sum(link.repeated for link in all_links),
+                repeated=found.repeated + repeated,
                 unwanted=found.unwanted + withdrawn,
                 failed=found.failed,
                 denied=denied,

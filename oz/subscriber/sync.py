@@ -122,6 +122,9 @@ class Subscriber(SubscriberBase, Pollable):
 
         Raises:
             EndpointError: the endpoint cannot be used here.
+            PermissionDenied: with `security`, one side does not trust the key of the other. The endpoint is not
+                connected: call `connect` again after the exchange of keys. A later refusal is raised by the next
+                call that waits, and the endpoint is tried again.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))
@@ -286,14 +289,16 @@ class Subscriber(SubscriberBase, Pollable):
 
         An endpoint is ready if its link has answered the current subscriptions, or if a plain connection has
         ended its handshake. Messages of links that are published afterwards are not lost. A plain
-        publisher may still lose the first messages, because ZeroMQ does not answer subscriptions.
+        publisher may still lose the first messages, because ZeroMQ does not answer subscriptions. For the same
+        reason a denied subscription of a plain connection raises nothing: the publisher logs it.
 
         Args:
             timeout: seconds; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy.
-            PermissionDenied, ProtocolError: a publisher refuses a subscription.
+            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy. Or the
+                subscriber has no endpoint.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription or the key; once for each.
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)

@@ -158,7 +158,7 @@ class Keys:
     # connections
 
     def find(self, endpoint: str, link_endpoint: str | None, *, is_plain: bool) -> None:
-        """Find the key of a listener. The call waits for handshakes.
+        """Find the key of a listener. The call waits for handshakes. After an error the endpoint is forgotten.
 
         Args:
             endpoint: of the listener.
@@ -180,7 +180,9 @@ class Keys:
                 found, key = self.probe(endpoint, self.plain)
             why = self._why_not(found, endpoint, key)
             if why is not None:
-                raise PermissionDenied(f"{self.name_of(endpoint)} {why}")
+                raise PermissionDenied(
+                    f"{self.name_of(endpoint)} {why}. The endpoint is not connected, and is not tried again"
+                )
         except BaseException:
             del self._servers[endpoint]
             raise

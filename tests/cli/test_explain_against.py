@@ -1,4 +1,4 @@
-"""`oz explain --against`: what prefixes let through in vain."""
+"""`oz explain --against`: counts of delivered messages, and of messages that only the prefix matches."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import oz
 from oz.cli import main
 from oz.demo.flights import load
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE
 
 
@@ -81,3 +82,10 @@ def test_file_without_subjects_is_an_error(tmp_path):
     result = CliRunner().invoke(main, ["explain", "a", "--against", str(empty)])
     assert result.exit_code == 1
     assert "no subjects" in result.output
+
+
+def test_endpoint_without_a_publisher_is_named():
+    endpoint = lasting_endpoint()
+    result = CliRunner().invoke(main, ["explain", "a", "--against", endpoint, "--seconds", "0.1"])
+    assert result.exit_code == 1
+    assert f"nothing answers at {endpoint}" in str(result.exception) + result.output

@@ -107,7 +107,9 @@ def test_an_empty_bus_has_exit_codes(oz_run, directory):
     assert (ended.code, ended.stderr.splitlines()[1]) == (4, "oz sub: no message for 0.1 s")
     ended = oz_run("peers", *on_bus(directory, "--json"))
     assert (ended.code, ended.stdout) == (3, b"[]\n")
-    assert ended.stderr.splitlines()[-1].startswith("oz peers: no node on bus default; --connect names")
+    assert ended.stderr.splitlines()[-1].startswith(
+        f"oz peers: no node on bus default: this command uses the directory {directory}. --connect names"
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -1,12 +1,14 @@
 """Commands with keys: by an option, a variable or the configuration file."""
 
 import subprocess
+import tempfile
 from contextlib import suppress
 
 import pytest
 import zmq
 
 import oz as library
+from oz.logs import forget_rates
 from support.keyring import Keyring
 from support.waiting import DEADLINE, until
 
@@ -152,7 +154,8 @@ def test_file_without_the_key_of_a_command_denies_nothing(ring, oz):
 def test_denied_request_and_reply_exit_1(ring, oz, command, directory):
     ended = oz(*command, "--directory", directory, "--security", ring.file("desk"))
     assert ended.exit_code == 1
-    assert "no rule allows desk to" in ended.stderr
+    assert f"desk has no allow rule for {command[0]}, and the default is deny" in ended.stderr
+    assert "add an allow rule for desk in permissions.toml" in ended.stderr
 
 
 def test_a_key_that_is_not_trusted_ends_the_command_with_both_keys(ring, pub, oz_run):
@@ -194,3 +197,57 @@ def test_plain_forwarder_refuses_keys(ring, oz):
     )
     assert refused.exit_code == 2
     assert "plain sockets have no keys" in refused.stderr
+
+
+@pytest.fixture
+def keyed_node(ring, directory):
+    options = library.NodeOptions(directory=directory)
+    with library.Node(
+        "feed", bind="tcp://127.0.0.1:*", security=ring.security("feed"), options=options
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("peers", "--timeout", "0.1"), 3),
+        (("top", "--once", "--interval", "0.2"), 3),
+        (("request", "svc.x"), 3),
+        (("ping", "feed", "--wait", "0.1"), 3),
+        (("trace", "md.eu", "--timeout", "0.1"), 3),
+        (("pub", "md.eu", "1", "--bus", "default", "--wait", "0.1"), 3),
+        (("sub", "md.eu", "--bus", "default", "--timeout", "0.1"), 4),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_command_without_a_key_on_a_bus_with_keys_names_the_cause(oz, keyed_node, command, code):
+    ended = oz(*command)
+    assert ended.exit_code == code, ended.stderr
+    assert ended.stderr.count("this node has no keys") == 1
+    assert "give this node security=" in ended.stderr
+
+
+def test_peers_without_a_key_name_the_cause_for_an_endpoint_with_keys(oz, keyed_node, tmp_path):
+    with tempfile.TemporaryDirectory(dir="/tmp") as other:
+        ended = oz(
+            "peers", "--timeout", "0.1", "--connect", keyed_node.endpoint, "--directory", f"{other}/none"
+        )
+    assert ended.exit_code == 3
+    assert ended.stderr.count("a listener with keys does not answer a program without keys") == 1
+
+
+def test_a_request_without_a_responder_names_no_call_of_python(oz, directory):
+    ended = oz("request", "svc.x")
+    assert ended.exit_code == 3
+    assert ended.stderr.splitlines()[-1] == "oz request: no node on bus default has a subscription for svc.x"
+
+
+def test_each_denied_subscription_is_logged(ring, pub, caplog):
+    forget_rates()
+    with library.Subscriber(
+        pub.endpoint, filtering="publisher", security=ring.security("desk", permissions=True)
+    ) as subscriber:
+        for subject in ("md.secret.a", "other.b"):
+            subscriber.subscribe(subject)
+        until(lambda: sum("may not subscribe" in record.getMessage() for record in caplog.records) == 2)

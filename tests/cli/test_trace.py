@@ -41,6 +41,7 @@ def trace(directory):
         joining = ("--bus", "lan", "--directory", directory, "--timeout", str(DEADLINE))
         code, out, err = command("trace", *arguments, *joining)
         assert "Traceback" not in err
+        run.errors = err
         return code, out
 
     return run
@@ -151,16 +152,47 @@ def test_trace_crosses_a_forwarder(directory, join, trace):
         assert sum("handled" in report for report in found["reports"]) == 1
 
 
-def test_recorder_is_named_by_its_handler(join, trace, tmp_path):
-    with Recorder(tmp_path / "journal", "md.>", source=join("recorder")) as recorder:
+def test_parallel_forwarders_show_each_path_and_the_one_that_passes_a_group_on(directory, join, trace):
+    near, far = join("near"), join("far", bus="wan")
+    handled = []
+    for node in (near, far):
+        node.subscribe("md.>", lambda message: handled.append(message.payload))
+    far.subscribe("job.*", lambda message: handled.append(message.payload), group="workers")
+    legs = [{"bus": bus, "directory": directory} for bus in ("lan", "wan")]
+    with running(Forwarder(legs, name="between-1")), running(Forwarder(legs, name="between-2")):
+        for node in (near, far):
+            node.wait_ready("between-1", "between-2", timeout=DEADLINE)
+        until(lambda: trace("md.x")[1].count("to bus wan\n│     └─ far") == 2)
+        until(lambda: trace("job.x")[1].count("stands by for another forwarder") == 1)
+        # Without the reports of all recipients it ends at the timeout.
+        _, out = trace("md.x", "--send", "plain")
+        assert sorted(handled) == ["plain", "plain"]
+        assert out.count("no answer") == out.count("does not answer") == 0
+        assert out.count("to bus wan\n│     └─ far\n") == 2
+        handled.clear()
+        _, out = trace("job.x", "--send", "group")
+        assert handled == ["group"]
+        assert out.count("to bus wan") == out.count("handler of job.*") == 1
+        assert out.count("stands by for another forwarder") == 1
+
+
+def test_journal_is_shown_with_time_and_offset(join, trace, tmp_path):
+    directory = tmp_path / "journal"
+    with Recorder(directory, "md.>", source=join("recorder")) as recorder:
         thread = Thread(recorder.run)
-        _, out = trace("md.x", "--send", "text")
-        until(lambda: recorder.stats.recorded == 1)
+        assert f"md.> (nats, prefix md.): receives, journal {directory}" in trace("md.x")[1]
+        for _ in range(2):
+            _, out = trace("md.x", "--send", "text", "--json")
         recorder.stop()
         thread.outcome()
-    assert "md.> (nats, prefix md.): receives, handler Recorder." in out
-    (message,) = Journal(tmp_path / "journal").read()
-    assert len(message.headers[HEADER]) == 16
+    (hop,) = json.loads(out)["hops"]
+    assert [hop["subscriptions"][0][name] for name in ("handler", "journal")] == ["", str(directory)]
+    (recorded,) = [report for report in hop["reports"] if "recorded" in report]
+    (received,) = [report for report in hop["reports"] if "received" in report]
+    assert received["received"] <= recorded["recorded"]
+    records = list(Journal(directory).read())
+    assert [len(record.headers[HEADER]) for record in records] == [16, 16]
+    assert recorded["offset"] == records[1].offset == 1
 
 
 needs_curve = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -212,6 +244,21 @@ def test_key_without_the_right_gets_no_details(ring, join, trace):
     (hop,) = json.loads(out)["hops"]
     assert "denies the request to '_OZ.TRACE'" in hop["untraced"]
     assert (hop["subscriptions"], hop["reports"]) == ([], [])
+    assert "has a subscription; no details" in trace("md.x", "--security", ring.file("tracer"))[1]
+    assert trace("news", "--security", ring.file("tracer"))[0] == 3
+    assert "no declared subscription on bus lan matches news; without details: desk" in trace.errors
+
+
+@needs_curve
+def test_ping_without_the_right_exits_1_with_the_permission(ring, join, directory):
+    ring.permit(desk='subscribe = { allow = [">"] }', tracer="")
+    desk = join("desk", security=ring.security("desk", permissions=True))
+    desk.subscribe("svc")
+    joining = ("--bus", "lan", "--directory", directory, "--security", ring.file("tracer"))
+    for target, subject in (("desk", "_OZ.STATISTICS"), ("svc", "svc")):
+        code, _, err = command("ping", target, "--count", "1", "--wait", str(DEADLINE), *joining)
+        assert code == 1
+        assert f"denies the request to '{subject}': tracer has no allow rule for request" in err
 
 
 def asked(node, subject):

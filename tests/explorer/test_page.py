@@ -6,6 +6,7 @@
 import os
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="witho
 
 from oz.explorer.server import Server  # noqa: E402
 from oz.explorer.view import BusView  # noqa: E402
+from support.waiting import Thread  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 TIMEOUT = 60_000  # milliseconds of each wait
@@ -107,6 +109,39 @@ def test_graph_shows_links_pending_messages_and_groups(scene, opened):
     row = page.locator("#table-subscribers tr", has_text="dashboard")
     expect(row).to_contain_text("slow", timeout=TIMEOUT)
     expect(page.locator("#table-groups tr", has_text="workers")).to_contain_text("2", timeout=TIMEOUT)
+
+
+def test_page_is_usable_with_more_subjects_than_it_keeps_and_shows_what_it_leaves_out(scene, opened):
+    subjects = [
+        f"load.s{one}.t{two}.k{three}" for one in range(100) for two in range(100) for three in range(10)
+    ]
+    page, is_full, ended = opened(1280), threading.Event(), threading.Event()
+
+    def publish():
+        # The explorer drops messages that are too many for it, so that one pass does not show all subjects.
+        while not ended.is_set():
+            for start in range(0, len(subjects), 500):
+                scene.feed.publish_many((subject, 1) for subject in subjects[start : start + 500])
+                if is_full.is_set():
+                    scene.feed.publish("other", 1)
+                if ended.wait(0.005):
+                    return
+
+    thread = Thread(publish)
+    try:
+        expect(page.locator("#totals")).to_contain_text("100,000 subjects", timeout=TIMEOUT)
+        is_full.set()
+        expect(page.locator("#sampling")).to_contain_text(
+            "The table is full at 100,000 subjects", timeout=TIMEOUT
+        )
+        page.get_by_role("button", name="Entries below load", exact=True).click()
+        expect(page.locator("#tree")).to_contain_text("50 of 100", timeout=TIMEOUT)
+        page.get_by_label("Pattern").fill("load.s7.*.k3")
+        expect(page.locator("#explained")).to_contain_text("100 of 100,000 match", timeout=TIMEOUT)
+        expect(page.locator("#explained")).not_to_contain_text("tested so far", timeout=TIMEOUT)
+    finally:
+        ended.set()
+        thread.outcome()
 
 
 def test_text_of_the_bus_is_not_html(scene, opened):

@@ -319,7 +319,7 @@ def test_a_publisher_that_closes_drops_no_direct_messages():
     *_, bye = publisher.pull(session)
     assert (type(bye), bye.streams[links.DIRECT].dropped) == (Bye, 0)
     assert publisher.sessions.unacknowledged() == 5
-    assert publisher.sessions.drops() == [0, 0, 0, 0]
+    assert publisher.sessions.drops == [0, 0, 0, 0]
 
 
 def test_losses_before_the_publisher_do_not_concern_direct_messages():

@@ -1077,3 +1077,21 @@ def test_a_backlog_as_large_as_pending_bytes_leaves_it():
         publisher.ack(session.sent)
         publisher.pull(session)
     assert session.bytes == session.streams[1].pending == 0
+
+
+def test_a_lone_message_with_extras_is_one_frame_or_waits_for_the_batch():
+    publisher, session = up(joined_bytes=100)
+    publisher.sessions.ready.clear()
+    extras = {"reply_to": "inbox"}
+    found = {}
+    for size in range(40, 85):
+        payload = bytes(size)
+        body = links.encode_body((b"a.1", payload, extras))
+        found[len(body)] = publisher.sessions.publish_alone(
+            session.streams[1], b"a.1", payload, extras, publisher.now
+        )
+        if found[len(body)] is not None:
+            session.taken()
+            assert found[len(body)].endswith(body)
+    assert found[99] is not None
+    assert found[100] is None

@@ -5,13 +5,14 @@ import sys
 
 import pytest
 
-# Python calls signal handlers at the start of a function, and after the call of a function in C.
+# Python calls signal handlers at the start of a function, and after calls. "calls" are places in all of oz and pyzmq,
+# "bytecodes" are all places in the constructor of the node itself, once its engine begins.
 PROGRAM = """
 import asyncio, faulthandler, gc, os, sys, threading, warnings
 import oz, oz.asyncio
 
 warnings.simplefilter("ignore", ResourceWarning)
-kind, directory = sys.argv[1:]
+kind, places, directory = sys.argv[1:]
 
 class Interrupt(BaseException):
     pass
@@ -23,6 +24,7 @@ def make(module):
 async def start():
     node = make(oz.asyncio)
     sys.setprofile(None)
+    sys.settrace(None)
     await node.close(timeout=0)
 
 def attempt(place):
@@ -35,11 +37,24 @@ def attempt(place):
             if count == place:
                 sys.setprofile(None)
                 raise Interrupt
+    def trace(frame, event, argument):
+        nonlocal count
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        if not (path.endswith("/oz/node/base.py") and name == "__init__") and name != "_begin":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            if count == place:
+                sys.settrace(None)
+                raise Interrupt
+        return trace
     try:
-        sys.setprofile(profile)
+        sys.setprofile(profile) if places == "calls" else sys.settrace(trace)
         if kind == "threads":
             node = make(oz)
             sys.setprofile(None)
+            sys.settrace(None)
             node.close(timeout=0)
         else:
             asyncio.run(start())
@@ -47,15 +62,22 @@ def attempt(place):
         pass
     finally:
         sys.setprofile(None)
+        sys.settrace(None)
+    node = None
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join()
     gc.collect()
     return count
 
 faulthandler.dump_traceback_later(300, exit=True)
 last = attempt(0)
 before = len(os.listdir("/proc/self/fd"))
-for place in range(1, last, last // 12):
+for place in range(1, last, last // 12 if places == "calls" else 1):
     attempt(place)
-assert len(os.listdir("/proc/self/fd")) <= before + 3, "descriptors are open"
+after = len(os.listdir("/proc/self/fd"))
+assert after <= before + (3 if places == "calls" else 0), f"{after - before} descriptors are open"
 assert os.listdir(directory) == [], "a socket is left"
 print([one.name for one in threading.enumerate()])
 """
@@ -63,9 +85,13 @@ print([one.name for one in threading.enumerate()])
 
 @pytest.mark.timeout(360)
 @pytest.mark.skipif(sys.platform != "linux", reason="the program counts descriptors in /proc")
+@pytest.mark.parametrize("places", ["calls", "bytecodes"])
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_an_interrupted_start_leaves_nothing(kind, directory):
+def test_an_interrupted_start_leaves_nothing(kind, places, directory):
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind, f"{directory}/bus"], capture_output=True, text=True, timeout=330
+        [sys.executable, "-c", PROGRAM, kind, places, f"{directory}/bus"],
+        capture_output=True,
+        text=True,
+        timeout=330,
     )
     assert (ended.returncode, ended.stdout) == (0, "['MainThread']\n"), ended.stderr

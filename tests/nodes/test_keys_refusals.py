@@ -154,8 +154,8 @@ def test_nodes_with_and_without_keys_name_each_other_as_the_cause(make, keyed, h
         if has_keys
         else "with keys on this bus, and this node has no keys"
     )
-    assert f"The directory has a socket of a node {theirs}" in reason(asking, name)
-    with pytest.raises(Timeout, match=rf"no peer is up.* The directory has a socket of a node {theirs}"):
+    assert f"the directory has a socket of a node {theirs}" in reason(asking, name)
+    with pytest.raises(Timeout, match=rf"no peer is up.*; the directory has a socket of a node {theirs}"):
         asking.subscribe("x").receive(timeout=0.05)
     another = keyed("beta") if has_keys else make("other")
     assert theirs in reason(another, name)

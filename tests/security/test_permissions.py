@@ -55,7 +55,7 @@ def test_what_is_granted_needs_no_automaton_whatever_other_rules_there_are(monke
 
 @each("asked", ["c.>", "zmq:c", "*.x", "mqtt:+/x"])
 def test_what_no_rule_allows_needs_few_automata_though_there_are_many(monkeypatch, asked):
-    """With one for each rule a publisher stood still for seconds, and forgot those of others."""
+    """With an automaton for each rule, a publisher stopped for seconds and dropped the automata of other patterns."""
     made = set()
     make = relations.automaton_of
     monkeypatch.setattr(relations, "automaton_of", lambda item: made.add(item) or make(item))
@@ -71,7 +71,7 @@ def test_what_cannot_be_told_is_refused_in_words():
     assert not verdict.granted or verdict.rule.text == "regex:md[.](?=x).*"
     verdict = decide(permissions(rule("allow", "regex:md[.](?=x).*")), "md.*")
     assert not verdict.granted
-    assert "cannot be told" in verdict.reason
+    assert "is unknown" in verdict.reason
 
 
 def test_two_rules_that_cover_it_only_together_do_not_grant_it():
@@ -93,7 +93,44 @@ def test_nobody_has_what_the_default_gives():
     for default in ("allow", "deny"):
         verdict = Permissions(default).decide(None, "subscribe", oz.compile("md.x"))
         assert verdict.granted is (default == "allow")
-        assert "this key" in verdict.reason
+        assert "a key without a user has no allow rule for subscribe" in verdict.reason
+
+
+@each(
+    ("user", "action", "asked", "group", "subject", "rule_text", "explained"),
+    [
+        (
+            "desk", "subscribe", "md.*", None, "md.secret", "deny md.secret: deny subscribe 'md.secret'",
+            "deny md.secret: deny subscribe 'md.secret'; 'md.*' also matches 'md.secret'. "
+            "To permit it, change this rule in bus.toml",
+        ),
+        (
+            "desk", "subscribe", "x.y", None, "x.y", "allow md.>: allow subscribe 'md.>'",
+            "allow md.>: allow subscribe 'md.>' does not cover 'x.y'. "
+            "To permit it, add an allow rule for desk in bus.toml",
+        ),
+        (
+            "desk", "request", "svc.*", None, "svc.a", 'default = "deny"',
+            "desk has no allow rule for request, and the default is deny. "
+            "To permit it, add an allow rule for desk in bus.toml",
+        ),
+        (
+            "desk", "group", "md.x", "other", "md.x", "allow md.>: allow group 'md.>'",
+            "allow md.>: allow group 'md.>' does not cover the group 'other'. "
+            "To permit it, add an allow rule for desk in bus.toml",
+        ),
+        (
+            "stranger", "publish", "x", None, "x", 'default = "deny"',
+            "a key without a user has no allow rule for publish, and the default is deny. "
+            "To permit it, add a user with the key to bus.toml",
+        ),
+    ],
+)  # fmt: skip
+def test_refusal_has_a_subject_a_rule_and_a_remedy(user, action, asked, group, subject, rule_text, explained):
+    rules = (rule("allow", "md.>"), rule("deny", "md.secret"), rule("allow", "md.>", "group", "work-*"))
+    found = replace(permissions(*rules), file="bus.toml")
+    verdict = found.decide(found.users.get(user), action, oz.compile(asked), group)
+    assert (verdict.subject, verdict.rule_text, verdict.explanation) == (subject, rule_text, explained)
 
 
 def test_a_rule_of_groups_is_about_their_names_too():

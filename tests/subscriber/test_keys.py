@@ -225,6 +225,28 @@ def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
     sub.wait_ready(timeout=DEADLINE)
 
 
+def test_an_endpoint_that_refuses_the_key_at_connect_is_not_connected(make, ring, feed):
+    ring.distrust("desk")
+    pub = feed()
+    sub = make(filtering="publisher", security=ring.security("desk"))
+    sub.subscribe("md.eu")
+    with pytest.raises(oz.PermissionDenied, match=r"not connected, and is not tried again") as raised:
+        sub.connect(pub.endpoint)
+    assert (raised.value.rule, raised.value.subject) == (None, None)
+    assert sub.publishers == []
+    with pytest.raises(oz.Timeout, match="no endpoint: call connect"):
+        sub.wait_ready(timeout=0)
+    ring.trust("desk")
+
+    def connects():
+        with contextlib.suppress(oz.PermissionDenied):
+            sub.connect(pub.endpoint)
+            return True
+
+    until(connects)
+    sub.wait_ready(timeout=DEADLINE)
+
+
 # the right to publish -------------------------------------------------------------------------------------------
 
 
@@ -248,6 +270,44 @@ def test_the_delimiter_ends_the_subject_that_a_key_may_publish(make, feed, ring)
     pub.publish("md.eu", b"1")
     assert sub.receive(timeout=DEADLINE).payload == b"1"
     assert sub.stats.denied == 1
+
+
+@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+def test_a_timeout_names_the_user_and_the_rule_of_a_denied_message(make, feed, rights, filtering, caplog):
+    pub = feed(permissions=False)
+    sub = make(pub.endpoint, filtering=filtering, security=rights)
+    sub.subscribe("md.>")
+    sub.wait_ready(timeout=DEADLINE)
+    pub.wait_for_subscribers("md.secret.x", timeout=DEADLINE)
+    pub.publish("md.secret.x", b"")
+
+    def is_named():
+        with pytest.raises(oz.Timeout) as raised:
+            sub.receive(timeout=0.1)
+        return "a message was denied" in str(raised.value) and str(raised.value)
+
+    rule = "users.feed.publish.deny[0], line 4: deny publish 'md.secret.>'"
+    expected = f"may not publish 'md.secret.x': {rule}. To permit it"
+    for text in (until(is_named), caplog.text):
+        assert "user feed with the key" in text
+        assert expected in text
+
+
+def test_a_timeout_names_a_possible_denial_of_a_plain_subscription_until_a_message_arrives(make, ring, pub):
+    ring.permit(desk=DESK, other="")
+    sub = make(pub.endpoint, filtering="prefix", security=ring.security("other"))
+    sub.subscribe("md.>")
+    sub.wait_ready(timeout=DEADLINE)
+    until(lambda: pub.stats.denied)
+    with pytest.raises(oz.Timeout, match="does not report denied subscriptions"):
+        sub.receive(timeout=0.01)
+    allowed = make(pub.endpoint, filtering="prefix", security=ring.security("desk"))
+    allowed.subscribe("md.eu")
+    receive_until(allowed, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
+    receive_until(allowed, lambda *_: allowed.stats.received == pub.stats.sent)
+    with pytest.raises(oz.Timeout) as raised:
+        allowed.receive(timeout=0.01)
+    assert "does not report" not in str(raised.value)
 
 
 def test_denied_messages_do_not_hold_up_acknowledgements(make, feed, rights):

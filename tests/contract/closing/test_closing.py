@@ -184,3 +184,26 @@ def test_pyzmq_1407_program_that_forgets_close_ends(program, directory):
     with program(FORGETFUL, directory) as process:
         out, messages = process.communicate(timeout=DEADLINE)
     assert (out, messages, process.returncode) == ("ready\n", "", 7)
+
+
+@promise("close of a node does not wait for messages in its own queues; they are not handled.")
+def test_a_node_does_not_wait_for_its_own_queues(nodes, api):
+    (node,) = nodes.join("worker")
+    made = node.subscribe("job", ack="handled", group="workers")
+    node.publish_many(("job", number) for number in range(3))
+    until(lambda: made.pending == 3)
+    assert api.start(lambda: node.close(timeout=None)).outcome() == 3
+
+
+@promise(
+    "Jobs of a redelivering group that wait in the queue of a node go to another member when the node closes."
+)
+def test_jobs_in_the_queue_of_a_closing_node_go_to_another_member(nodes):
+    closing, other = nodes.join("closing", "other")
+    options = {"ack": "handled", "group": "workers", "delivery": {"redeliver": True}}
+    made, handled = closing.subscribe("job", **options), []
+    closing.publish_many(("job", number) for number in range(3))
+    until(lambda: made.pending == 3)
+    other.subscribe("job", lambda message: handled.append(message.payload), **options)
+    closing.wait_for_subscribers("job", count=2)
+    assert (closing.close(timeout=DEADLINE), handled) == (0, [0, 1, 2])
