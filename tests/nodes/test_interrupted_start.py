@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from support.sizes import size
+
 # Python calls signal handlers at the start of a function, and after calls. "calls" are places in all of oz and pyzmq,
 # "bytecodes" are all places in the constructor of the node itself, once its engine begins.
 PROGRAM = """
@@ -12,7 +14,7 @@ import asyncio, faulthandler, gc, os, sys, threading, warnings
 import oz, oz.asyncio
 
 warnings.simplefilter("ignore", ResourceWarning)
-kind, places, directory = sys.argv[1:]
+kind, places, step, directory = sys.argv[1:]
 
 class Interrupt(BaseException):
     pass
@@ -74,7 +76,7 @@ def attempt(place):
 faulthandler.dump_traceback_later(300, exit=True)
 last = attempt(0)
 before = len(os.listdir("/proc/self/fd"))
-for place in range(1, last, last // 12 if places == "calls" else 1):
+for place in range(1, last, last // 12 if places == "calls" else int(step)):
     attempt(place)
 after = len(os.listdir("/proc/self/fd"))
 assert after <= before + (3 if places == "calls" else 0), f"{after - before} descriptors are open"
@@ -83,13 +85,14 @@ print([one.name for one in threading.enumerate()])
 """
 
 
+@pytest.mark.sized
 @pytest.mark.timeout(360)
 @pytest.mark.skipif(sys.platform != "linux", reason="the program counts descriptors in /proc")
 @pytest.mark.parametrize("places", ["calls", "bytecodes"])
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_an_interrupted_start_leaves_nothing(kind, places, directory):
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind, places, f"{directory}/bus"],
+        [sys.executable, "-c", PROGRAM, kind, places, str(size(7, 1)), f"{directory}/bus"],
         capture_output=True,
         text=True,
         timeout=330,
