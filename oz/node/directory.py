@@ -101,8 +101,12 @@ class Directory:
         return {f"ipc://{self._path / name}" for name in names if name != self._own.name}
 
     def count_separate(self) -> int:
-        """Return the number of sockets of the same bus that this node does not dial: with keys, if it has none."""
-        return len(self._names(self._separate))
+        """Return the number of sockets of the same bus that this node does not dial: with keys, if it has none.
+
+        Sockets of processes that have ended are removed, and do not count.
+        """
+        names = self._names(self._separate)
+        return sum(not self.remove_dead(f"ipc://{self._path / name}") for name in names)
 
     def _names(self, begin: str) -> list[str]:
         with suppress(OSError):

@@ -1,7 +1,10 @@
 """Errors and log lines of nodes of one host with untrusted keys, or with a key at one node only."""
 
+import os
 import shlex
 import shutil
+import socket
+from pathlib import Path
 
 import pytest
 import zmq
@@ -165,3 +168,16 @@ def test_nodes_of_one_kind_are_no_cause(make, keyed):
     plain, alpha = make("plain", bus="one"), keyed("alpha", bus="two")
     assert "do not find each other" not in reason(plain, "other")
     assert "do not find each other" not in reason(alpha, "other")
+
+
+def test_a_socket_of_a_killed_process_is_no_cause(make, keyed, directory):
+    plain = make("plain")
+    [path] = Path(directory).glob("*.sock")
+    begin, _, node = path.name.partition("-")
+    dead = path.with_name(f"{begin}-{node.removesuffix('.sock').swapcase()}.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(dead))
+    # A young socket may belong to a process that does not listen yet.
+    os.utime(dead, (0, 0))
+    plain.close()
+    assert "do not find each other" not in reason(keyed("alpha"), "other")
