@@ -264,8 +264,6 @@ def test_a_partition_between_two_forwarders_repeats_no_job_and_loses_none(on, jo
         return "cut" if is_cut else refusal(self, card)
 
     monkeypatch.setattr(Roster, "_refusal", refuse)
-    # Such a cut is between hosts, whose nodes introduce each other.
-    monkeypatch.setattr(Roster, "_reads_directory", lambda *_: False)
     near, far = on("near", "lan"), on("far", "wan")
     workers, done = [on(f"worker{number}", "wan") for number in range(3)], Collected()
     for worker in workers:
