@@ -1,7 +1,7 @@
 """Rights of the own key, by the own file of permissions.
 
 Peers decide by their files, which usually have the same content. So the own file is checked first: the error has the
-rule, and no peer must report the denial.
+rule, and peers need not report the denial.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ sequence that is too high, or a PING with a higher sequence, is a fault of the c
 A connection may carry frames in one direction only: PINGs arrive, and the frames of the link are lost. PINGs show
 that: a DECLARE is not answered, or messages stay pending although everything was acknowledged. The link repeats its
 HELLO then. A publisher that receives it answers at once, also while it applies a long declaration. Without an answer
-the link replaces the connection. Because a long DECLARE may take that time on a slow network, the link waits twice
-as long after each such replacement.
+the link replaces the connection. The time for an answer doubles with each such replacement, because a long DECLARE
+may need it on a slow network.
 
 The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
 and `taken`, so that EAGAIN keeps them. HELLO goes first, then ACK, then DECLARE. An ACK is built when it is

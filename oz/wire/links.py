@@ -68,12 +68,11 @@ PUBLISHER, SUBSCRIBER = 0, 1
 """Roles of the sender of BYE."""
 
 PING_INTERVAL = 1.5
-"""Seconds between two PINGs of a session."""
+"""Seconds between two PINGs of a session with pending messages, and between two PINGs of a small publisher."""
 MAX_BEATS = 4
 """Intervals between two PINGs of an idle session at most."""
 SLOW_PINGS = 20
-"""Number of PINGs without changes for each acknowledgement of a link. A silent session gets one PING in this number
-of intervals."""
+"""Intervals of PINGs without changes for each acknowledgement of a link, and between two PINGs of a silent session."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
 """Seconds without a frame after which a session gets slow PINGs: two acknowledgements are missing."""
 

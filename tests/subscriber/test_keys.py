@@ -206,6 +206,16 @@ def test_a_publisher_whose_key_is_not_trusted_any_more_is_left(ring, pub, sub):
     sub.wait_ready(timeout=DEADLINE)
 
 
+def connect_when_trusted(sub, pub):
+    def connects():
+        with contextlib.suppress(oz.PermissionDenied):
+            sub.connect(pub.endpoint)
+            return True
+
+    until(connects)
+    sub.wait_ready(timeout=DEADLINE)
+
+
 def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
     sub.subscribe("md.eu")
     sub.wait_ready(timeout=DEADLINE)
@@ -216,13 +226,7 @@ def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
         sub.connect(pub.endpoint)
     ring.trust("desk")
 
-    def connects():
-        with contextlib.suppress(oz.PermissionDenied):
-            sub.connect(pub.endpoint)
-            return True
-
-    until(connects)
-    sub.wait_ready(timeout=DEADLINE)
+    connect_when_trusted(sub, pub)
 
 
 def test_an_endpoint_that_refuses_the_key_at_connect_is_not_connected(make, ring, feed):
@@ -238,13 +242,7 @@ def test_an_endpoint_that_refuses_the_key_at_connect_is_not_connected(make, ring
         sub.wait_ready(timeout=0)
     ring.trust("desk")
 
-    def connects():
-        with contextlib.suppress(oz.PermissionDenied):
-            sub.connect(pub.endpoint)
-            return True
-
-    until(connects)
-    sub.wait_ready(timeout=DEADLINE)
+    connect_when_trusted(sub, pub)
 
 
 # the right to publish -------------------------------------------------------------------------------------------
