@@ -146,7 +146,8 @@ def pub(
         recipients = _Recipients(publisher, wait, is_known=is_known)
         if subject != _FROM_STDIN and not recipients.wait_for(raw_text(subject)):
             print_stderr(
-                ctx, f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published"
+                ctx,
+                f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published. Give a longer --wait",
             )
             ctx.exit(NOBODY)
         for topic, body, line in messages:

@@ -99,7 +99,9 @@ def request(
                 raise oz.Timeout("no reply came in time")
         except oz.NoResponders:
             print_stderr(
-                ctx, f"no node on bus {printable(node.bus)} has a subscription for {printable(named)}"
+                ctx,
+                f"no node on bus {printable(node.bus)} has a subscription for {printable(named)}: check the subject, "
+                "or wait for one with --wait",
             )
             ctx.exit(NOBODY)
         except oz.Timeout:

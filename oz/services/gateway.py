@@ -276,7 +276,12 @@ class Gateway(Service):
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
-            _log.warning("a message on %r is not passed on: %s", message.subject, error)
+            _log.warning(
+                "a message on %r is not passed on, and counts as lost: %s; change its publisher. "
+                "`stats.refused` counts such messages",
+                message.subject,
+                error,
+            )
 
     def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
         """Report lost messages to local subscribers."""

@@ -168,7 +168,9 @@ class NodeService(Service):
         except ClosedError:
             self.stop()
         except Exception:
-            _log.exception("a round of %r failed; it goes on", self)
+            _log.exception(
+                "a step of %r failed, and the service goes on: report this error as a fault of oz", self
+            )
             time.sleep(_FAILURE_PAUSE)
 
     def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:

@@ -240,7 +240,7 @@ def test_peers_without_a_key_name_the_cause_for_an_endpoint_with_keys(oz, keyed_
 def test_a_request_without_a_responder_names_no_call_of_python(oz, directory):
     ended = oz("request", "svc.x")
     assert ended.exit_code == 3
-    assert ended.stderr.splitlines()[-1] == "oz request: no node on bus default has a subscription for svc.x"
+    assert "oz request: no node on bus default has a subscription for svc.x: " in ended.stderr
 
 
 def test_each_denied_subscription_is_logged(ring, pub, caplog):
