@@ -295,7 +295,6 @@ class Engine:
     def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
         self.waiters = publisher.waiters
-        self.late_calls = publisher.late_calls
         publisher.on_session = self._on_session
         publisher.admit = self._admit
         subscriber.on_link = self._on_link

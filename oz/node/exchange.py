@@ -102,7 +102,7 @@ class Exchange:
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
         self.handler_ended, self._has_keys = on_idle, has_keys
-        self._clock, self._late_calls = publisher.runtime.clock, publisher.late_calls
+        self._clock = publisher.runtime.clock
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
@@ -418,8 +418,7 @@ class Exchange:
             self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
-        for effect in answered:
-            self._late_calls.add(effect.notify)
+        self._act(answered)
 
     def _read_replies(self) -> list[Request]:
         """Read the replies that have arrived; return the changed requests."""

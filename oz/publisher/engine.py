@@ -63,7 +63,7 @@ from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
-from oz.transport.waiting import LateCalls, Waiters, tell
+from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
@@ -137,7 +137,6 @@ class Engine:
         is_closed: whether the sockets are closed.
         wake: called to wake the attending side.
         waiters: called after each change for which a call may wait.
-        late_calls: that the attending thread makes before it sleeps.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
         checks_own_rights: whether the own file of permissions decides about published messages.
@@ -196,7 +195,6 @@ class Engine:
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
-        self.late_calls = LateCalls()
         self.is_resting = self.is_pressed = self.is_watching = False
         self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
