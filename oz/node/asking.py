@@ -163,6 +163,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
+            PermissionDenied: the own file of permissions denies the request, or each responder does.
             PeerLost: the group member with the request is lost or has closed, or all nodes with the request.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
@@ -177,7 +178,7 @@ class ThreadRequesting:
             raise OwnershipError(
                 "an inline handler cannot wait for a reply, which its own thread would read: leave inline=True out"
             )
-        message = node.publisher.prepare(subject, payload, headers, key)
+        message = node.publisher.prepare(subject, payload, headers, key, action="request")
         waiter = threading.Lock()
         waiter.acquire()
         request = exchange.begin(message, waiter.release, timeout=timeout, retries=retries)
@@ -226,6 +227,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
+            PermissionDenied: the own file of permissions denies the request, or each responder does.
             PeerLost: all nodes with the request are lost, and none replied.
             ReplyError: a handler raised; after all other replies.
             WouldBlock, OwnershipError: as `request`.
@@ -235,7 +237,9 @@ class ThreadRequesting:
         node = self._node
         if node.exchange.attending == threading.get_ident():
             raise OwnershipError("an inline handler cannot wait for replies: leave inline=True out")
-        return Replies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
+        return Replies(
+            node, node.publisher.prepare(subject, payload, headers, key, action="request"), timeout, limit
+        )
 
 
 def defer_to_thread(publisher: PublisherEngine) -> Callable[[], None]:

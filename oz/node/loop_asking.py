@@ -121,14 +121,14 @@ class LoopRequesting:
             retries: maximum number of times that the request is sent to another node after its responder is lost.
 
         Raises:
-            NoResponders, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
+            NoResponders, PermissionDenied, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
         """
         check_request(timeout, retries)
         self._attendance.check_loop()
         node = self._node
         exchange = node.exchange
-        message = node.publisher.prepare(subject, payload, headers, key)
+        message = node.publisher.prepare(subject, payload, headers, key, action="request")
         waiter = asyncio.get_running_loop().create_future()
 
         def notify() -> None:
@@ -164,11 +164,11 @@ class LoopRequesting:
             key: for sticky queue groups, in place of the subject.
 
         Raises:
-            NoResponders, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
+            NoResponders, PermissionDenied, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
         """
         check_request(timeout, limit=limit)
         self._attendance.check_loop()
         node = self._node
-        message = node.publisher.prepare(subject, payload, headers, key)
+        message = node.publisher.prepare(subject, payload, headers, key, action="request")
         return AsyncReplies(node, self._attendance, message, timeout, limit)

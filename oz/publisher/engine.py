@@ -56,6 +56,7 @@ from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Strea
 from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
+from oz.security.permissions import Action
 from oz.system import after_fork
 from oz.transport import descriptors
 from oz.transport.contexts import has_ended
@@ -139,7 +140,6 @@ class Engine:
         waiters: called after each change for which a call may wait.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
-        checks_own_rights: whether the own file of permissions decides about published messages.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -155,7 +155,6 @@ class Engine:
     last_values_class = LastValues
     sessions_class = Sessions
     subjects_class = SubjectCheck
-    checks_own_rights = True
 
     def __init__(
         self,
@@ -190,7 +189,7 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
-        self._own_rights = None if self._keys is None or not self.checks_own_rights else self._keys.own_rights
+        self._own_rights = None if self._keys is None else self._keys.own_rights
         self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
@@ -677,9 +676,23 @@ class Engine:
     # publishing
 
     def prepare(
-        self, subject: Any, payload: Any, headers: Any = None, key: Any = None, message_id: Any = None
+        self,
+        subject: Any,
+        payload: Any,
+        headers: Any = None,
+        key: Any = None,
+        message_id: Any = None,
+        action: Action = "publish",
     ) -> Outgoing:
         """Check and encode a message.
+
+        Args:
+            subject: of the message.
+            payload: bytes, or a value for the codec.
+            headers: as in `publish`.
+            key: for sticky groups.
+            message_id: as the `id` of `publish`.
+            action: "publish" or "request".
 
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
@@ -690,7 +703,7 @@ class Engine:
             self.check_usable()
         text, raw = self._subjects.check(subject)
         if self._own_rights is not None:
-            self._own_rights.check(raw)
+            self._check_right(action, raw)
         if self._codec is not None:
             payload = self._codec.encode(payload)
         if type(payload) is not bytes:
@@ -701,6 +714,10 @@ class Engine:
             return Outgoing(text, raw, payload, None, None)
         extras = check_extras(Extras(headers, None, message_id, key)) or None
         return Outgoing(text, raw, payload, extras, None if key is None else sticky_bytes(key))
+
+    def _check_right(self, action: Action, subject: bytes) -> None:
+        assert self._own_rights is not None
+        self._own_rights.check(action, subject)
 
     def offer(self, message: Outgoing) -> bool:
         """Publish a message; return False if a subscriber is full and `on_full` is not "drop".
