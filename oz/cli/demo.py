@@ -73,7 +73,7 @@ def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool
     if lost := sum(result.lost for result in results):
         print_stderr(
             ctx,
-            f"{lost:,} messages were lost, although the publisher waits for its subscribers: report it as a fault of oz",
+            f"{lost:,} messages were lost, although the publisher waits for subscribers: report it as a fault of oz",
         )
         ctx.exit(FAILED)
     wrong = [result.pattern for result in results if result.spark not in (None, result.delivered)]

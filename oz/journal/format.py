@@ -37,11 +37,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oz.errors import JournalError
 
@@ -110,12 +109,6 @@ def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
 def int_sequence(count: int) -> pa.Array:
     """Return the int64 array 0, 1, 2, …, without an import of pandas."""
     return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", range(count)))])
-
-
-def is_rising(offsets: Any) -> bool:
-    """Return whether each offset of a column is greater than the one before it."""
-    steps = pc.less(offsets.slice(0, len(offsets) - 1), offsets.slice(1))
-    return pc.all(steps, min_count=0).as_py() is True
 
 
 _SEALED = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{8})\.parquet")

@@ -362,8 +362,7 @@ class Forwarder(NodeService):
         super().__init__(self._engine)
 
     @property
-    def node_engines(self) -> tuple[NodeEngine, ...]:
-        """Engines whose statistics `oz forwarder --metrics` serves."""
+    def _node_engines(self) -> tuple[NodeEngine, ...]:
         return tuple(leg.engine for leg in self.legs)
 
     @property
@@ -377,7 +376,7 @@ class Forwarder(NodeService):
         return self._engine.stats
 
     @property
-    def states(self) -> list[str]:
+    def _states(self) -> list[str]:
         """For each leg "passing", or "standing by for groups" while another forwarder has a smaller id."""
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.numbers import check_number, check_wait
+from oz.numbers import check_wait
 from oz.program_end import close_all
 from oz.publisher.thread import Attendance, Attended
 from oz.transport.bell import Bell
@@ -151,16 +151,6 @@ class NodeService(Service):
         self._service_engine = engine
         self._attendance = Attendance(engine)
         self._attendance.more_descriptors = (self._bell.fileno(),)
-
-    def turn(self, seconds: float = 0.0) -> None:
-        """Do what is due.
-
-        Args:
-            seconds: longest wait if no step is due.
-        """
-        check_number("seconds", seconds)
-        self._attendance.turn(time.monotonic() + seconds)
-        self._bell.clear()
 
     def _turn(self, until: float) -> None:
         try:

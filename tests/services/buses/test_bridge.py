@@ -220,7 +220,9 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     first, second = join("lan", "wan"), join("lan", "wan")
     got = far.subscribe("a.>")
-    until(lambda: sorted(item.states[0] for item in (first, second)) == ["passing", "standing by for groups"])
+    until(
+        lambda: sorted(item._states[0] for item in (first, second)) == ["passing", "standing by for groups"]
+    )
     # Neither forwarder serves the other one.
     until(lambda: first.stats.interests == second.stats.interests == 1)
     until(lambda: (route := route_of(near, "a.1")) is not None and len(route.plain) == 2)
