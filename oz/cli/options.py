@@ -241,7 +241,7 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
     for spec, pattern in zip(specs, patterns, strict=True):
         found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
         if found is not None:
-            hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the character"
+            hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the text"
             warnings.warn(f"{foreign_wildcard_text(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
     return patterns
 

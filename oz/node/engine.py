@@ -327,7 +327,8 @@ class Engine:
         self.publisher.card = self.subscriber.card = links.encode_card(self.card)
 
     def _make_directory(self, path: Path) -> Directory:
-        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None)
+        source = self.configuration.sources["directory"]
+        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None, source=source)
 
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""

@@ -541,7 +541,28 @@ class Engine(Connections):
                         found.append(self.refusal_text(place, entry.pattern.text, refusal))
             if self.keys is not None:
                 found += self._why_keys(self.keys)
+            if not found:
+                found = self._why_no_match(inbox)
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
+
+    def _why_no_match(self, inbox: Inbox | None) -> list[str]:
+        """Return that the publishers are connected, and the messages of plain publishers that did not match."""
+        connected = [place.endpoint for place in self.places.values() if not place.is_bound]
+        if not connected:
+            return []
+        entries = self.subscriptions.by_sid.values() if inbox is None else inbox.entries
+        patterns = [repr(entry.pattern.text) for entry in entries][:MAX_NAMED]
+        where = ", ".join(connected[:MAX_NAMED])
+        found = [f"connected to {where}, and no message that matches {', '.join(patterns)} arrived"]
+        stats = self.dispatcher.stats
+        if stats.filtered:
+            found.append(f"messages with a prefix of a pattern that no pattern matched: {stats.filtered}")
+        elif not stats.received and any(place.mode() == "prefix" for place in self.places.values()):
+            found.append(
+                "a plain connection misses messages that are published before the subscription arrives: call "
+                "publisher.wait_for_subscribers() before publish()"
+            )
+        return found
 
     def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
         """Yield why permissions may be the cause of a timeout. The caller has the lock."""

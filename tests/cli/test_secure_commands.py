@@ -234,7 +234,7 @@ def test_peers_without_a_key_name_the_cause_for_an_endpoint_with_keys(oz, keyed_
             "peers", "--timeout", "0.1", "--connect", keyed_node.endpoint, "--directory", f"{other}/none"
         )
     assert ended.exit_code == 3
-    assert ended.stderr.count("a listener with keys does not answer a program without keys") == 1
+    assert ended.stderr.count("if the other side has keys, give security=") == 1
 
 
 def test_a_request_without_a_responder_names_no_call_of_python(oz, directory):
