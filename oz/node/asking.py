@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -18,7 +18,6 @@ from oz.transport.waiting import Waiters, tell, wait_in_thread
 
 if TYPE_CHECKING:
     from oz.node.threads import ThreadPool
-    from oz.publisher.engine import Engine as PublisherEngine
 
 _MAX_COUNT = 2**31
 
@@ -240,16 +239,3 @@ class ThreadRequesting:
         return Replies(
             node, node.publisher.prepare(subject, payload, headers, key, action="request"), timeout, limit
         )
-
-
-def defer_to_thread(publisher: PublisherEngine) -> Callable[[], None]:
-    """Return a function that makes the node's thread send, so that messages of other threads join the batch.
-
-    It does not refer to the node, so that a node that the program has dropped is closed.
-    """
-
-    def defer() -> None:
-        if publisher.is_resting:
-            publisher.request_attention()
-
-    return defer

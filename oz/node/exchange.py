@@ -303,13 +303,13 @@ class Exchange:
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
         is_alone = is_alone and self._pool.is_alone and not self.inline
-        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
+        is_sent = self._publisher.direct(node, reply_to, payload, extras, is_alone=is_alone)
         if self.attending == threading.get_ident() and self._publisher.waiting:
             self._send_soon()
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
-            # The session may be up since the call of `direct`: `turn` looks.
+            # The session may be up since the call of `direct`.
             self._publisher.wake()
         elif not is_sent:
             self.lost_replies += 1
@@ -484,7 +484,7 @@ class Exchange:
                 replies = self._replies.take(node)
             for reply in replies:
                 try:
-                    if not self._publisher.direct_later(node, *reply):
+                    if not self._publisher.direct(node, *reply):
                         self.lost_replies += 1
                 except (ValueError, OzError) as error:
                     self.lost_replies += 1

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any, Self
 
-from oz.errors import ClosedError
 from oz.message import Message
 from oz.node.asking import ManyReplies, check_request, result_of
 from oz.node.engine import Engine
@@ -15,7 +13,7 @@ from oz.publisher.loop import LoopAttendance
 
 
 class LoopTimes:
-    """Times at which a loop sends requests and replies, and ends requests.
+    """Timer of a loop that ends requests.
 
     It has no reference to the node, so that a node without references is closed.
     """
@@ -28,20 +26,8 @@ class LoopTimes:
         """
         self._node = node
         self._timer: asyncio.TimerHandle | None = None
-        self._is_flush_due = False
         node.exchange.schedule = self._schedule
-        node.publisher.defer = self._defer
-
-    def _defer(self) -> None:
-        """Send the requests and replies of this turn of the loop together, at the end of the turn."""
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        with suppress(ClosedError):
-            self._node.publisher.flush_due()
+        node.publisher.defers = True
 
     def _schedule(self, deadline: float) -> None:
         """End requests at a deadline. One timer serves all requests."""
