@@ -258,7 +258,8 @@ def test_ping_without_the_right_exits_1_with_the_permission(ring, join, director
     for target, subject in (("desk", "_OZ.STATISTICS"), ("svc", "svc")):
         code, _, err = command("ping", target, "--count", "1", "--wait", str(DEADLINE), *joining)
         assert code == 1
-        assert f"denies the request to '{subject}': tracer has no allow rule for request" in err
+        assert f"'{subject}'" in err
+        assert "tracer has no allow rule for request" in err
 
 
 def asked(node, subject):
