@@ -269,6 +269,18 @@ def asked(node, subject):
     return found
 
 
+def test_questions_that_wait_are_bounded_by_bytes(join, monkeypatch):
+    engine, answered = join("desk")._node, []
+    monkeypatch.setattr(engine.publisher, "direct", lambda peer, *_: answered.append(peer))
+    (link,) = engine.readiness._links_to(engine.id)
+    with engine.lock:
+        for number in range(50):
+            question = [number.to_bytes(16), 0, b"md.x", b"", bytes(1_000_000)]
+            engine.traces.on_direct(link, msgpack.packb(question))
+        engine.traces.turn(engine.clock())
+    assert len(answered) == 8
+
+
 def test_reports_for_one_question_are_bounded(join):
     desk, feed = join("desk"), join("feed")
     received = desk.subscribe("md.>")
