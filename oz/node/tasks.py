@@ -47,7 +47,8 @@ class TaskPool:
             try:
                 message = take()
             except IndexError:
-                # Only this thread adds messages.
+                # Only this thread adds messages. A call that began before the first snapshot was not measured to its end.
+                watch.began = None
                 lanes.release(lane)
                 runner.owner.handler_ended()
                 return

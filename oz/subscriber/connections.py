@@ -855,20 +855,15 @@ class Connections(ABC):
         place.raised &= place.refusals.keys()
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
-            granted = self.subscriptions.by_sid.get(sid)
-            if granted is not None:
-                granted.owner.refusal = None
         for refusal in effect.refusals:
             place.refusal = refusal.reason
             entry = self.subscriptions.by_sid.get(refusal.sid)
-            if entry is not None and refusal.sid not in known and refusal.rule is not None:
-                self.denials[place, refusal.sid] = (
-                    entry.owner,
-                    self.denial(place, entry.pattern.text, refusal),
-                )
-            if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
-                entry.owner.refusal = refusal
+            if entry is None or refusal.sid in known:
+                continue
+            if refusal.rule is not None:
+                denial = self.denial(place, entry.pattern.text, refusal)
+                self.denials[place, refusal.sid] = entry.owner, denial
+            _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:
             if fallback.state == PREFIX and link.is_answered:

@@ -108,6 +108,21 @@ def test_receive_does_not_repeat_a_denial_that_wait_ready_has_raised(sub):
         sub.receive(timeout=0)
 
 
+def test_each_publisher_that_denies_a_subscription_is_logged_once(make, ring, feed, caplog):
+    ends = [feed(endpoint=lasting_endpoint()).endpoint for _ in range(2)]
+    sub = make(ends, filtering="publisher", security=ring.security("desk"))
+    sub.subscribe("orders.>")
+    receive_until(sub, lambda _, refusals: len(refusals) == 2)
+    sub.subscribe("md.eu")
+    # `wait_ready` raises the denials once too, and then waits for the answers to the second subscription.
+    with pytest.raises(oz.PermissionDenied):
+        sub.wait_ready(timeout=DEADLINE)
+    sub.wait_ready(timeout=DEADLINE)
+    lines = [record.getMessage() for record in caplog.records if record.name == "oz.subscriber"]
+    for endpoint in ends:
+        assert sum(line.startswith(f"{endpoint} refuses 'orders.>': ") for line in lines) == 1
+
+
 # connections ----------------------------------------------------------------------------------------------------
 
 
