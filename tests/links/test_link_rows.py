@@ -18,19 +18,8 @@ OPTIONS = [
 ]
 
 EVENTS = [
-    "hello",
-    "declare",
-    "remove",
-    "ack",
-    "ack",
-    "pull",
-    "pull",
-    "down",
-    "end",
-    "publish",
-    "sample",
-    "sample",
-]
+    "hello", "declare", "remove", "ack", "ack", "pull", "pull", "down", "end", "publish", "sample", "sample"
+]  # fmt: skip
 
 
 class Bus:
