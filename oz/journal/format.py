@@ -276,6 +276,14 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def fault_text(file: str, first: int | None, end: int | None, position: int | None) -> str:
+    """Return the file and the offsets of a fault as text. Each may be unknown."""
+    parts = [file if position is None else f"{file} at byte {position}"]
+    if first is not None:
+        parts.append(f"from offset {first}" if end is None else f"offsets {first} to {end - 1}")
+    return ", ".join(filter(None, parts))
+
+
 class DamageError(JournalError):
     """A file of a journal has other bytes than its writer wrote, or records are missing.
 
@@ -305,16 +313,8 @@ class DamageError(JournalError):
         )
 
     def __str__(self) -> str:
-        place = "" if self.position is None else f" at byte {self.position}"
-        if self.first is None:
-            offsets = ""
-        elif self.end is None:
-            offsets = f", from offset {self.first}"
-        else:
-            offsets = f", offsets {self.first} to {self.end - 1}"
-        return (
-            f"{self.file}{place}{offsets}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
-        )
+        place = fault_text(self.file, self.first, self.end, self.position)
+        return f"{place}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
 
 
 def open_regular(path: Path) -> int:

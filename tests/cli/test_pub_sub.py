@@ -186,7 +186,7 @@ def test_lines_without_a_subscriber_are_counted(pub, endpoint):
     ended = pub("-", stdin=b"b.x one\na.y two\nb.x three\n")
     receiving.outcome()
     assert ended.code == 0
-    assert ended.stderr.splitlines()[-1] == "oz pub: 1 of 3 messages had no subscriber"
+    assert ended.stderr.splitlines()[-1] == "oz pub: 1 of 3 messages had no subscriber: check their subjects"
 
 
 @pytest.mark.parametrize("stdin", [b"a x\n\na..b y\n", b"a x\n\n\xff y\n"])
