@@ -569,10 +569,6 @@ class Engine:
         self._turn()
         return more or bool(self._events)
 
-    def flush_due(self) -> None:
-        """Send the waiting messages; see the publisher."""
-        self.publisher.flush_due()
-
     def _turn(self) -> None:
         """Pass events to the roster, run due steps, and report events."""
         happened, now = self._events, self.clock()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two checks for a responder while a link may still declare subscriptions."""
+"""Seconds between two checks for a responder or a session, while a request or a reply waits for it."""
 SLOW_INTERVAL = 1.0
 """Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
 REPLY_DELAY = 0.0005
@@ -477,20 +477,15 @@ class Exchange:
 
     def _send_waiting(self, now: float) -> None:
         """Send the waiting replies to nodes that have a session now, and drop old replies."""
-        for node in self._replies.nodes:
-            if not self._has_session(node):
-                continue
-            with self.lock:
-                replies = self._replies.take(node)
-            for reply in replies:
-                try:
-                    if not self._publisher.direct(node, *reply):
-                        self.lost_replies += 1
-                except (ValueError, OzError) as error:
-                    self.lost_replies += 1
-                    _log.warning("a reply to node %r was not sent: %s", self._name(node), error)
         with self.lock:
-            self._replies.tick(now)
+            found = self._replies.take(now, self._has_session)
+        for node, reply in found:
+            try:
+                if not self._publisher.direct(node, *reply):
+                    self.lost_replies += 1
+            except (ValueError, OzError) as error:
+                self.lost_replies += 1
+                _log.warning("a reply to node %r was not sent: %s", self._name(node), error)
 
     def _report_slow(self) -> None:
         now_ns = self._wall_clock_ns()
@@ -501,10 +496,4 @@ class Exchange:
 
     def next_deadline(self, now: float) -> float:
         """Return when `turn` has something to do."""
-        deadline = inf
-        if len(self._replies):
-            with self.lock:
-                deadline = self._replies.next_deadline() or inf
-        if self._requests.is_waiting:
-            deadline = min(deadline, now + GREETING_INTERVAL)
-        return deadline
+        return now + GREETING_INTERVAL if self._requests.is_waiting or len(self._replies) else inf
