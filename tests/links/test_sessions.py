@@ -660,7 +660,7 @@ def test_headers_of_conflated_messages_count():
         publisher.sessions.flush()
         assert session.bytes <= 50_000
     while (frames := session.next_frames()) is not None:
-        session.taken()
+        session.confirm_sent()
         assert sum(map(len, frames)) < 12_000
         publisher.ack(session.sent)
     assert session.bytes == 0
@@ -691,7 +691,7 @@ def test_last_values_do_not_replace_conflated_messages():
         publisher.declare(revision=sid, base=sid - 1, sid=sid, options=options, last_value=True)
     found = []
     while (frames := session.next_frames()) is not None:
-        session.taken()
+        session.confirm_sent()
         if frames[0][0] == links.JOINED:
             flat = links.decode_body(frames[0][links.HEAD_BYTES :], links.decode_head(frames[0]).count)
             found += [
@@ -726,7 +726,7 @@ def test_a_lone_message_with_extras_is_one_frame_or_waits_for_the_batch():
             session.streams[1], b"a.1", payload, extras, publisher.now
         )
         if found[len(body)] is not None:
-            session.taken()
+            session.confirm_sent()
             assert found[len(body)].endswith(body)
     assert found[99] is not None
     assert found[100] is None

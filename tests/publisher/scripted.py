@@ -80,7 +80,7 @@ class Peer:
         while (frame := self.link.next_frame()) is not None:
             if frame[0] != links.ACK or self.is_acking:
                 self._send(frame)
-            self.link.taken(time.monotonic())
+            self.link.confirm_sent(time.monotonic())
 
     def _send(self, frame):
         try:
