@@ -92,19 +92,6 @@ def check(collector, *runs):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_oz_publisher_that_starts_later(kind):
-    endpoint = lasting_endpoint()
-    with Collector(kind, endpoint, patterns=MANY) as collector:
-        # The plain connection waits for a publisher.
-        until(lambda: collector.has_plain)
-        with oz_feed(endpoint, 1) as feed:
-            feed.until(lambda: collector.modes == ["link"])
-            feed.until_received(collector)
-    check(collector, 1)
-    assert oracle.gaps(collector.events) == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_plain_publisher_is_replaced_by_oz_and_back(kind):
     endpoint = lasting_endpoint()
     with Collector(kind, endpoint, patterns=MANY) as collector:
@@ -166,19 +153,3 @@ def test_the_link_port_opens_while_the_plain_connection_delivers(kind):
         feed.until_received(collector)
     check(collector, 1)
     assert oracle.gaps(collector.events) == [(None, "moved")]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_publishers_of_which_one_is_plain(kind):
-    one, other = lasting_endpoint(), lasting_endpoint()
-    with oz_feed(one, 1) as feed, plain_feed(other, 2) as foreign, Collector(kind, [one, other]) as collector:
-        feed.until(lambda: collector.modes[0] == "link")
-        feed.until_received(collector)
-        foreign.until_received(collector)
-        feed.until_received(collector)
-        assert collector.modes == ["link", "prefix"]
-    for run in (1, 2):
-        events = [event for event in collector.events if event[0] == "g" or event[1] == run]
-        oracle.check_holes(events)
-        assert oracle.messages(events)
-    assert oracle.gaps(collector.events) == []

@@ -34,19 +34,6 @@ pytestmark = pytest.mark.sized
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_subject_made_of_a_pattern_matches_and_begins_with_a_prefix(dialect):
-    @settings(max_examples=size(15, 4000))
-    @given(pattern_and_subject(dialect))
-    def law(pair):
-        text, subject = pair
-        pattern = oz.compile(text, dialect)
-        assert pattern.matches(subject)
-        assert encoded(subject).startswith(pattern.prefixes)
-
-    law()
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_whatever_matches_begins_with_a_prefix(dialect):
     @settings(max_examples=size(25, 6000))
     @given(few_patterns(dialect), few_subjects(dialect))
