@@ -109,6 +109,10 @@ class Directory:
         names = self._names(self._begin)
         return {f"ipc://{self._path / name}" for name in names if name != self._own.name}
 
+    def nodes(self) -> set[bytes]:
+        """Return the ids of the other nodes. Some may be dead."""
+        return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
+
     def count_separate(self) -> int:
         """Return the number of sockets of the same bus that this node does not dial: with keys, if it has none.
 

@@ -295,7 +295,6 @@ class Engine:
     def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
         self.waiters = publisher.waiters
-        self.late_calls = publisher.late_calls
         publisher.on_session = self._on_session
         publisher.admit = self._admit
         subscriber.on_link = self._on_link
@@ -569,10 +568,6 @@ class Engine:
             more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
-
-    def flush_due(self) -> None:
-        """Send the waiting messages; see the publisher."""
-        self.publisher.flush_due()
 
     def _turn(self) -> None:
         """Pass events to the roster, run due steps, and report events."""

@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import zmq
@@ -36,7 +37,7 @@ from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
-from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections, EndedLinks
+from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
 from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.link import Link, ListeningClock
 from oz.subscriber.lone import Lone
@@ -742,23 +743,14 @@ class Engine(Connections):
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
-            withdrawn = malformed = repeated = 0
-            links: Iterable[Link | EndedLinks] = (self._past, *self._place_of)
-            for link in links:
-                withdrawn += link.unwanted
-                malformed += link.malformed
-                repeated += link.repeated
+            withdrawn = sum(link.unwanted for link in self._place_of)
             denied = 0 if self.keys is None else self.keys.denied
-            return SubscriberStats(
+            return replace(
+                found,
                 received=found.received + withdrawn + denied,
-                delivered=found.delivered,
-                filtered=found.filtered,
-                malformed=found.malformed + malformed,
-                dropped=found.dropped,
-                lost=found.lost,
-                repeated=found.repeated + repeated,
+                malformed=found.malformed + sum(link.malformed for link in self._place_of),
+                repeated=found.repeated + sum(link.repeated for link in self._place_of),
                 unwanted=found.unwanted + withdrawn,
-                failed=found.failed,
                 denied=denied,
             )
 
