@@ -165,7 +165,7 @@ def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, 
     try:
         publisher.wait_for_subscribers(timeout=seconds)
     except oz.Timeout:
-        print_stderr(ctx, f"no subscriber within {seconds:g} s; nothing was published")
+        print_stderr(ctx, f"no subscriber within {seconds:g} s; nothing was published. Give a longer --wait")
         ctx.exit(NOBODY)
 
 

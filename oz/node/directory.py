@@ -53,7 +53,15 @@ class Directory:
         prefix: prefix of the endpoints of all nodes of the bus on this host.
     """
 
-    def __init__(self, path: str | os.PathLike[str], bus: str, node: bytes, *, has_key: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        bus: str,
+        node: bytes,
+        *,
+        has_key: bool = False,
+        source: str = "argument",
+    ) -> None:
         """Create the directory, if necessary.
 
         Args:
@@ -61,12 +69,13 @@ class Directory:
             bus: name of the bus.
             node: id of this node.
             has_key: whether the nodes have keys. They do not find nodes without.
+            source: source of the path for errors, as `Setting.source`.
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.
             EndpointError: the path is too long for a socket, or is not UTF-8.
         """
-        self._path = private_directory(path)
+        self._path = private_directory(path, source=source)
         host = host_id(self._path)
         self._begin, self._separate = (_begin(host, bus, is_keyed) for is_keyed in (has_key, not has_key))
         self._own = self._path / f"{self._begin}{urlsafe_b64encode(node).decode().rstrip('=')}.sock"
