@@ -13,7 +13,7 @@ def test_what_comes_in_order_is_complete():
     relay = Relaying()
     assert relay.take(A, 7, 3) == (0, 0)
     assert relay.take(A, 10, 1) == (0, 0)
-    assert relay.reach(A, 11) == 0
+    assert relay.take(A, 11, 0) == (0, 0)
 
 
 def test_a_jump_is_a_loss_and_what_came_before_is_skipped():
@@ -83,5 +83,5 @@ def test_passed_on_and_lost_come_to_what_was_published(steps, tells):
             lost += more
             passed += count - seen
             number += count
-    lost += relay.reach(A, number)
+    lost += relay.take(A, number, 0)[0]
     assert passed + lost == number
