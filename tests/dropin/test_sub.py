@@ -259,3 +259,22 @@ def test_shadows_share_subscriptions_and_held_messages(make_sub, publisher, make
     assert sub.recv_multipart() == [b"1"]
     shadow.unsubscribe("a.*")
     assert drain(sub) == []
+
+
+def test_a_closed_socket_says_so_as_pyzmq_does(context):
+    sub = oz.SubSocket(context, dialect="nats")
+    sub.subscribe("a.*")
+    sub.close(linger=0)
+    calls = [
+        sub.recv,
+        sub.recv_multipart,
+        lambda: sub.recv_into(bytearray(1)),
+        lambda: sub.subscribe("a.*"),
+        lambda: sub.unsubscribe("a.*"),
+        lambda: sub.get(zmq.EVENTS),
+        lambda: sub.rcvmore,
+        lambda: sub.poll(0),
+    ]
+    for call in calls:
+        with pytest.raises(zmq.ZMQError):
+            call()

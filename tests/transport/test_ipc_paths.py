@@ -197,6 +197,15 @@ def test_a_socket_of_another_type_is_live(endpoint, path):
     assert not path.exists()
 
 
+def test_what_is_no_socket_is_refused_by_name(endpoint, path):
+    link, directory = path.with_name("link"), path.with_name("directory")
+    link.symlink_to(path)
+    directory.mkdir()
+    refused(lambda: oz.Publisher(bind=f"ipc://{link}"), f"{str(link)!r} is a symbolic link")
+    refused(lambda: oz.Publisher(bind=f"ipc://{directory}"), f"{str(directory)!r} is a directory")
+    assert link.is_symlink()
+
+
 DENIED = """
 import os, sys, oz, zmq
 oz.Publisher().close()

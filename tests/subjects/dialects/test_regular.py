@@ -97,6 +97,13 @@ def test_an_unknown_parser_is_an_error(monkeypatch):
     assert for_engine("a") == "a"
 
 
+def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
+    original = literal.core.parse_sequence
+    monkeypatch.setattr(literal.core, "parse_sequence", lambda *args: original(*args))
+    with pytest.raises(ValueError, match="cannot locate"):
+        for_engine("a$")
+
+
 SUBJECTS = ["".join(chars) for length in range(4) for chars in itertools.product("ab$\n", repeat=length)]
 PIECES = [
     "$", "$", "a", "b", r"\$", "[$]", "[^$]", "(", ")", "|", "(?:", "(?=", "(?m:", "?", "*", "\n", "(?#$)",

@@ -303,3 +303,7 @@ def test_every_cased_character_is_expanded_as_the_engine_matches_it():
         found = heads(f"(?i){regex.escape(char)}")
         for variant in regex.findall(f"(?i){regex.escape(char)}", everything):
             assert starts_with_any(variant, found)
+
+
+def test_bytes_are_open():
+    assert literal_prefixes(b"\xe9") == EVERYTHING
