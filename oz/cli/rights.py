@@ -28,7 +28,9 @@ class OwnRights:
         self._rights = (
             None
             if credentials is None
-            else rights.OwnRights(lambda: credentials.permissions, credentials.public_key)
+            else rights.OwnRights(
+                lambda: credentials.permissions, credentials.public_key, credentials.read_permissions_again
+            )
         )
 
     def check(self, subject: bytes) -> None:
