@@ -103,8 +103,7 @@ class Record(Message):
         return Record, fields + tuple(getattr(self, name) for name in names)
 
     @property
-    def extras(self) -> Extras:
-        """Headers, reply subject and id, decoded from the columns."""
+    def _extras(self) -> Extras:
         headers, _, message_id = unpack_headers(self.packed_headers)
         return Extras(headers or None, self.reply_to, message_id)
 
