@@ -74,8 +74,8 @@ def _keep_metrics(ctx: click.Context, _option: click.Parameter, address: str | N
 
 def report_ready(ctx: click.Context, line: str) -> None:
     """Print the ready line of a service, and report to systemd that it is ready, and later that it stops."""
-    print_status(ctx, line)
     ctx.meta[_IS_READY] = True
+    print_status(ctx, line)
     # A replay may end while it waits for a subscriber, before `serve`. A signal may come at once after READY=1.
     ctx.call_on_close(lambda: _report_stopping(ctx))
     notify_systemd("READY=1")

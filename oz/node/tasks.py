@@ -47,7 +47,8 @@ class TaskPool:
             try:
                 message = take()
             except IndexError:
-                # Only this thread adds messages.
+                # Only this thread adds messages. The times of a call that began before the first snapshot are unknown.
+                watch.began = None
                 lanes.release(lane)
                 runner.owner.handler_ended()
                 return

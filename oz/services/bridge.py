@@ -42,7 +42,6 @@ from oz.services.service import NodeService
 from oz.subscriber.message import Message
 from oz.transport.endpoints import as_list
 from oz.transport.steps import Steps
-from oz.transport.waiting import LateCalls
 from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
@@ -99,7 +98,6 @@ class BridgeEngine:
         self._is_dirty, self._read_at = True, 0.0
         self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
-        self.late_calls = LateCalls()
         try:
             for settings in legs:
                 self.legs.append(Leg(settings, self.id, self._notify))

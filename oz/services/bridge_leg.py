@@ -304,7 +304,7 @@ class Leg:
                 self.side.sources[session] = Source(forwarder, frozenset(found), session.is_standby)
             self._changed.clear()
 
-    def find_forwarders(self, ids: Collection[bytes]) -> None:
+    def find_forwarders(self, ids: set[bytes]) -> None:
         """Update the forwarders of the bus, and the forwarders that stand by.
 
         Args:
@@ -312,7 +312,10 @@ class Leg:
         """
         with self.engine.lock:
             peers = {peer.node[-FORWARDER_ID:]: peer for peer in self.engine.roster.by_id.values()}
-        self.side.forwarders = frozenset(ids & peers.keys())
+        # Nodes are not introduced to a node that finds them in the directory. It may not reach them.
+        directory = self.engine.directory if ids else None
+        found = set() if directory is None else directory.nodes()
+        self.side.forwarders = frozenset(ids & (peers.keys() | {node[-FORWARDER_ID:] for node in found}))
         up = {
             source.forwarder: source.is_standby
             for session, source in self.side.sources.items()

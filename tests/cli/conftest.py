@@ -111,10 +111,18 @@ def oz_run():
     return run
 
 
-@pytest.fixture
-def signal_when():
-    """Function that sends a signal to the command in this process, once a condition holds."""
+@pytest.fixture(autouse=True)
+def _signals():
+    """Restore the signal handlers after a command in this process that a signal has ended."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+@pytest.fixture
+def signal_when(_signals):
+    """Function that sends a signal to the command in this process, once a condition holds."""
     threads = []
 
     def start(condition, number=signal.SIGINT):
@@ -127,10 +135,16 @@ def signal_when():
         threads.append(Thread(send))
 
     yield start
-    for number, action in before.items():
-        signal.signal(number, action)
     for thread in threads:
         thread.outcome()
+
+
+@pytest.fixture
+def stdin():
+    """Pipe for the input of a command in this process: its end for reading, and its end for writing."""
+    ends = os.pipe()
+    with open(ends[0], "rb") as reading, open(ends[1], "wb", buffering=0) as writing:
+        yield reading, writing
 
 
 @pytest.fixture

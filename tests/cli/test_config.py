@@ -86,14 +86,13 @@ def test_each_wrong_value_is_shown_as_it_was_written(oz, work, monkeypatch):
     ]
 
 
-def test_control_characters_are_escaped(oz_start, monkeypatch):
+def test_control_characters_are_escaped(oz, monkeypatch):
     monkeypatch.setenv("OZ_BUS", os.fsdecode(b"\xff\x1b[31m"))
     for arguments in ([], ["--json"]):
-        ended = oz_start("config", "show", *arguments).end()
-        assert ended.code == 1
-        assert b"\\xff" in ended.stdout
-        assert b"\x1b" not in ended.stdout
-        assert "\x1b" not in ended.stderr
+        result = oz("config", "show", *arguments)
+        assert result.exit_code == 1
+        assert "\\xff" in result.stdout
+        assert "\x1b" not in result.output
 
 
 def test_misspelled_variable_is_a_warning(oz, monkeypatch):

@@ -1,6 +1,5 @@
 """How the legs of a forwarder are given."""
 
-import re
 import signal
 
 import click
@@ -89,20 +88,22 @@ def test_limits_beside_the_legs_of_a_file_hold_for_all_of_them(tmp_path):
         read_legs(file)
 
 
-def test_it_joins_two_buses(oz_start, directory):
+def test_it_joins_two_buses(oz, signal_when, directory):
     legs = [f"bus={bus},directory={directory}" for bus in ("lan", "wan")]
-    running = oz_start("forwarder", "--leg", legs[0], "--leg", f"{legs[1]},allow=md.>")
-    assert running.ready_line() == "oz forwarder: ready, passing on bus lan, passing on bus wan"
     options = library.NodeOptions(directory=directory)
-    with (
-        library.Node("near", bus="lan", options=options) as near,
-        library.Node("far", bus="wan", options=options) as far,
-    ):
-        got = far.subscribe("md.>")
-        near.wait_ready(subscriber="md.a", timeout=DEADLINE)
-        near.publish("md.a", "crossed")
-        assert got.receive(timeout=DEADLINE).payload == "crossed"
-    running.process.send_signal(signal.SIGTERM)
-    ended = running.end()
-    assert ended.code == 0
-    assert re.search("1 messages of 8 bytes came and 1 were passed on", ended.stderr)
+
+    def has_crossed():
+        with (
+            library.Node("near", bus="lan", options=options) as near,
+            library.Node("far", bus="wan", options=options) as far,
+        ):
+            got = far.subscribe("md.>")
+            near.wait_ready(subscriber="md.a", timeout=DEADLINE)
+            near.publish("md.a", "crossed")
+            return got.receive(timeout=DEADLINE).payload == "crossed"
+
+    signal_when(has_crossed, signal.SIGTERM)
+    ended = oz("forwarder", "--leg", legs[0], "--leg", f"{legs[1]},allow=md.>")
+    assert ended.exit_code == 0
+    assert "oz forwarder: ready, passing on bus lan, passing on bus wan\n" in ended.stderr
+    assert "1 messages of 8 bytes came and 1 were passed on" in ended.stderr

@@ -1,6 +1,5 @@
 import csv
 import json
-import subprocess
 from datetime import UTC, datetime
 
 import pyarrow.parquet
@@ -148,12 +147,6 @@ def test_export_as_parquet_keeps_every_column(oz, directory, tmp_path):
 def test_export_takes_a_subject_and_a_range(oz, directory, options, offsets):
     lines = oz("journal", "export", str(directory), *options).stdout.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == offsets
-
-
-def test_a_reader_of_stdout_that_goes_away_ends_it_quietly(oz_start, directory):
-    running = oz_start("journal", "export", str(directory), stdout=subprocess.PIPE)
-    running.process.stdout.close()
-    assert running.process.wait(60) == 0
 
 
 def test_help_has_examples_and_lists_the_commands(oz):

@@ -1,47 +1,54 @@
 """`oz pub --json` reads the output of `oz sub --json`."""
 
 import json
-import subprocess
 
 import pytest
 
 import oz as library
 from oz.cli.json_lines import read_json_line
 from oz.cli.payloads import BadPayload
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, Thread
 
 LINES = [
     {"subject": "a.b", "payload": "one"},
     {"subject": "a.é", "payload_base64": "/wA=", "headers": {"n": 1, "raw_base64": "/w==", "no": None}},
     {"subject_base64": "YS7/", "payload": ""},
 ]
+HEADERS = {"n": "0", "own": "1"}
 
 
-def test_the_output_of_sub_is_published_again_unchanged(oz_start, tmp_path):
+def test_output_of_sub_is_published_again_unchanged(oz_run, endpoint, stdin):
+    reading, writing = stdin
     text = "".join(f"{json.dumps(line)}\n" for line in LINES).encode()
-    endpoint = f"ipc://{tmp_path}/feed"
-    sub = oz_start("sub", "redis:*", "-c", endpoint, "-n", "3", "-t", "60", "-j", "--headers")
-    pub = oz_start(
-        "pub", "-", "-j", "-b", endpoint, "--wait", "60", "--dialect", "redis", stdin=subprocess.PIPE
-    )
-    assert pub.end(text).code == 0
-    received = [json.loads(line) for line in sub.end().lines]
-    assert received == [line if "headers" in line else line | {"headers": {}} for line in LINES]
 
+    def copy():
+        with library.Subscriber(endpoint, dialect="redis") as subscriber:
+            subscriber.subscribe("*")
+            writing.write(text)
+            writing.close()
+            return [subscriber.receive(timeout=DEADLINE) for _ in LINES]
 
-def test_headers_of_a_line_replace_those_of_the_command(oz_start, tmp_path):
-    endpoint = f"ipc://{tmp_path}/feed"
-    options = ("-b", endpoint, "--wait", "60", "-H", "host=a", "-H", "pid=1")
-    pub = oz_start("pub", "-", "--json", *options, stdin=subprocess.PIPE)
-    with library.Subscriber(endpoint) as sub:
-        sub.subscribe("a")
-        sub.wait_ready(timeout=DEADLINE)
-        pub.process.stdin.write(b'{"subject": "a", "payload": "x", "headers": {"host": "b"}}\n')
-        pub.process.stdin.write(b'\n{"subject": "a", "payload": "y"}\n')
-        pub.process.stdin.close()
-        found = [dict(sub.receive(timeout=DEADLINE).headers) for _ in range(2)]
-    assert found == [{"host": "b", "pid": "1"}, {"host": "a", "pid": "1"}]
-    assert pub.process.wait(60) == 0
+    copying = Thread(copy)
+    pub = ("pub", "-", "-j", "-b", endpoint, "--wait", "60", "--dialect", "redis", "-H", "n=0", "-H", "own=1")
+    assert oz_run(*pub, stdin=reading).code == 0
+    # The headers of a line replace those of the command.
+    expected = [HEADERS | read_json_line(json.dumps(line).encode())[2] for line in LINES]
+    messages = copying.outcome()
+    assert [dict(message.headers) for message in messages] == expected
+
+    def publish():
+        with library.Publisher(endpoint, dialect="redis") as publisher:
+            publisher.wait_for_subscribers(timeout=DEADLINE)
+            for message in messages:
+                publisher.publish(message.subject_bytes, message.payload, headers=message.headers)
+
+    publishing = Thread(publish)
+    shown = oz_run("sub", "redis:*", "-c", endpoint, "-n", "3", "-t", "60", "-j", "--headers")
+    publishing.outcome()
+    headers = [{**HEADERS, **line.get("headers", {})} for line in LINES]
+    assert [json.loads(line) for line in shown.lines] == [
+        line | {"headers": own} for line, own in zip(LINES, headers, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(

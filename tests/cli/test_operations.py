@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from contextlib import ExitStack
 
 import pytest
@@ -264,34 +263,6 @@ def test_metrics_of_all_nodes_are_printed(bus):
 def test_metrics_refuse_a_malformed_address(bus):
     code, _, err = command("metrics", "--listen", "nowhere", *bus[2])
     assert (code, "--listen nowhere: give HOST:PORT" in err) == (2, True)
-
-
-SERVICES = {
-    "nameserver": (["nameserver", "--bind", "tcp://127.0.0.1:*"], "oz_nameserver_joined_total 0"),
-    "forwarder": (["forwarder", "--leg", "bus=a,directory={0}", "--leg", "bus=b,directory={0}"],
-                  "oz_forwarder_passed_total 0"),
-    "recorder": (["record", "a.>", "--bus", "a", "--directory", "{0}", "--journal", "{0}/j"],
-                 "oz_recorder_recorded_total 0"),
-    "proxy": (["forwarder", "--frontend", "ipc://{0}/f", "--backend", "ipc://{0}/b"], "oz_proxy_messages_total 0"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_services_serve_metrics_and_readiness(name, directory):
-    arguments, wanted = SERVICES[name]
-    words = [word.format(directory) for word in arguments]
-    with started("-m", "oz", *words, "--metrics", "127.0.0.1:0") as process:
-        lines = iter(process.stderr.readline, "")
-        seen = {kind: next(line for line in lines if kind in line) for kind in ("metrics at", "ready, ")}
-        url = seen["metrics at"].split()[-1]
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            text = answer.read().decode()
-        with urllib.request.urlopen(url.replace("/metrics", "/healthz"), timeout=60) as answer:
-            assert answer.read() == b"ok\n"
-        process.terminate()
-        process.wait(60)
-    assert wanted in text.splitlines()
-    assert ("oz_peers{" in text) == (name != "proxy")
 
 
 def test_service_refuses_a_malformed_address(directory):

@@ -170,19 +170,6 @@ def test_terminal_shows_progress(publisher, recorded):
     os.close(controller)
 
 
-@pytest.mark.heavy
-def test_without_pyarrow_the_error_names_the_extra(tmp_path):
-    script = "import sys; sys.modules['pyarrow'] = None; sys.argv[0] = 'oz'; from oz.cli import main; main()"
-    for command in (("record", "a", "--journal", "x"), ("replay", "x"), ("journal", "info", "x")):
-        ran = subprocess.run(
-            [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60, cwd=tmp_path
-        )
-        assert ran.returncode == 1
-        [line] = ran.stderr.splitlines()
-        assert "oz.journal needs pyarrow" in line
-        assert "pip install '.[journal]'" in line
-
-
 def test_bus_is_recorded(directory, record, recorded):
     with oz.Node("speaker", bus="recorded") as speaker:
 

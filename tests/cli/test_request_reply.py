@@ -1,5 +1,6 @@
 """`oz request` and `oz reply` on a bus."""
 
+import functools
 import json
 import os
 import queue
@@ -23,13 +24,17 @@ def node(directory):
 
 
 @pytest.fixture
-def service(oz_start, directory):
-    def start(*arguments):
-        running = oz_start("reply", *on_bus(directory, *arguments))
-        running.line = running.ready_line()
-        return running
+def served(oz_run, directory, signal_when):
+    """Function that runs `oz reply` while a client works; return the end of the command and the result."""
 
-    return start
+    def run(*arguments, client):
+        results = []
+        signal_when(lambda: [results.append(client())], signal.SIGTERM)
+        ended = oz_run("reply", *on_bus(directory, *arguments))
+        assert ended.code == 0, ended.stderr
+        return ended, results[0]
+
+    return run
 
 
 @pytest.fixture
@@ -40,91 +45,83 @@ def ask(oz_run, directory):
     return ask
 
 
-def test_reply_is_the_output_of_the_command(service, ask):
-    running = service("text.*", "--command", "tr a-z A-Z", "--name", "upper")
-    assert re.fullmatch(r"oz reply: ready, upper on bus default, 0 peers", running.line)
-    ended = ask("text.upper", "hello")
-    assert (ended.code, ended.stdout) == (0, b"HELLO\n")
-    assert re.fullmatch(r"oz request: ready, oz-request-\d+ on bus default, 1 peer\n", ended.stderr)
-
-
-def test_a_command_knows_subject_and_headers(service, ask):
-    service("a.*", "--command", 'echo "$OZ_SUBJECT, $OZ_HEADER_TRACE_ID, $OZ_HEADER_USER"')
-    ended = ask("a.b", "--header", "trace-id=x y", "--header", "user=$(id)")
-    assert ended.stdout == b"a.b, x y, $(id)\n"
-
-
-def test_nothing_of_a_payload_is_run(service, ask, tmp_path):
-    service("a", "--command", "cat")
+def test_reply_is_the_output_of_the_command_in_another_process(oz_start, ask, directory, tmp_path):
+    options = ("--command", 'cat; echo "$OZ_SUBJECT $OZ_HEADER_USER"', "--name", "upper")
+    running = oz_start("reply", *on_bus(directory, "text.*", *options))
+    assert re.fullmatch(r"oz reply: ready, upper on bus default, 0 peers", running.ready_line())
+    # Nothing of a payload or header is run.
     hostile = f"$(touch {tmp_path}/pwned) `touch {tmp_path}/pwned`; touch {tmp_path}/pwned '\"\\ \x01"
-    ended = ask("a", hostile, "--json")
-    assert json.loads(ended.stdout)["payload"] == hostile
+    ended = ask("text.a", hostile, "--header", "user=$(id)", "--json")
+    assert ended.code == 0
+    assert json.loads(ended.stdout)["payload"] == f"{hostile}text.a $(id)"
+    assert re.fullmatch(r"oz request: ready, oz-request-\d+ on bus default, 1 peer\n", ended.stderr)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
+SCRIPTS = {
+    "60": [
         ("exit 3", "the command exited with 3"),
         ("kill -9 $$", "the command was killed by signal 9"),
-        ("/no/such/program 2> /dev/null", "the command exited with 127"),
-        ("sleep 600 & exit", "took longer than 0.5 s, and was killed"),
-        ("exec >&-; sleep 600", "took longer than 0.5 s, and was killed"),
-        ("yes > /dev/null", "took longer than 0.5 s, and was killed"),
         # Processes that the command started are killed too.
         ("sleep 600 & echo $! > pid; yes", "wrote more than"),
     ],
-)
-def test_failures_of_a_command_are_error_replies(
-    oz_run, node, directory, signal_when, tmp_path, script, reason
-):
+    "0.5": [
+        (script, "took longer than 0.5 s, and was killed")
+        for script in ("sleep 600 & exit", "exec >&-; sleep 600", "yes > /dev/null")
+    ],
+}
+
+
+@pytest.mark.parametrize("limit", SCRIPTS)
+def test_failures_of_a_command_are_error_replies(served, node, tmp_path, limit):
     """The command is a shell that runs the payload."""
-    replies, limit = [], "0.5" if reason.startswith("took") else "60"
 
-    def has_reply():
-        if not replies:
-            try:
-                node.request("a", f"cd {tmp_path}; {script}", timeout=DEADLINE)
-            except library.NoResponders:
-                return False
-            except library.ReplyError as error:
-                replies.append(str(error))
-        return replies
+    def replies():
+        found = []
+        for script, _ in SCRIPTS[limit]:
+            with pytest.raises(library.ReplyError) as raised:
+                answered(node, "a", f"cd {tmp_path}; {script}")
+            found.append(str(raised.value))
+        return found
 
-    signal_when(has_reply, signal.SIGTERM)
-    ended = oz_run("reply", *on_bus(directory, "a", "--command", "exec sh", "--timeout", limit))
-    assert ended.code == 0
-    assert ended.stderr.splitlines()[-1] == "oz reply: 0 requests answered, 1 failed"
-    assert reason in replies[0]
-    if (tmp_path / "pid").exists():
-        pid = int((tmp_path / "pid").read_text())
-        until(lambda: not is_running(pid))
+    ended, found = served("a", "--command", "exec sh", "--timeout", limit, client=replies)
+    assert ended.stderr.splitlines()[-1] == "oz reply: 0 requests answered, 3 failed"
+    assert [text for text, (_, reason) in zip(found, SCRIPTS[limit], strict=True) if reason not in text] == []
+    for pid in map(Path.read_text, tmp_path.glob("pid")):
+        until(lambda pid=pid: not is_running(int(pid)))
 
 
-def test_request_reports_the_exception_of_a_handler(node, oz_start, directory):
+def test_request_reports_the_exception_of_a_handler(node, ask):
     def refuse(message):
         raise ValueError("bad size")
 
     node.subscribe("a", handler=refuse)
-    # A process of its own: in this one the warnings of the node would be those of the command too.
-    ended = oz_start("request", *on_bus(directory, "a", *ANSWER)).end()
+    ended = ask("a")
     said = "oz request: the handler of node 'tester' for 'a' raised ValueError: bad size"
-    assert (ended.code, ended.stdout, ended.stderr.splitlines()[1]) == (1, b"", said)
+    assert (ended.code, ended.stdout) == (1, b"")
+    # The warnings of the node are in this process too.
+    assert said in ended.stderr.splitlines()
 
 
-def test_requests_of_different_subjects_are_handled_at_once(service, node, tmp_path):
+def test_requests_of_different_subjects_are_handled_at_once(served, node, tmp_path):
     met = f"until test -e {tmp_path}/1 -a -e {tmp_path}/4; do sleep 0.05; done; echo met"
     command = f'touch {tmp_path}/"$OZ_HEADER_ME"; {met}'
-    service("a.*", "--command", command, "--concurrency", "2", "--timeout", "60")
-    # Their CRCs differ in the lowest bit, so that each subject has a lane of its own.
-    asked = [Thread(lambda me=me: answered(node, f"a.{me}", headers={"me": me})) for me in (1, 4)]
-    assert [item.outcome(DEADLINE * 2) for item in asked] == ["met", "met"]
+
+    def client():
+        # Their CRCs differ in the lowest bit, so that each subject has a lane of its own.
+        asked = [Thread(lambda me=me: answered(node, f"a.{me}", headers={"me": me})) for me in (1, 4)]
+        return [item.outcome(DEADLINE * 2) for item in asked]
+
+    options = ("--concurrency", "2", "--timeout", "60")
+    assert served("a.*", "--command", command, *options, client=client)[1] == ["met", "met"]
 
 
-def test_echo_gives_back_any_payload(service, node):
-    service("a.>", "--echo")
-    for payload in ("text", "", b"\xff\x00", {"a": [1, 2.5, None]}, 2**63):
-        assert answered(node, "a.b", payload) == payload
+def test_echo_gives_back_any_payload(served, node):
+    payloads = ["text", "", b"\xff\x00", {"a": [1, 2.5, None]}, 2**63]
+    _, found = served(
+        "a.>", "--echo", client=lambda: [answered(node, "a.b", payload) for payload in payloads]
+    )
+    assert found == payloads
 
 
 def test_several_answers_are_a_line_each(node, ask):
@@ -155,9 +152,12 @@ def test_raw_answers_have_nothing_added(node, ask):
     assert ended.stdout == b"x\n\xffx\n\xff"
 
 
-def test_bytes_are_for_nodes_without_a_codec(service, ask):
-    service("a", "--command", "wc -c", "--payload", "bytes")
-    assert ask("a", "abc", "--payload", "bytes", "--raw").stdout == b"3\n"
+def test_bytes_are_for_nodes_without_a_codec(served, directory):
+    def client():
+        with library.Node(codec=None) as plain:
+            return answered(plain, "a", b"abc")
+
+    assert served("a", "--command", "wc -c", "--payload", "bytes", client=client)[1] == b"3\n"
 
 
 def test_request_without_a_reply_exits_4(node, oz_run, directory):
@@ -168,7 +168,7 @@ def test_request_without_a_reply_exits_4(node, oz_run, directory):
 
 def test_fewer_answers_than_were_waited_for_are_no_failure(node, oz_run, directory):
     node.subscribe("a", handler=lambda message: message.reply("one"))
-    waits = ("--wait", "60", "--timeout", "6", "--count", "3")
+    waits = ("--wait", "60", "--timeout", "1", "--count", "3")
     ended = oz_run("request", *on_bus(directory, "a", *waits))
     assert (ended.code, ended.lines) == (0, ["one"])
 
@@ -182,16 +182,20 @@ def is_running(pid):
         return False
 
 
-def test_ending_kills_a_command_that_runs(service, node, tmp_path):
-    running = service(
-        "a", "--command", f"echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/there; sleep 600"
-    )
-    Thread(lambda: answered(node, "a"))
-    until((tmp_path / "there").exists)
-    pid = (tmp_path / "there").read_text().strip()
-    running.terminate()
-    assert running.end().code == 0
-    until(lambda: not is_running(int(pid)))
+def test_ending_kills_a_command_that_runs(served, node, tmp_path, monkeypatch):
+    monkeypatch.setattr("oz.node.sync.Node.close", functools.partialmethod(library.Node.close, timeout=0.5))
+    command = f"echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/there; sleep 600"
+
+    def client():
+        asking = Thread(lambda: answered(node, "a"))
+        until((tmp_path / "there").exists)
+        return asking
+
+    _, asking = served("a", "--command", command, client=client)
+    pid = int((tmp_path / "there").read_text())
+    until(lambda: not is_running(pid))
+    with pytest.raises(library.PeerLost):
+        asking.outcome()
 
 
 @each(

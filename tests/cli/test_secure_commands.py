@@ -1,6 +1,6 @@
 """Commands with keys: by an option, a variable or the configuration file."""
 
-import subprocess
+import json
 import tempfile
 from contextlib import suppress
 
@@ -10,7 +10,7 @@ import zmq
 import oz as library
 from oz.logs import forget_rates
 from support.keyring import Keyring
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -34,26 +34,32 @@ def pub(ring):
         yield made
 
 
-def test_a_message_goes_from_command_to_command(ring, oz_start, oz_run):
-    keys = ("--security", ring.file("desk"))
-    subscriber = oz_start("sub", "md.eu", "--bind", "tcp://127.0.0.1:*", "--count", "1", *keys)
-    endpoint = subscriber.ready_line().split("bound to ")[1]
-    keys = ("--security", ring.file("feed"))
-    assert oz_run("pub", "md.eu", "1", "--connect", endpoint, "--wait", "40", *keys).code == 0
-    assert subscriber.end().stdout == b"md.eu 1\n"
+@pytest.fixture
+def receive(oz_run):
+    """Function that runs `oz sub` for one message while a publisher sends it; return its output."""
+
+    def run(pub, pattern, subject, *options):
+        def publish():
+            pub.wait_for_subscribers(subject, timeout=DEADLINE)
+            pub.publish(subject, b"1")
+
+        publishing = Thread(publish)
+        ended = oz_run("sub", pattern, "--connect", pub.endpoint, "--count", "1", "--timeout", "40", *options)
+        assert ended.code == 0, ended.stderr
+        publishing.outcome()
+        return ended.stdout
+
+    return run
 
 
-@pytest.mark.parametrize("kind", ["variable", "file"])
-def test_environment_names_the_keys(ring, pub, oz_start, monkeypatch, kind):
+@pytest.mark.parametrize("kind", ["option", "variable", "file"])
+def test_option_or_environment_names_the_keys(ring, pub, receive, monkeypatch, kind):
     if kind == "variable":
         monkeypatch.setenv("OZ_SECURITY", ring.file("desk"))
-    else:
+    elif kind == "file":
         monkeypatch.setenv("OZ_CONFIG", ring.file("desk"))
-    subscriber = oz_start("sub", "md.eu", "--connect", pub.endpoint, "--count", "1")
-    subscriber.ready_line()
-    pub.wait_for_subscribers(timeout=DEADLINE)
-    pub.publish("md.eu", b"1")
-    assert subscriber.end().stdout == b"md.eu 1\n"
+    options = ("--security", ring.file("desk")) if kind == "option" else ()
+    assert receive(pub, "md.eu", "md.eu", *options) == b"md.eu 1\n"
 
 
 @pytest.mark.parametrize(
@@ -74,18 +80,44 @@ def test_denied_subscription_exits_1_with_rule_and_subject(ring, oz, options):
     assert "ready" not in ended.stderr
 
 
-def test_a_prefix_may_ask_for_too_much_where_the_pattern_is_granted(ring, oz, oz_start):
+def test_a_prefix_may_ask_for_too_much_where_the_pattern_is_granted(ring, oz, receive):
     ring.permit(feed='publish = { allow = ["md.>"] }', desk='subscribe = { allow = ["md.*.x"] }')
+    keys = ("--security", ring.file("desk"))
     with library.Publisher("tcp://127.0.0.1:*", security=ring.security("feed", permissions=True)) as pub:
-        options = ("md.*.x", "--connect", pub.endpoint, "--security", ring.file("desk"))
-        ended = oz("sub", *options, "--filtering", "prefix")
+        ended = oz("sub", "md.*.x", "--connect", pub.endpoint, "--filtering", "prefix", *keys)
         assert ended.exit_code == 1
         assert "desk may not subscribe to 'md.*.x'" in ended.stderr
         assert "--filtering publisher" in ended.stderr
-        subscriber = oz_start("sub", *options, "--count", "1")
-        subscriber.ready_line()
-        pub.publish("md.eu.x", b"1")
-        assert subscriber.end().stdout == b"md.eu.x 1\n"
+        assert receive(pub, "md.*.x", "md.eu.x", *keys) == b"md.eu.x 1\n"
+
+
+def explained(pub, ring, oz_start):
+    """Publish until `oz explain md.eu` has listened; return the counts and the text."""
+    options = ("--against", pub.endpoint, "--seconds", "1", "--json", "--security", ring.file("desk"))
+    asking = oz_start("explain", "md.eu", *options)
+    pub.wait_for_subscribers("md.eu", timeout=DEADLINE)
+    pairs = [("md.eu", b"1"), ("md.us", b"2")]
+    until(lambda: pub.publish_many(pairs) and asking.process.poll() is not None)
+    ended = asking.end()
+    return json.loads(ended.stdout)[0], ended.stderr
+
+
+def test_explain_counts_all_messages_if_the_key_may_have_them(ring, oz_start):
+    with library.Publisher("tcp://127.0.0.1:*", security=ring.security("feed")) as pub:
+        counts, _ = explained(pub, ring, oz_start)
+    assert counts["seen"] > counts["matched"] > 0
+
+
+def test_explain_counts_matches_if_the_key_may_not_have_all_messages(ring, pub, oz, oz_start):
+    counts, text = explained(pub, ring, oz_start)
+    assert counts["seen"] == counts["matched"] > 0
+    assert "only matches are counted" in text
+    options = ("--against", pub.endpoint, "--security", ring.file("desk"))
+    ended = oz("explain", "md.*.x", *options)
+    assert ended.exit_code == 1
+    assert (
+        "refuses 'md.*.x': users.desk.subscribe.deny[0], line 7: deny subscribe 'md.secret.>'" in ended.stderr
+    )
 
 
 def test_a_group_that_a_key_may_not_join_ends_the_command(ring, oz):
@@ -123,24 +155,22 @@ def test_a_line_that_a_key_may_not_publish_is_named(ring, oz_run):
     assert "line 2: desk may not publish on 'md.eu'" in ended.stderr
 
 
-def test_right_that_is_withdrawn_ends_a_command_that_publishes(ring, oz_start):
+def test_right_that_is_withdrawn_ends_a_command_that_publishes(ring, oz_run, stdin):
+    reading, writing = stdin
+    writing.write(b"other.x 1\n")
+
+    def write():
+        ring.permit(desk="publish = { allow = ['more.>'] }")
+        with suppress(BrokenPipeError, ValueError):
+            until(lambda: writing.write(b"other.x 1\n") and ended)
+
+    ended = []
+    thread = Thread(write)
     options = ("--bind", "tcp://127.0.0.1:*", "--wait", "0", "--security", ring.file("desk"))
-    running = oz_start("pub", "-", *options, stdin=subprocess.PIPE)
-    running.ready_line()
-    ring.permit(desk="publish = { allow = ['more.>'] }")
-
-    def has_ended():
-        with suppress(BrokenPipeError):
-            running.process.stdin.write(b"other.x 1\n")
-        return running.process.poll() is not None
-
-    until(has_ended)
-    with suppress(BrokenPipeError):
-        running.process.stdin.close()
-    running.process.stdin = None
-    ended = running.end()
-    assert ended.code == 1
-    assert "desk may not publish on 'other.x'" in ended.stderr
+    ended.append(oz_run("pub", "-", *options, stdin=reading))
+    thread.outcome()
+    assert ended[0].code == 1
+    assert "desk may not publish on 'other.x'" in ended[0].stderr
 
 
 def test_file_without_the_key_of_a_command_denies_nothing(ring, oz):
@@ -165,27 +195,31 @@ def test_a_key_that_is_not_trusted_ends_the_command_with_both_keys(ring, pub, oz
     assert ring.public("feed") in ended.stderr
 
 
-def test_commands_join_a_bus_with_keys(ring, oz_start, oz_run, directory):
-    bus = ("--bus", "default")
-    binding = ("--bind", "tcp://127.0.0.1:*", "--directory", directory)
-    subscriber = oz_start("sub", "md.eu", *bus, "--count", "1", *binding, "--security", ring.file("desk"))
-    endpoint = subscriber.ready_line().split("bound to ")[1].split(",")[0]
-    joining = ("--connect", endpoint, "--directory", f"{directory}/other")
-    refused = oz_run("peers", *joining, "--security", ring.file("thief"))
-    assert refused.code == 3
-    keys = ("--security", ring.file("feed"))
-    assert oz_run("pub", "md.eu", "1", *bus, "--wait", "40", *joining, *keys).code == 0
-    assert subscriber.end().stdout == b"md.eu 1\n"
+def test_commands_join_a_bus_with_keys(ring, oz_run, keyed_node, directory):
+    joining = ("--connect", keyed_node.endpoint, "--directory", f"{directory}/other")
+    assert oz_run("peers", *joining, "--security", ring.file("thief")).code == 3
+
+    def publish():
+        keyed_node.wait_for_subscribers("md.eu", timeout=DEADLINE)
+        keyed_node.publish("md.eu", "1")
+
+    publishing = Thread(publish)
+    sub = ("sub", "md.eu", "--bus", "default", "--count", "1", "--timeout", "40", *joining)
+    assert oz_run(*sub, "--security", ring.file("desk")).stdout == b"md.eu 1\n"
+    publishing.outcome()
 
 
-def test_a_forwarder_takes_keys_for_all_its_legs_or_for_one(ring, oz, oz_start, directory):
+def test_a_forwarder_takes_keys_for_all_its_legs_or_for_one(ring, oz, signal_when, directory):
     legs = [f"--leg=bus={bus},directory={directory}" for bus in ("a", "b")]
     legs[1] += f",security={ring.file('desk')}"
-    running = oz_start("forwarder", *legs, "--security", ring.file("feed"))
-    assert running.ready_line()
     place = library.NodeOptions(directory=directory)
-    with library.Node(bus="b", security=ring.security("feed"), options=place) as node:
-        node.wait_ready(count=1, timeout=DEADLINE)
+
+    def has_joined():
+        with library.Node(bus="b", security=ring.security("feed"), options=place) as node:
+            return node.wait_ready(count=1, timeout=DEADLINE) is None
+
+    signal_when(has_joined)
+    assert oz("forwarder", *legs, "--security", ring.file("feed")).exit_code == 0
     wrong = oz("forwarder", legs[0], "--leg", "bus=b,security=nowhere.toml")
     assert wrong.exit_code != 0
     assert "nowhere.toml" in wrong.stderr
@@ -234,7 +268,7 @@ def test_peers_without_a_key_name_the_cause_for_an_endpoint_with_keys(oz, keyed_
             "peers", "--timeout", "0.1", "--connect", keyed_node.endpoint, "--directory", f"{other}/none"
         )
     assert ended.exit_code == 3
-    assert ended.stderr.count("a listener with keys does not answer a program without keys") == 1
+    assert ended.stderr.count("if the other side has keys, give security=") == 1
 
 
 def test_a_request_without_a_responder_names_no_call_of_python(oz, directory):

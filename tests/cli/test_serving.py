@@ -1,6 +1,7 @@
 """All services behave alike: one ready line, and a summary and exit code 0 after SIGINT and SIGTERM."""
 
 import os
+import re
 import signal
 import socket
 import urllib.error
@@ -9,13 +10,15 @@ import urllib.request
 import click
 import pytest
 
-import oz
+import oz as library
 from oz.cli.serving import serve, service_options
 from oz.journal import Writer
-from support.sizes import in_suite, one_of_each
-from support.waiting import DEADLINE
+from oz.services.name_server import NameServer
+from support.sizes import one_of_each
+from support.waiting import DEADLINE, until
 
 SECOND = 10**9
+SERVICES = ["nameserver", "forwarder", "proxy", "record", "record on a bus"]
 
 
 @pytest.fixture
@@ -33,66 +36,108 @@ def command(directory, tmp_path):
     return commands.__getitem__
 
 
-@pytest.mark.parametrize(
-    ("service", "ending"),
-    one_of_each(
-        ["nameserver", "forwarder", "proxy", "record", "record on a bus"], [signal.SIGINT, signal.SIGTERM]
-    ),
-)
-def test_a_signal_ends_a_service_with_a_summary_and_0(oz_start, command, service, ending):
-    running = oz_start(*command(service))
-    assert running.ready_line().startswith(f"oz {command(service)[0]}: ready, ")
-    running.process.send_signal(ending)
-    ended = running.end()
-    assert (ended.code, ended.stdout, len(ended.stderr.splitlines())) == (0, b"", 1)
-
-
-@pytest.mark.parametrize("service", ["nameserver", "forwarder", "proxy", "record", "replay"])
-def test_a_service_reports_that_it_is_ready_and_that_it_stops(
-    oz_start, command, tmp_path, directory, monkeypatch, service
-):
-    with Writer(tmp_path / "recorded") as writer:
-        writer.append([{"subject": "a", "payload": b"", "time_ns": SECOND}])
-    options = ("--wait", "40") if service == "replay" else ()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(f"{directory}/notify")
-        systemd.settimeout(DEADLINE)
+@pytest.fixture
+def systemd(directory, monkeypatch):
+    """Socket that receives the reports to systemd."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        made.bind(f"{directory}/notify")
+        made.settimeout(DEADLINE)
         monkeypatch.setenv("NOTIFY_SOCKET", f"{directory}/notify")
-        running = oz_start(*command(service), *options)
-        assert systemd.recv(100) == b"READY=1"
-        running.terminate()
-        assert systemd.recv(100) == b"STOPPING=1"
-        running.end()
-        systemd.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            systemd.recv(100)
+        yield made
+
+
+def has_stopped(systemd):
+    """Return whether the next report is STOPPING=1, and the last one."""
+    reports = [systemd.recv(100)]
+    systemd.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        reports.append(systemd.recv(100))
+    return reports == [b"STOPPING=1"]
+
+
+@pytest.mark.parametrize(("service", "ending"), one_of_each(SERVICES, [signal.SIGINT, signal.SIGTERM]))
+def test_a_service_reports_readiness_and_a_signal_ends_it_with_a_summary_and_0(
+    oz, signal_when, systemd, command, service, ending
+):
+    signal_when(lambda: systemd.recv(100) == b"READY=1", ending)
+    ended = oz(*command(service))
+    assert (ended.exit_code, ended.stdout) == (0, "")
+    ready, _summary = ended.stderr.splitlines()
+    assert ready.startswith(f"oz {command(service)[0]}: ready, ")
+    assert has_stopped(systemd)
+
+
+def test_two_signals_at_once_are_one(oz, signal_when, systemd, command):
+    """`timeout -s INT` signals its child, and then its process group."""
+    signal_when(lambda: systemd.recv(100) == b"READY=1" and not os.kill(os.getpid(), signal.SIGINT))
+    assert oz(*command("nameserver")).exit_code == 0
 
 
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_replay_that_a_signal_ends_too_early_has_the_exit_code_of_the_signal(
-    oz_start, command, tmp_path, ending, code
+    oz, signal_when, systemd, command, tmp_path, ending, code
 ):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([{"subject": "a", "payload": b"", "time_ns": at * 1000 * SECOND} for at in (1, 2)])
-    running = oz_start(*command("replay"))
-    assert running.ready_line().startswith("oz replay: ready, ")
-    with oz.Subscriber(command("replay")[-1]) as subscriber:
-        subscriber.subscribe("a")
-        subscriber.receive(timeout=DEADLINE)
-        running.process.send_signal(ending)
-        ended = running.end()
-    assert (ended.code, ended.stderr) == (code, "oz replay: published 1 messages\n")
+
+    def has_begun():
+        with library.Subscriber(command("replay")[-1]) as subscriber:
+            subscriber.subscribe("a")
+            return subscriber.receive(timeout=DEADLINE)
+
+    signal_when(has_begun, ending)
+    ended = oz(*command("replay"), "--wait", "40")
+    assert systemd.recv(100) == b"READY=1"
+    assert has_stopped(systemd)
+    assert (ended.exit_code, ended.stderr.splitlines()[1:]) == (code, ["oz replay: published 1 messages"])
 
 
-@pytest.mark.parametrize("service", in_suite(["forwarder"], ["nameserver", "proxy"]))
-def test_an_early_signal_ends_a_service_that_is_quiet(oz_start, command, service):
-    running = oz_start(*command(service), "--quiet")
-    # With its second thread the service is in its constructor.
-    while not os.listdir(f"/proc/{running.process.pid}/task")[1:]:
-        assert running.process.poll() is None
-    running.process.send_signal(signal.SIGTERM)
+def test_a_signal_while_a_service_is_created_ends_it_quietly(oz, monkeypatch, command):
+    class Signalled(NameServer):
+        def __init__(self, *arguments, **options):
+            os.kill(os.getpid(), signal.SIGTERM)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr("oz.services.name_server.NameServer", Signalled)
+    ended = oz(*command("nameserver"), "--quiet")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+
+
+@pytest.fixture
+def join(directory):
+    """Join a bus through a name server only: each node has a directory of its own."""
+    nodes = []
+
+    def joined(name, endpoint):
+        options = library.NodeOptions(directory=f"{directory}/{name}")
+        nodes.append(library.Node(name, bus="test", connect=endpoint, options=options))
+        return nodes[-1]
+
+    yield joined
+    for node in nodes:
+        node.close(timeout=0)
+
+
+def test_process_of_a_name_server_joins_nodes_and_serves_metrics(oz_start, join):
+    options = ("--name", "ns1", "--verbose", "--metrics", "127.0.0.1:0")
+    running = oz_start("nameserver", "--bind", "tcp://127.0.0.1:*", *options)
+    url = running.line_with(running.process.stderr, b"metrics at").split()[-1]
+    (endpoint,) = re.findall(r"ready, bound to (tcp://127\.0\.0\.1:\d+)", running.ready_line())
+    pricing, desk = join("pricing", endpoint), join("desk", endpoint)
+    desk.wait_ready("pricing", timeout=DEADLINE)
+    assert "is up" in running.line_with(running.process.stderr, b"pricing")
+    pricing.close()
+    assert "has left" in running.line_with(running.process.stderr, b"left")
+    with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
+        lines = answer.read().decode().splitlines()
+    assert "oz_nameserver_left_total 1" in lines
+    assert any(line.startswith("oz_peers{") for line in lines)
+    assert status_of(url.replace("/metrics", "/healthz")) == 200
+    # Repeated signals do not disturb the end.
+    until(lambda: running.terminate() or running.process.poll() is not None)
     ended = running.end()
-    assert (ended.code, ended.stderr) == (0, "")
+    assert (ended.code, ended.stdout) == (0, b"")
+    assert re.search(r"oz nameserver: \d nodes joined, 1 left and \d were lost; \d are up\n$", ended.stderr)
 
 
 class Service:

@@ -1,47 +1,56 @@
-"""`oz spark`: the group and its common options. The commands have their tests in tests/spark."""
+"""`oz spark` without its extra, and commands of journals without theirs. Other tests are in tests/spark."""
 
-import subprocess
-import sys
-from types import SimpleNamespace
+import json
 
 import pytest
 
-from support.scripts import started
-from support.waiting import DEADLINE
+from support import scripts
 
 COMMANDS = ("archive", "report")
 
+PROGRAM = """
+import json, sys
+from click.testing import CliRunner
+from oz.cli import main
 
-def without(modules, *arguments):
-    """Run `oz` in a process in which some modules cannot be imported."""
-    program = (
-        "import sys\n"
-        "for name in list(sys.modules):\n"
-        "    if name.startswith(('oz.journal', 'pyarrow')): del sys.modules[name]\n"
-        f"for name in {modules!r}: sys.modules[name] = None\n"
-        "from oz.cli import main; main(prog_name='oz')\n"
-    )
-    with started("-c", program, *arguments) as process:
-        out, err = process.communicate(timeout=DEADLINE)
-    return SimpleNamespace(returncode=process.returncode, stdout=out, stderr=err)
-
-
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
-def test_help_needs_neither_pyspark_nor_pyarrow(command):
-    ended = without(["pyspark", "pyarrow"], "spark", *command, "--help")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Examples:" in ended.stdout
-    assert ended.stdout.count("oz spark") >= 2
+found = []
+for missing, words in json.loads(sys.argv[1]):
+    for name in [name for name in sys.modules if name.startswith(("oz.journal", "oz.spark", "pyarrow", "pyspark"))]:
+        del sys.modules[name]
+    for name in missing:
+        sys.modules[name] = None
+    ran = CliRunner().invoke(main, words, prog_name="oz")
+    found.append([ran.exit_code, ran.stdout, ran.stderr])
+print(json.dumps(found))
+"""
 
 
-def test_the_group_lists_its_commands_and_loads_none_for_the_main_help():
-    listed = without([], "spark", "--help").stdout
-    assert all(f"\n  {name} " in listed for name in COMMANDS)
-    loaded = "[name for name in sys.modules if name.startswith(('oz.cli.spark.', 'pyspark', 'pyarrow'))]"
-    program = f"import sys, atexit; atexit.register(lambda: print({loaded})); sys.argv = ['oz', '--help']\n"
-    command = [sys.executable, "-c", f"{program}from oz.cli import main; main()"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert ran.stdout.splitlines()[-1] == "[]"
+def without(*commands):
+    """Run commands in a process in which some modules cannot be imported; return exit code, output and errors."""
+    return json.loads(scripts.run("-c", PROGRAM, json.dumps(commands)))
+
+
+def test_without_the_extras_the_help_works_and_the_error_names_the_extra(tmp_path):
+    (tmp_path / "journal").mkdir()
+    both, archive = ["pyspark", "pyarrow"], ["spark", "archive", f"{tmp_path}/journal", f"{tmp_path}/lake"]
+    helps = [["spark", *command, "--help"] for command in ([], ["archive"], ["report"])]
+    journals = [["record", "a", "--journal", "x"], ["replay", "x"], ["journal", "info", "x"]]
+    commands = [*((both, words) for words in helps), (["pyspark"], archive), (["pyarrow"], archive)]
+    found = without(*commands, *((["pyarrow"], words) for words in journals))
+    for code, out, err in found[:3]:
+        assert (code, err) == (0, "")
+        assert "Examples:" in out
+        assert out.count("oz spark") >= 2
+    assert all(f"\n  {name} " in found[0][1] for name in COMMANDS)
+    for missing, (code, out, err) in zip(("pyspark", "pyarrow"), found[3:5], strict=True):
+        assert (code, out) == (1, "")
+        said = f"oz.spark needs {missing}, which is not installed; in a checkout: pip install '.[spark]'"
+        assert err.partition(": ")[2] == f"{said}\n"
+    for code, _, err in found[5:]:
+        assert code == 1
+        [line] = err.splitlines()
+        assert "oz.journal needs pyarrow" in line
+        assert "pip install '.[journal]'" in line
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -50,12 +59,3 @@ def test_help_describes_the_master(oz, command):
     assert "--master URL" in text
     assert "or local[2]" in " ".join(text.split())
     assert "--conf NAME=VALUE" in text
-
-
-@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-def test_without_the_extra_one_line_says_what_to_install(tmp_path, missing):
-    (tmp_path / "journal").mkdir()
-    ended = without([missing], "spark", "archive", str(tmp_path / "journal"), str(tmp_path / "lake"))
-    said = f"oz.spark needs {missing}, which is not installed; in a checkout: pip install '.[spark]'"
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == f"oz spark: {said}\n" or ended.stderr == f"oz spark archive: {said}\n"

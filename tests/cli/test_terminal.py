@@ -5,49 +5,32 @@ import pty
 import re
 import subprocess
 import sys
-
-import pytest
-
-
-@pytest.fixture
-def on_terminal():
-    def run(*arguments, columns=100, raw=False, **variables):
-        ours, theirs = pty.openpty()
-        environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"} | variables
-        process = subprocess.Popen(
-            [sys.executable, "-m", "oz", *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment,
-        )
-        os.close(theirs)
-        with os.fdopen(ours, "rb", buffering=0) as screen:
-            shown = read_all(screen)
-        assert process.wait(60) == 0, shown
-        return shown if raw else re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
-
-    return run
+from contextlib import suppress
 
 
-def read_all(screen):
+def on_terminal(*arguments, **variables):
+    """Run `oz` on a terminal; return what it shows."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "100", "TERM": "xterm"} | variables
+    process = subprocess.Popen(
+        [sys.executable, "-m", "oz", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
     shown = b""
-    try:
+    with os.fdopen(ours, "rb", buffering=0) as screen, suppress(OSError):  # The other side is closed.
         while chunk := screen.read(65_536):
             shown += chunk
-    except OSError:  # how Linux says that the other side is closed
-        pass
+    assert process.wait(60) == 0, shown
     return shown.decode()
 
 
-def test_explain_frames_each_pattern_and_takes_it_literally(on_terminal):
-    shown = on_terminal("explain", "redis:flight.[EL]*", "*.a")
-    assert "╭─ flight.[EL]* ─" in shown
-    assert re.search(r"prefix +flight\.E ", shown)
-    assert re.search(r"warning +the prefix is empty", shown)
-
-
-def test_doctor_uses_colour_unless_it_is_turned_off(on_terminal):
-    assert "\x1b[" in on_terminal("doctor", raw=True, NO_COLOR="")
-    assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="1")
-    assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="", TERM="dumb")
+def test_explain_frames_each_pattern_in_colour_unless_it_is_turned_off():
+    shown = on_terminal("explain", "redis:flight.[EL]*", "*.a", NO_COLOR="")
+    plain = on_terminal("explain", "redis:flight.[EL]*", "*.a", NO_COLOR="1")
+    assert "\x1b[3" in shown
+    assert "\x1b[3" not in plain
+    for text in (shown, plain):
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+        assert "╭─ flight.[EL]* ─" in text
+        assert re.search(r"prefix +flight\.E ", text)
+        assert re.search(r"warning +the prefix is empty", text)

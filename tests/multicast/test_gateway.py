@@ -102,21 +102,6 @@ def test_messages_of_local_applications_are_multicast_unchanged(bridge):
     assert (worker.id, two.id) == ((b"series", 4), None)
 
 
-def test_many_local_publishers_share_one_port_and_keep_their_order(bridge):
-    far, publishers = bridge.far_subscriber(), [bridge.local_publisher() for _ in range(5)]
-    hello = bridge.connect_far(publishers[0], far)
-    for payload in numbers(100):
-        for number, publisher in enumerate(publishers):
-            publisher.publish(f"a.{number}", payload)
-    assert far.settle(hello + 500) <= hello
-    for number in range(5):
-        assert [message.payload for message in far.messages if message.subject == f"a.{number}"] == numbers(
-            100
-        )
-    assert len({message.origin for message in far.messages}) == 1
-    assert len({message.headers["oz-origin"] for message in far.messages}) == 5
-
-
 def test_echo_delivers_local_messages_to_local_applications(tmp_path):
     for echo, heard in ((True, numbers(3)), (False, [])):
         with Bridge(tmp_path, echo=echo) as bridge:

@@ -350,7 +350,9 @@ class BusWorld(World):
             others = [item for item in self.names if item != name and self.buses[item] == self.buses[name]]
             far = [item for item in self.names if forwarders and self.buses[item] != self.buses[name]]
             try:
-                await node.wait_ready(*others, timeout=max(0.0, ends - self.network.now))
+                # With two forwarders, one of them is enough for `wait_ready(subscriber=)`. But a request is handled by
+                # the copy that arrives first, and its reply waits until that forwarder is up in both directions.
+                await node.wait_ready(*others, *forwarders, timeout=max(0.0, ends - self.network.now))
                 for item in far:
                     left = max(0.0, ends - self.network.now)
                     await node.wait_ready(subscriber=f"svc.{item}", timeout=left)
