@@ -308,7 +308,7 @@ def _pieces(records: Any) -> Iterator[dict[str, Any]]:
         )
     else:
         for chunk in _chunks(records):
-            yield _columns_of(chunk)
+            yield from _halves(_columns_of(chunk), len(chunk))
 
 
 def _is_column(value: Any) -> bool:
@@ -363,22 +363,17 @@ def _size(column: Any) -> int:
 
 
 def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Split an iterable of records into lists that each fit one batch."""
+    """Split an iterable of records into lists of about one batch."""
     source = iter(records)
     kept: list[Any] = []
     size = 0
     while step := list(itertools.islice(source, _STEP)):
         sizes = list(map(_record_size, step)) if set(map(type, step)) != {tuple} else _pair_sizes(step)
-        if size + sum(sizes) <= BATCH_BYTES and len(kept) + len(step) <= BATCH_ROWS:
-            kept += step
-            size += sum(sizes)
-            continue
-        for record, length in zip(step, sizes, strict=True):
-            if kept and (size + length > BATCH_BYTES or len(kept) == BATCH_ROWS):
-                yield kept
-                kept, size = [], 0
-            kept.append(record)
-            size += length
+        kept += step
+        size += sum(sizes)
+        if size >= BATCH_BYTES or len(kept) >= BATCH_ROWS:
+            yield kept
+            kept, size = [], 0
     if kept:
         yield kept
 
