@@ -108,12 +108,6 @@ class Record(Message):
         return Extras(headers or None, self.reply_to, message_id)
 
     @property
-    def body(self) -> Any:
-        """The payload as bytes; a list of bytes if the message has several payload frames."""
-        frames = unpack_headers(self.packed_headers)[1]
-        return [self._body, *frames] if frames else self._body
-
-    @property
     def frames(self) -> list[bytes]:
         """The frames of the message: subject, payload, further frames."""
         return [self.subject_bytes, self._body, *unpack_headers(self.packed_headers)[1]]
