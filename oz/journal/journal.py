@@ -83,7 +83,7 @@ class Journal:
 
         Yields:
             `Record` objects, which are `oz.Message` objects with an `offset`, and `JournalGap` objects for
-            missing offsets and for gap records whose pattern overlaps with `pattern`.
+            missing offsets and for gap records, because `pattern` may match the lost messages.
 
         Raises:
             JournalError: a file is damaged; a `DamageError` names the file and the offsets. The codec does not decode

@@ -144,7 +144,7 @@ class Jobs:
         message = job.message
         raw, source = message.subject_bytes, rules.source_of_message(message)
         members = self._members(job)
-        extras = rules.extras_of(message.extras, source, self._own, is_redelivered=job.is_redelivered)
+        extras = rules.extras_of(message._extras, source, self._own, is_redelivered=job.is_redelivered)
         for stream in rules.by_rank([*members], raw, source):
             leg = members[stream]
             position = leg.publisher.send_job(stream, raw, message.payload, extras)

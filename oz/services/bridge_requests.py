@@ -56,9 +56,9 @@ class Crossing:
         """
         leg, message = self._leg, self._message
         source = rules.source_of_message(message)
-        extras = rules.extras_of(message.extras, source, own, is_request=True)
+        extras = rules.extras_of(message._extras, source, own, is_request=True)
         content = Outgoing(message.subject, message.subject_bytes, message.payload, extras, None)
-        is_many = bool(message.extras is not None and message.extras.to_all)
+        is_many = bool(message._extras is not None and message._extras.to_all)
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         first = source.position % len(targets)
         for other in targets[first:] + targets[:first]:
@@ -85,7 +85,7 @@ class Crossing:
                 if isinstance(reply, ReplyError):
                     self._fail(reply)
                 else:
-                    extras = None if reply.extras is None else encode_extras(Extras(reply.extras.headers))
+                    extras = None if reply._extras is None else encode_extras(Extras(reply._extras.headers))
                     self._send(reply.payload, extras)
             if request.error is not None and not isinstance(request.error, (Timeout, ClosedError)):
                 self.failure = request.error

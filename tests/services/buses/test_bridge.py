@@ -324,7 +324,7 @@ def test_messages_cross_a_chain(on, join):
     near.publish("x.1", 1)
     message = got.receive(timeout=DEADLINE)
     assert (message.payload, message.origin) == (1, near._node.id)
-    assert len(message.extras.forwarded.via) == 2 * FORWARDER_ID
+    assert len(message._extras.forwarded.via) == 2 * FORWARDER_ID
     far.subscribe("svc", lambda message: message.payload * 2)
     reach(near, "svc")
     assert near.request("svc", 4, timeout=DEADLINE).payload == 8
