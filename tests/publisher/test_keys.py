@@ -304,19 +304,6 @@ def test_the_key_of_a_listener_that_changes_is_found(make, ring, listener):
     publish_until_received(pub, listener("other", endpoint))
 
 
-def test_a_publisher_disconnects_from_a_listener_that_refuses_it(make, ring, listener, caplog):
-    sub = listener()
-    pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
-    publish_until_received(pub, sub)
-    endpoint = sub.endpoint
-    ring.distrust("feed")
-    sub.close()
-    listener("desk", endpoint)
-    until(lambda: "does not trust the key of this side" in caplog.text)
-    pub.disconnect(endpoint)
-    assert pub.endpoints == ()
-
-
 def test_a_second_authenticator_of_a_context_is_refused(make, ring):
     from zmq.auth.thread import ThreadAuthenticator
 
@@ -329,3 +316,16 @@ def test_a_second_authenticator_of_a_context_is_refused(make, ring):
     finally:
         own.stop()
         context.term()
+
+
+def test_a_publisher_disconnects_from_a_listener_that_refuses_it(make, ring, listener, caplog):
+    sub = listener()
+    pub = make(None, connect=sub.endpoint, security=ring.security("feed"))
+    publish_until_received(pub, sub)
+    endpoint = sub.endpoint
+    ring.distrust("feed")
+    sub.close()
+    listener("desk", endpoint)
+    until(lambda: "does not trust the key of this side" in caplog.text)
+    pub.disconnect(endpoint)
+    assert pub.endpoints == ()
