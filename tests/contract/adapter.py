@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import select
 import time
+import urllib.request
 
 import zmq
 import zmq.auth
@@ -463,6 +464,21 @@ def command(*arguments, stdin=None):
 
     ran = CliRunner().invoke(main, list(arguments), input=stdin)
     return ran.exit_code, ran.stdout, ran.stderr
+
+
+@contextlib.contextmanager
+def explorer_page(bus, directory):
+    """Serve the page of `oz explorer` on a bus; yield a function that reads a path."""
+    from oz.explorer.server import Server
+    from oz.explorer.view import BusView
+
+    def read(path):
+        with urllib.request.urlopen(server.url + path, timeout=DEADLINE) as answer:
+            return answer.read()
+
+    with oz.Node("explorer", bus=bus, codec=None, options=oz.NodeOptions(directory=directory)) as node:
+        with Server(BusView(node, [">"]), "127.0.0.1:0") as server:
+            yield read
 
 
 # Spark --------------------------------------------------------------------------------------------
