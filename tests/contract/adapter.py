@@ -476,9 +476,12 @@ def explorer_page(bus, directory):
         with urllib.request.urlopen(server.url + path, timeout=DEADLINE) as answer:
             return answer.read()
 
-    with oz.Node("explorer", bus=bus, codec=None, options=oz.NodeOptions(directory=directory)) as node:
-        with Server(BusView(node, [">"]), "127.0.0.1:0") as server:
-            yield read
+    options = oz.NodeOptions(directory=directory)
+    with (
+        oz.Node("explorer", bus=bus, codec=None, options=options) as node,
+        Server(BusView(node, [">"]), "127.0.0.1:0") as server,
+    ):
+        yield read
 
 
 # Spark --------------------------------------------------------------------------------------------

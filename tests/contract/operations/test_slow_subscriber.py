@@ -29,7 +29,9 @@ def scene(program, directory):
     over = threading.Event()
     options = NodeOptions(directory=directory, lost_after=600.0)
     with program(PROGRAM, directory) as process, Api("sync") as api:
-        feed, quick, slow = (api.node(name, bus="slow", options=options) for name in ("feed", "quick", "slow"))
+        feed, quick, slow = (
+            api.node(name, bus="slow", options=options) for name in ("feed", "quick", "slow")
+        )
         quick.subscribe("tick.*", lambda message: None)
         slow.subscribe("tick.*", lambda message: over.wait() and None)
         assert process.stdout.readline() == "ready\n", process.stderr.read()
@@ -90,6 +92,7 @@ def test_stopped_process_is_named(scene, directory):
     assert abs(pending["stopped"] - PUBLISHED) <= TOLERANCE
 
 
+@pytest.mark.documents  # `tox -e docs` has the extra
 @promise("oz explorer names a node whose process is stopped, with the messages that wait at publishers.")
 def test_explorer_names_a_stopped_process(scene, directory):
     pytest.importorskip("starlette", reason="without the extra explorer")
