@@ -287,6 +287,13 @@ class Node(_Subscribing):
         return map(self._wrapped, self.shell.iterate(found))
 
 
+def limit_requests(node, number):
+    """Set the maximum number of open requests of a node; return the maximum before."""
+    requests = node.raw._node.exchange._requests
+    before, requests._max_requests = requests._max_requests, number
+    return before
+
+
 class Subscription(_Object):
     def __init__(self, subscriber, raw):
         super().__init__(subscriber.api, raw)
