@@ -42,17 +42,6 @@ def test_nodes_find_each_other_and_reply(bus, node):
     assert bus.now() < 20
 
 
-def test_nodes_that_were_made_outside_a_loop_find_each_other(bus, node):
-    one, other = node("one"), node("other")
-
-    async def main():
-        await one.wait_ready("other")
-        await other.wait_ready("one")
-        return [peer.name for peer in (*one.peers, *other.peers)]
-
-    assert bus.run(main()) == ["other", "one"]
-
-
 def test_environment_has_no_effect(bus, node, monkeypatch):
     monkeypatch.setenv("OZ_BUS", "of the environment")
     monkeypatch.setenv("OZ_NAME", "of the environment")
@@ -259,11 +248,3 @@ def test_jobs_that_a_member_does_not_handle_before_the_end_of_a_drain_go_to_anot
         await ann.close(timeout=0)
 
     assert {*seeded_bus.run(leave(seeded_bus, drain))} == {*range(JOBS)}
-
-
-@pytest.mark.parametrize("way", ["close", "drain"])
-def test_jobs_of_a_member_that_leaves_are_handled_once(seeded_bus, way):
-    async def end(ann, leaving):
-        await (ann.close(timeout=60) if way == "close" else leaving.drain(timeout=60))
-
-    assert sorted(seeded_bus.run(leave(seeded_bus, end))) == [*range(JOBS)]

@@ -1,15 +1,11 @@
-"""Jobs of a queue group cross two forwarders to three workers. Forwarders and workers are processes of their own.
-
-The oracle is the number of each job: a worker writes the number of each job that it handles to a file.
-"""
+"""Jobs of a queue group cross two forwarders to three workers. The forwarders are processes of their own."""
 
 import signal
 from collections import Counter
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
+import oz
 from services.buses.test_bridge import members
 from support.scripts import started
 from support.sizes import in_suite
@@ -24,102 +20,62 @@ with Forwarder(legs) as forwarder:
     print(forwarder._engine.id.hex(), flush=True)
     forwarder.run()
 """
-WORKER = """
-import os, sys, oz
-name, directory, path, ack = sys.argv[1:]
-done = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-def handle(message):
-    os.write(done, b"%d\\n" % message.payload)
-delivery = oz.Delivery(redeliver=ack == "handled")
-with oz.Node(name, bus="wan", options=oz.NodeOptions(directory=directory, lost_after=2.0)) as node:
-    node.subscribe("job.*", handle, group="workers", ack=ack, delivery=delivery)
-    node.wait_ready()
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
 JOBS = 100
 """Jobs before each fault, and after the last one."""
 
 
-class Pair:
-    """Two forwarders, three workers, and a node that publishes jobs."""
+@pytest.fixture
+def start(directory):
+    """Start a forwarder; return its id and its process."""
+    opened = []
 
-    def __init__(self, stack, near, directory, ack):
-        self.near, self.published = near, 0
-        self._stack, self._directory, self._ack = stack, directory, ack
-        self.forwarders, self.workers = {}, []
-        self.add_forwarder()
-        self.add_forwarder()
-        for _ in range(3):
-            self.add_worker()
-        self.wait()
-
-    def _start(self, *arguments):
-        process = self._stack.enter_context(started("-c", *arguments))
+    def started_one():
+        opened.append(started("-c", FORWARDER, f"{directory}/shared"))
+        process = opened[-1].__enter__()
         line = process.stdout.readline()
         assert line, process.stderr.read()
         return line.strip(), process
 
-    def add_forwarder(self):
-        own, process = self._start(FORWARDER, f"{self._directory}/shared")
-        self.forwarders[own] = process
-
-    def add_worker(self):
-        name = f"worker{len(self.workers)}"
-        where = f"{self._directory}/shared", f"{self._directory}/done{name}"
-        self.workers.append(self._start(WORKER, name, *where, self._ack)[1])
-
-    def wait(self):
-        """Wait until the publisher knows which forwarder stands by."""
-        until(
-            lambda: (
-                members(self.near, "workers")
-                == {forwarder: forwarder != min(self.forwarders) for forwarder in self.forwarders}
-            )
-        )
-
-    def publish(self):
-        for _ in range(JOBS):
-            self.near.publish(f"job.{self.published % 7}", self.published)
-            self.published += 1
-
-    def end(self, number, *, is_leader):
-        """Send a signal to a forwarder while jobs are published, and start another one."""
-        own = (min if is_leader else max)(self.forwarders)
-        process = self.forwarders.pop(own)
-        process.send_signal(number)
-        self.publish()
-        process.wait(DEADLINE)
-        self.add_forwarder()
-        self.wait()
-
-    def jobs(self):
-        """Return how often each job was handled."""
-        paths = Path(self._directory).glob("done*")
-        return Counter(int(line) for path in paths for line in path.read_text().splitlines())
-
-    def wait_for_all(self):
-        until(lambda: len(self.jobs()) >= self.published, timeout=2 * DEADLINE)
-
-
-@pytest.fixture
-def pair(make, directory):
-    with ExitStack() as stack:
-        near = make("near", bus="lan", near="shared", lost_after=2.0)
-        yield lambda ack: Pair(stack, near, directory, ack)
+    yield started_one
+    for item in opened:
+        item.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("ack", in_suite(["handled"], ["received"]))
-def test_each_job_is_done_once_though_forwarders_end_in_turn(pair, ack):
-    jobs = pair(ack=ack)
-    for number, is_leader in (
-        (signal.SIGTERM, True),
-        (signal.SIGKILL, True),
-        (signal.SIGTERM, False),
-        (signal.SIGKILL, False),
+def test_each_job_is_done_once_though_forwarders_end_in_turn(make, start, ack):
+    near = make("near", bus="lan", near="shared", lost_after=2.0)
+    forwarders, done, published = dict([start(), start()]), [], 0
+    for number in range(3):
+        worker = make(f"worker{number}", bus="wan", near="shared", lost_after=2.0)
+        delivery = oz.Delivery(redeliver=ack == "handled")
+        worker.subscribe(
+            "job.*", lambda message: done.append(message.payload), group="workers", ack=ack, delivery=delivery
+        )
+
+    def publish():
+        nonlocal published
+        for _ in range(JOBS):
+            near.publish(f"job.{published % 7}", published)
+            published += 1
+
+    def wait():
+        """Wait until the publisher knows which forwarder stands by."""
+        until(lambda: members(near, "workers") == {item: item != min(forwarders) for item in forwarders})
+
+    wait()
+    for number, choose in (
+        (signal.SIGTERM, min),
+        (signal.SIGKILL, min),
+        (signal.SIGTERM, max),
+        (signal.SIGKILL, max),
     ):
-        jobs.publish()
-        jobs.end(number, is_leader=is_leader)
-    jobs.publish()
-    jobs.wait_for_all()
-    assert jobs.jobs() == dict.fromkeys(range(jobs.published), 1)
+        publish()
+        process = forwarders.pop(choose(forwarders))
+        process.send_signal(number)
+        publish()
+        process.wait(DEADLINE)
+        forwarders.update([start()])
+        wait()
+    publish()
+    until(lambda: len(set(done)) == published, timeout=2 * DEADLINE)
+    assert Counter(done) == dict.fromkeys(range(published), 1)
