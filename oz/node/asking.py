@@ -148,8 +148,8 @@ class ThreadRequesting:
         """Send a request, and return its first reply.
 
         It goes to each subscription that matches the subject, and to one member of each queue group. A handler
-        replies by `Message.reply` or by its return value. An error reply is raised if no other node or group may
-        reply.
+        replies by `Message.reply` or by its return value. If a handler raised an exception, and no other node or
+        group may reply, `request` raises its error.
 
         Args:
             subject: full subject.

@@ -182,8 +182,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
-        The next message that the calling thread publishes here is delivered to the subscription. Peers know of it
-        after `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
+        The subscription receives messages of this node from the next one on. Peers know the subscription after
+        `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
@@ -193,9 +193,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest",
                 "conflate", or None for the `on_full` of the publisher and "drop_newest" here.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received", or "handled": a message of the group counts as delivered when the handler has
-                returned or raised, when the same thread calls `receive` again, or when `Message.ack` is called.
-                Without `group`, it counts as delivered when it has arrived, also with "handled".
+            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges it when
+                the handler has returned or raised, when the thread calls `receive` again, or by `Message.ack`.
             concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
                 their order.
             max_messages: messages after which the subscription ends.

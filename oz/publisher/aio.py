@@ -57,7 +57,8 @@ class Publishing(PublishingBase):
         """Publish one message; the arguments and errors are those of `oz.publisher.sync.Publisher.publish`.
 
         The message is published by the call itself, and need not be awaited. An await yields to the loop once every
-        millisecond. Only with `on_full="block"` and a full subscriber it is published when it is awaited.
+        millisecond. With `on_full="block"` and a full subscriber, the message is published only when the result is
+        awaited.
 
         Returns:
             Awaitable. If the wait for a full subscriber is cancelled, the message is not published.

@@ -67,7 +67,7 @@ _LOCAL = b"_LOCAL."
 
 @dataclass
 class GatewayStats:
-    """Counters of a gateway: messages, but for `restarts`."""
+    """Counters of a gateway. All except `restarts` count messages."""
 
     received: int = 0
     """Messages of multicast that were published to local subscribers."""

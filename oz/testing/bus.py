@@ -29,8 +29,8 @@ LONGEST = 7_200.0
 class Bus:
     """Bus in one process without sockets, threads or real time, for `with` or `async with`.
 
-    Publishers, subscribers and nodes have the methods of `oz.asyncio` and the same engines. They run on a loop
-    whose clock jumps, so that a test of hours takes milliseconds. For faults, each member is a process of its own.
+    Publishers, subscribers and nodes have the methods of `oz.asyncio`. They run on a loop with a virtual clock, so
+    that a test of hours takes milliseconds. A fault treats each member as a separate process.
     The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:
