@@ -51,8 +51,7 @@ class Journal:
         """Open a journal. No file stays open between reads.
 
         Args:
-            directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
-                files. Through a URI the sealed part is readable.
+            directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed files.
             codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
                 `decode`, as in `oz.Subscriber`; None leaves bytes.
 

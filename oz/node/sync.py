@@ -148,7 +148,7 @@ class _Lifetime(ThreadLifetime):
 class Node(NodeBase, Publishing, ThreadRequesting):
     """Member of a bus, which publishes, subscribes, requests and replies by subject.
 
-    Threads may share it. A signal handler must not use it. The node has one thread for its links.
+    Threads may share it. A signal handler must not use a node. The node has one thread for its links.
     """
 
     @staticmethod
@@ -290,8 +290,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this
-        node are dropped. With redelivery, other members of the group receive them.
+        Waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this node
+        are dropped. With redelivery, other members of the group receive these messages.
 
         Args:
             timeout: seconds for the whole call; None waits while peers acknowledge, and until groups with

@@ -153,9 +153,9 @@ if HOT is not None:
 class Publisher(Publishing, PublisherBase):
     """Publishes messages by subject.
 
-    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
-    loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
-    signal handler must not use it.
+    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without loss.
+    Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A signal
+    handler must not use a publisher.
     """
 
     def _begin(self, engine: Engine) -> None:

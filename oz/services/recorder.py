@@ -139,8 +139,8 @@ class Recorder(Service):
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
             max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
                 stops receiving; while the disk is full it drops messages and counts them.
-            commit_seconds: least time between two appends in seconds, unless 4 MiB wait. A message that
-                arrives later than that after the last append is written at once.
+            commit_seconds: least time between two appends in seconds, unless 4 MiB wait. A message after a longer
+                pause is written at once.
             writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 
         Raises:
