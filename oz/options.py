@@ -37,7 +37,7 @@ class _StrictOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(_StrictOptions):
-    """Limits of a socket, a node or a service. They bound the memory, time and connections that a peer can use.
+    """Limits of a socket, a node or a service. Limits bound the memory, time and connections that a peer can use.
 
     Attributes:
         patterns: subscriptions of one link at a publisher.
@@ -142,8 +142,8 @@ class Options(_StrictOptions):
         batch_delay: maximum time in seconds that a message waits for a batch.
         delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are one
             frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a subject
-            that contains the delimiter. A subscriber splits messages of plain publishers at the first delimiter. It
-            counts a message without a delimiter as malformed. Links do not use the delimiter.
+            that contains the delimiter. A subscriber splits messages of plain publishers at the first delimiter. A
+            message without a delimiter counts as malformed. Links do not use the delimiter.
         dedupe: whether a subscriber drops messages whose id it has seen.
         multicast: options of `epgm://` and `pgm://` endpoints; None for the defaults of `Multicast`.
         limits: bounds for the resources that a peer can use.
@@ -219,7 +219,7 @@ class Delivery(_StrictOptions):
         prefetch: number of unacknowledged messages at which a group prefers other members; None for 64 with
             `ack="handled"`, otherwise 4,096.
         redeliver: whether the messages that a lost member has not acknowledged go to other members.
-        inline: whether the handler runs in the thread or loop that reads. It must be fast.
+        inline: whether the handler runs in the thread or loop that reads. Such a handler must be fast.
     """
 
     policy: Policy = "round_robin"

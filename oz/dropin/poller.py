@@ -26,8 +26,8 @@ class FilteredSocket:
 class Poller(zmq.Poller):
     """A `zmq.Poller` that reports an `oz.SubSocket` and an `oz.Subscriber` readable only for a message that matches.
 
-    A subscriber is registered as a socket is. It is readable if `receive(timeout=0)` would return a message. Its
-    handlers run in `poll`. Other sockets and file descriptors work as in `zmq.Poller`.
+    A subscriber is registered as a socket is. A subscriber is readable if `receive(timeout=0)` would return a
+    message. The handlers of a subscriber run in `poll`. Other sockets and file descriptors work as in `zmq.Poller`.
     """
 
     def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:

@@ -243,8 +243,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         """Wait for peers, until no later message is lost in either direction.
 
         Afterwards each peer that is up knows the subscriptions of this node, and this node knows the earlier
-        subscriptions of the peer. It also waits for new endpoints. It does not wait for a peer that has been silent
-        for some time, unless the peer is named.
+        subscriptions of the peer. `wait_ready` also waits for new endpoints. It does not wait for a peer that has
+        been silent for some time, unless the peer is named.
 
         Args:
             peers: names of peers that must be up.

@@ -197,7 +197,7 @@ class PublisherBase(PublishingBase, ABC):
         self._start()
 
     def connect(self, endpoint: str | bytes) -> None:
-        """Connect to an endpoint. It serves plain subscribers only: links need `bind`.
+        """Connect to an endpoint, for plain subscribers only: links need `bind`.
 
         Raises:
             EndpointError: the endpoint cannot be used.

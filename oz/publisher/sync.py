@@ -175,8 +175,8 @@ class Publisher(Publishing, PublisherBase):
 
         Waits until the messages of each connected subscriber are sent, and then for their acknowledgements while
         the subscriber sends a frame at least once a second. In groups with `ack="handled"` it waits until the
-        members have handled the messages. It also waits for the messages of a lost member if another member can
-        receive them.
+        members have handled the messages. `close` also waits for the messages of a lost member if another member
+        can receive these messages.
 
         Args:
             timeout: seconds for the whole call. None waits until connected members have handled their messages, and

@@ -130,7 +130,7 @@ class Subscriber(SubscriberBase, Pollable):
         self._engine.connect(as_text(endpoint))
 
     def bind(self, endpoint: str | bytes) -> str:
-        """Bind an endpoint for plain publishers that connect. They are filtered by prefix and pattern.
+        """Bind an endpoint for plain publishers that connect. Messages are filtered by prefix and pattern.
 
         Returns:
             The endpoint with the real port.
@@ -180,7 +180,8 @@ class Subscriber(SubscriberBase, Pollable):
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
-            handler: called with each message, in the thread that waits. Its exceptions are logged and counted.
+            handler: called with each message, in the thread that waits. Exceptions of the handler are logged and
+                counted.
             dialect: of the text.
             group: name of a queue group. Each message goes to one member of a group.
             overflow: policy of the publisher when too many messages wait: "drop_newest", "drop_oldest",
@@ -306,8 +307,8 @@ class Subscriber(SubscriberBase, Pollable):
     def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End all subscriptions, but deliver the messages that were published before.
 
-        Handlers run meanwhile. Other messages remain for `receive`, which raises ClosedError after the last
-        one; iteration ends.
+        Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after the
+        last message. Iteration ends.
 
         Args:
             timeout: seconds to wait for publishers; None waits for ever.
