@@ -657,11 +657,12 @@ class Roster:
                 self._greet(peer, now)
             peer.card = card
             peer.reads_directory = self._reads_directory(card)
-            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
-            self._set_endpoints(peer, usable, now)
             for other in list(self.by_id.values()):
                 if other.down_since is not None and _share(other, peer):
                     self._gone(other, "restarted", now)
+            # The link of the old process has been hung up, so that its endpoint is dialled at once.
+            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
+            self._set_endpoints(peer, usable, now)
 
     # dialling
 
