@@ -141,6 +141,23 @@ def test_a_publisher_raises_what_its_own_file_denies_until_the_file_changes(make
     pub.publish("md.secret.x")
 
 
+def test_a_denial_reads_the_own_file_again(make, ring):
+    ring.permit(feed='publish = { deny = [">"] }')
+    # Without an endpoint, no thread or task reads the file.
+    pub = make(None, security=ring.security("feed", permissions=True))
+    with pytest.raises(oz.PermissionDenied):
+        pub.publish("md.eu")
+    ring.permit(feed='publish = { allow = ["md.>"] }')
+
+    def is_allowed():
+        # A file that was written a moment ago may be incomplete.
+        with contextlib.suppress(oz.PermissionDenied):
+            pub.publish("md.eu")
+            return True
+
+    until(is_allowed)
+
+
 def test_a_file_without_the_own_key_denies_no_publication(pub):
     pub.publish("any.subject")
 

@@ -22,7 +22,7 @@ def test_a_hostile_pattern_is_soon_tried_on_few_subjects_only(monkeypatch):
     index.add(HOSTILE)
     index.add(oz.compile("*", "nats"), "good")
     for subject in hostile_subjects(200):
-        found = index.find(subject)
+        found = index._find(subject)
         assert found.values == ("good",)
         assert found.timed_out == (HOSTILE,)
     assert STRIKES <= len(tries) <= STRIKES + 200 / RETRY + 1
