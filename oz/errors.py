@@ -31,10 +31,7 @@ from typing import Any
 
 import oz.version  # noqa: F401 - first, because it checks that no other package has replaced this one
 
-KEYS_HINT = (
-    "a listener with keys does not answer a program without keys: if it has keys, give security= (nodes and "
-    "commands also read OZ_SECURITY)"
-)
+KEYS_HINT = "if the other side has keys, give security= (nodes and commands also read OZ_SECURITY)"
 """Possible cause of a timeout, for errors of a program without keys."""
 
 

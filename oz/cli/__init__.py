@@ -28,13 +28,6 @@ _SECTIONS = {
 }
 
 
-def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if not asked:
-        return
-    click.echo(f"oz {VERSION}")
-    ctx.exit()
-
-
 @click.group(
     cls=TidyGroup,
     package=__name__,
@@ -43,14 +36,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> 
     epilog=EXIT_CODES,
     context_settings={"max_content_width": 110},
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
+@click.version_option(VERSION, message="oz %(version)s")
 def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 

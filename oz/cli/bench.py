@@ -63,7 +63,10 @@ def bench(ctx: click.Context, size: int, match: float, seconds: float, as_json: 
     else:
         write_line(plain_table(_rows(results)))
     if lost := sum(result["lost"] for result in results):
-        print_stderr(ctx, f"{lost:,} messages were lost")
+        print_stderr(
+            ctx,
+            f"{lost:,} messages were lost, although the publisher waits for its subscriber: report it as a fault of oz",
+        )
         ctx.exit(FAILED)
 
 

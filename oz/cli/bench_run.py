@@ -52,7 +52,9 @@ def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str
             _publish_lone(publisher, size, seconds / 2)
             published, took = _publish_loaded(publisher, size, _make_subjects(match), seconds / 2)
         except oz.WouldBlock:
-            raise ChildError(f"a subscriber read nothing for {FULL_TIMEOUT:g} s") from None
+            raise ChildError(
+                f"the subscriber read nothing for {FULL_TIMEOUT:g} s: give a smaller --size, or end other programs"
+            ) from None
         publisher.flush()
         lone, loaded = json.loads(process.read_line())
     return {
@@ -98,7 +100,10 @@ def _await_subscriber(publisher: oz.Publisher, process: Child) -> None:
         except oz.Timeout:
             process.is_done()
             if time.monotonic() >= deadline:
-                raise ChildError(f"a subscriber did not start within {START_TIMEOUT:g} s") from None
+                raise ChildError(
+                    f"the subscriber did not start within {START_TIMEOUT:g} s: the machine is too busy; end other "
+                    "programs"
+                ) from None
 
 
 def _now(size: int) -> bytes:

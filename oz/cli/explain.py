@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.options import Number, dialect_option, parse_all
+from oz.cli.options import Number, dialect_option, parse_all, read_security, security_path_option
 from oz.cli.output import (
     console,
     is_terminal,
@@ -20,6 +20,7 @@ from oz.cli.output import (
     json_option,
     plain_table,
     print_status,
+    print_stderr,
     quiet_option,
     write_json,
     write_line,
@@ -36,7 +37,8 @@ are not ASCII. Into a pipe it writes "key: value" lines, with a blank line betwe
 
 With --against it counts messages: those that pass the prefixes, those that match the pattern, and the
 difference, which cross the wire in vain. The subjects come from a file, one a line, from stdin (-), or from a
-running publisher (an endpoint) during --seconds.
+running publisher (an endpoint) during --seconds. If the publisher does not grant all subjects to the key of
+--security, only messages that match are counted; if it denies a PATTERN, the command ends with the rule.
 
 \b
 Examples:
@@ -74,17 +76,25 @@ def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | N
     show_default=True,
     help="The time to listen to an endpoint.",
 )
+@security_path_option
 @json_option("Write a JSON list of objects.")
 @quiet_option
 def explain(
-    patterns: tuple[str, ...], dialect: str, against: str | None, seconds: float, as_json: bool
+    patterns: tuple[str, ...],
+    dialect: str,
+    against: str | None,
+    seconds: float,
+    security: str | None,
+    as_json: bool,
 ) -> None:
     """Show patterns; the text of the help is `_HELP`."""
     compiled = parse_all(
         patterns, dialect, warn=against is not None
     )  # Else the output below has the warnings.
     if against is not None:
-        _show_against(compiled, against, seconds, as_json=as_json)
+        is_endpoint = "://" in against
+        sample = _sample(compiled, against, seconds, security) if is_endpoint else _subjects_of(against)
+        _show_against(compiled, against, Counter(sample), as_json=as_json)
     elif as_json:
         write_json([_as_data(pattern) for pattern in compiled])
     elif is_terminal():
@@ -134,9 +144,10 @@ def _show_panels(patterns: list[oz.Pattern]) -> None:
 _COUNTS = ("seen", "crossed", "matched", "in_vain")
 
 
-def _show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *, as_json: bool) -> None:
+def _show_against(
+    patterns: Sequence[oz.Pattern], source: str, subjects: Counter[bytes], *, as_json: bool
+) -> None:
     """Count matches and write the result: columns or JSON."""
-    subjects = Counter(_sample(source, seconds) if "://" in source else _subjects_of(source))
     if not subjects:
         raise click.ClickException(
             f"no subjects from {source}, so that there is nothing to count; give --seconds or another source"
@@ -175,14 +186,22 @@ def _subjects_of(source: str) -> Iterator[bytes]:
     return (line.rstrip(b"\r") for line in data.split(b"\n") if line.strip())
 
 
-def _sample(endpoint: str, seconds: float) -> Iterator[bytes]:
-    """Yield the subjects of all messages of a publisher for some seconds."""
-    with oz.Subscriber(endpoint) as sub:
-        sub.subscribe(b"")
-        print_status(click.get_current_context(), f"listening to {endpoint} for {seconds:g} s")
+def _sample(
+    patterns: Sequence[oz.Pattern], endpoint: str, seconds: float, security: str | None
+) -> Iterator[bytes]:
+    """Yield the subjects of all messages of a publisher for some seconds; of those that match, if it denies others."""
+    with oz.Subscriber(endpoint, security=read_security(security)) as sub:
+        every = sub.subscribe(b"")
+        ctx = click.get_current_context()
+        print_status(ctx, f"listening to {endpoint} for {seconds:g} s")
         silence: oz.Timeout | None = None
         try:
             sub.wait_ready(timeout=seconds)
+        except oz.PermissionDenied:
+            every.unsubscribe()
+            sub.subscribe(patterns)
+            sub.wait_ready(timeout=seconds)
+            print_stderr(ctx, "the publisher denies some subjects to this key: only matches are counted")
         except oz.Timeout as error:
             silence = error
         deadline = time.monotonic() + seconds

@@ -10,7 +10,7 @@ import oz
 from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import parse_all, separator_option
 from oz.cli.output import print_status, print_stderr
-from oz.cli.rights import OwnRights, check_subscribed, of_applications
+from oz.cli.rights import check_subscribed, of_applications
 from oz.cli.waiting import await_signal
 
 DEFAULT_ADDRESS = "127.0.0.1:8460"
@@ -67,15 +67,9 @@ def explorer(
     compiled = parse_all(patterns, "nats")
     check_subscribed(joining["security"], of_applications(compiled), is_routed=True)
     with await_signal() as wait, joined(ctx, joining, codec=None, node_options={"echo": False}) as node:
-        rights = OwnRights(joining["security"], "publish")
-
-        def publish(subject: str, payload: bytes) -> None:
-            rights.check(subject.encode(errors="surrogateescape"))
-            node.publish(subject, payload)
-
         try:
             view = BusView(node, compiled, separator)
-            server = Server(view, listen, publish=publish if allow_publish else None, names=names)
+            server = Server(view, listen, publish=node.publish if allow_publish else None, names=names)
         except oz.ConfigurationError as error:
             raise click.UsageError(f"--listen {listen}: {error.rule}") from None
         with server:

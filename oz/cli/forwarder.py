@@ -188,7 +188,7 @@ def forwarder(
         ctx,
         lambda: Forwarder(map(_with_keys, (*read, *legs)), name=name, security=security),
         lambda forwarder: ", ".join(
-            f"{state} on bus {leg.bus}" for leg, state in zip(forwarder.legs, forwarder.states, strict=True)
+            f"{state} on bus {leg.bus}" for leg, state in zip(forwarder.legs, forwarder._states, strict=True)
         ),
         _summary,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -32,7 +33,30 @@ Examples:
   tcp://192.0.2.7:5751
 """
 
-_DEFAULTS = oz.Multicast()
+_MULTICAST = (
+    ("--rate-kbps", Whole(), "N", "Multicast rate at most, in kilobits a second; see `oz multicast plan`."),
+    (
+        "--recovery",
+        Number(),
+        "SECONDS",
+        "Seconds for which sent messages are kept for receivers that ask again.",
+    ),
+    ("--hops", Whole(), "N", "Routers that the packets pass at most."),
+    ("--mtu", Whole(), "BYTES", "The largest packet; equal for all members of a multicast group."),
+    ("--stale-after", Number(), "SECONDS", "Seconds of silence after which it reconnects."),
+)
+"""Options that are fields of `oz.Multicast`: name, type, metavar and help."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _multicast_options(command: _F) -> _F:
+    for name, kind, metavar, text in reversed(_MULTICAST):
+        default = getattr(oz.Multicast(), name[2:].replace("-", "_"))
+        command = click.option(
+            name, type=kind, default=default, show_default=True, metavar=metavar, help=text
+        )(command)
+    return command
 
 
 @click.command(help=_HELP, short_help="Pass multicast to local applications and back.")
@@ -41,46 +65,7 @@ _DEFAULTS = oz.Multicast()
 @endpoints_option("--bind", "The endpoint where applications subscribe; may be repeated.")
 @endpoints_option("--bind-publishers", "The endpoint where applications publish; may be repeated.")
 @endpoints_option("--connect", "A publisher that binds; may be repeated.")
-@click.option(
-    "--rate-kbps",
-    type=Whole(),
-    default=_DEFAULTS.rate_kbps,
-    show_default=True,
-    metavar="N",
-    help="Multicast rate at most, in kilobits a second; see `oz multicast plan`.",
-)
-@click.option(
-    "--recovery",
-    type=Number(),
-    default=_DEFAULTS.recovery,
-    show_default=True,
-    metavar="SECONDS",
-    help="Seconds for which sent messages are kept for receivers that ask again.",
-)
-@click.option(
-    "--hops",
-    type=Whole(),
-    default=_DEFAULTS.hops,
-    show_default=True,
-    metavar="N",
-    help="Routers that the packets pass at most.",
-)
-@click.option(
-    "--mtu",
-    type=Whole(),
-    default=_DEFAULTS.mtu,
-    show_default=True,
-    metavar="BYTES",
-    help="The largest packet; equal for all members of a multicast group.",
-)
-@click.option(
-    "--stale-after",
-    type=Number(),
-    default=_DEFAULTS.stale_after,
-    show_default=True,
-    metavar="SECONDS",
-    help="Seconds of silence after which it reconnects.",
-)
+@_multicast_options
 @click.option(
     "--no-echo", is_flag=True, help="Do not pass messages of local applications to local subscribers."
 )

@@ -111,13 +111,24 @@ def security_option(command: _F) -> _F:
     return click.option(
         "--security",
         metavar="FILE",
-        callback=_read_security,
-        help="A TOML file with a table [security]: the own key, and the trusted keys.  "
-        "[default: OZ_SECURITY, or the configuration file]",
+        callback=lambda _ctx, _option, path: read_security(path),
+        help=_SECURITY_HELP,
     )(command)
 
 
-def _read_security(_ctx: click.Context, _option: click.Parameter, path: str | None) -> oz.Security | None:
+def security_path_option(command: _F) -> _F:
+    """Add `--security`; the command gets the path or None for `read_security`, because it may need no keys."""
+    return click.option("--security", metavar="FILE", help=_SECURITY_HELP)(command)
+
+
+_SECURITY_HELP = (
+    "A TOML file with a table [security]: the own key, and the trusted keys.  "
+    "[default: OZ_SECURITY, or the configuration file]"
+)
+
+
+def read_security(path: str | None) -> oz.Security | None:
+    """Return the keys of a file, or of the configuration; None without keys."""
     from oz.transport.security import resolve_security  # Most commands need no sockets.
 
     return resolve_security() if path is None else oz.Security.from_file(path)
@@ -241,7 +252,7 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
     for spec, pattern in zip(specs, patterns, strict=True):
         found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
         if found is not None:
-            hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the character"
+            hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the text"
             warnings.warn(f"{foreign_wildcard_text(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
     return patterns
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import repeat
 from math import inf
 from typing import Any, NamedTuple
@@ -129,8 +128,6 @@ def pub(
     if as_json and (is_bus or subject != _FROM_STDIN):
         raise click.UsageError("--json needs - as the SUBJECT, and no --bus")
     messages = _json_lines(payload) if as_json else _messages(subject, payload, count)
-    if interval:
-        messages = _paced(messages, interval)
     rights = OwnRights(given["security"], "publish")
     if subject != _FROM_STDIN:
         # Refuse a bad or denied subject before the command binds or waits.
@@ -141,26 +138,31 @@ def pub(
     if key is not None:
         extras["key"] = raw_text(key)
     is_known = not any(map(is_multicast, (*given["bind"], *given["connect"])))
-    tally = _Tally()
+    published = unwanted = 0
     with _opened(ctx, given, payloads, dialect, last_value=last_value) as publisher:
         recipients = _Recipients(publisher, wait, is_known=is_known)
         if subject != _FROM_STDIN and not recipients.wait_for(raw_text(subject)):
             print_stderr(
-                ctx, f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published"
+                ctx,
+                f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published. Give a longer --wait",
             )
             ctx.exit(NOBODY)
         for topic, body, line in messages:
+            if published and interval:
+                time.sleep(interval)
             with _named_line(ctx, line):
                 if as_json:
                     topic, body, own = read_json_line(body)
                     extras["headers"] = {**headers, **own} or None
                 rights.check(topic)
-                tally.unwanted += not recipients.wait_for(topic)
+                unwanted += not recipients.wait_for(topic)
                 publisher.publish(topic, payloads.read(body) if is_bus else body, **extras)
-            tally.published += 1
+            published += 1
     # Later subscribers get the newest messages.
-    if not last_value:
-        _report(ctx, tally)
+    if unwanted and not last_value:
+        print_stderr(ctx, f"{unwanted} of {published} messages had no subscriber: check their subjects")
+        if unwanted == published:
+            ctx.exit(NOBODY)
 
 
 @contextmanager
@@ -236,16 +238,6 @@ def _split(lines: Iterable[bytes]) -> Iterator[OutgoingMessage]:
             yield OutgoingMessage(subject, payload, number)
 
 
-def _paced(messages: Iterator[OutgoingMessage], interval: float) -> Iterator[OutgoingMessage]:
-    # Waits between two messages, not after the last.
-    for first in messages:
-        yield first
-        break
-    for message in messages:
-        time.sleep(interval)
-        yield message
-
-
 class _Recipients:
     """Waits for a subscriber of each new subject, within a limit for all waits.
 
@@ -276,17 +268,3 @@ class _Recipients:
             self._left = 0
         # After `_MANY` subjects all subscribers had time to connect, and the set must not grow for ever.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)
-
-
-@dataclass
-class _Tally:
-    published: int = 0
-    unwanted: int = 0
-
-
-def _report(ctx: click.Context, tally: _Tally) -> None:
-    if not tally.unwanted:
-        return
-    print_stderr(ctx, f"{tally.unwanted} of {tally.published} messages had no subscriber")
-    if tally.unwanted == tally.published:
-        ctx.exit(NOBODY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -87,7 +87,8 @@ def request(
     with joined(ctx, joining, node_options={"echo": False}, dialect=dialect, codec=payloads.codec) as node:
         print_ready(ctx, node)
         if wait:
-            _await_responder(node, subject, wait)
+            with suppress(oz.Timeout):
+                node.wait_for_subscribers(raw_text(subject), timeout=wait)
         try:
             began = time.monotonic()
             show = partial(_as_json, began) if as_json else _as_is(payloads, raw=raw)
@@ -95,11 +96,17 @@ def request(
                 show(node.request(named, asked, timeout=timeout, headers=headers or None))
                 return
             replies = node.request_many(named, asked, timeout=timeout, limit=count, headers=headers or None)
-            if not _print(replies, show):
-                raise oz.Timeout("no reply came in time")
+            has_reply = False
+            for reply in replies:
+                show(reply)
+                has_reply = True
+            if not has_reply:
+                raise oz.Timeout
         except oz.NoResponders:
             print_stderr(
-                ctx, f"no node on bus {printable(node.bus)} has a subscription for {printable(named)}"
+                ctx,
+                f"no node on bus {printable(node.bus)} has a subscription for {printable(named)}: check the subject, "
+                "or wait for one with --wait",
             )
             ctx.exit(NOBODY)
         except oz.Timeout:
@@ -111,20 +118,6 @@ def _written(payload: str) -> bytes:
     if payload == _FROM_STDIN:
         return sys.stdin.buffer.read()
     return raw_text(payload)
-
-
-def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
-    with suppress(oz.Timeout):
-        node.wait_for_subscribers(raw_text(subject), timeout=seconds)
-
-
-def _print(replies: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> int:
-    """Print replies as they arrive, and return their number."""
-    count = 0
-    for reply in replies:
-        show(reply)
-        count += 1
-    return count
 
 
 def _as_is(payloads: PayloadForm, *, raw: bool) -> Callable[[oz.Message], None]:

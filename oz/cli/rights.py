@@ -24,10 +24,11 @@ class OwnRights:
     def __init__(self, security: oz.Security | None, action: Action) -> None:
         """Create the check for a command with `security`; None without keys."""
         credentials = credentials_of(security)
+        self._action: Action = action
         self._rights = (
             None
             if credentials is None
-            else rights.OwnRights(lambda: credentials.permissions, credentials.public_key, action)
+            else rights.OwnRights(lambda: credentials.permissions, credentials.public_key)
         )
 
     def check(self, subject: bytes) -> None:
@@ -37,7 +38,7 @@ class OwnRights:
             PermissionDenied: the file denies the subject to the command's key.
         """
         if self._rights is not None:
-            self._rights.check(subject)
+            self._rights.check(self._action, subject)
 
     def hint(self) -> str:
         """Return the hint for a request without a reply; empty without keys."""

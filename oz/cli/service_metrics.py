@@ -22,7 +22,7 @@ def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[]
 
     Args:
         address: `HOST:PORT`, or None for no server.
-        service: with `stats` and `node_engines`, if it has them.
+        service: with `stats` and `_node_engines`, if it has them.
         is_ready: whether `/healthz` returns 200.
 
     Raises:
@@ -40,7 +40,7 @@ def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[]
 
 def service_metrics(service: Runnable) -> str:
     """Return the counters of a service, and the metrics of its nodes."""
-    engines: tuple[Any, ...] = getattr(service, "node_engines", ())
+    engines: tuple[Any, ...] = getattr(service, "_node_engines", ())
     own = _counters(type(service).__name__.lower(), getattr(service, "stats", None))
     return exposition([*own, *families(engine.sampling.snapshot() for engine in engines)])
 

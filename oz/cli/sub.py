@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count as counting
@@ -18,7 +18,6 @@ import click
 import oz
 from oz.cli.exits import TIMED_OUT
 from oz.cli.joining import bus_options, is_on_bus, joined, print_ready
-from oz.cli.on_bus import BusSubscriber, Shown, print_loss
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     MAX_SECONDS,
@@ -48,8 +47,6 @@ from oz.cli.rights import check_subscribed, of_applications
 from oz.cli.waiting import Waiting, listening
 from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
-
-"""Seconds after which the command reports that it is not ready yet."""
 
 SERVICE_SECONDS = 1.0
 """Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
@@ -165,7 +162,7 @@ def sub(
         group=delivery.get("group", ""),
     )
     if template is not None:
-        shown = partial(_as_template, template)
+        shown: Callable[..., str] = partial(_as_template, template)
     else:
         shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     with (
@@ -176,11 +173,15 @@ def sub(
     ):
         try:
             for number in counting(1):
-                write_line(shown(_receive(source, waiting, timeout)))
+                message = _receive(source, waiting, timeout)
+                write_line(shown(message, source.payloads(message)))
                 if number == count:
                     return
         except oz.Timeout:
-            print_stderr(ctx, f"no message for {timeout:g} s")
+            print_stderr(
+                ctx,
+                f"no message for {timeout:g} s: check the pattern and the publisher, or give a longer --timeout",
+            )
             ctx.exit(TIMED_OUT)
 
 
@@ -189,11 +190,13 @@ class _Source(NamedTuple):
 
     Attributes:
         receive: returns the next message, or raises `oz.Timeout`.
+        payloads: returns the payload frames of a message, as they are printed.
         check: is called before each receive.
         interval: seconds after which the source is read without an event.
     """
 
-    receive: Callable[..., oz.Message | Shown]
+    receive: Callable[..., oz.Message]
+    payloads: Callable[[oz.Message], list[bytes]]
     check: Callable[[], object] = lambda: None
     interval: float = inf
 
@@ -208,14 +211,26 @@ def _on_bus(
     dialect: str,
     form: PayloadForm,
 ) -> Iterator[_Source]:
-    subscriber = BusSubscriber(form, waiting.bell)
     with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(print_loss, ctx)) as node:
-        node.subscribe(patterns, subscriber.put, **delivery)
-        try:
-            print_ready(ctx, node)
-            yield _Source(subscriber.receive)
-        finally:
-            subscriber.end()
+        subscription = node.subscribe(patterns, **delivery)
+        node._node.news[waiting.bell.ring] = None
+        print_ready(ctx, node)
+
+        def receive(*, timeout: float) -> oz.Message:
+            with suppress(oz.PermissionDenied):
+                return subscription.receive(timeout=timeout)
+            # The log has each refusal of a peer. Messages of other peers still arrive.
+            return receive(timeout=timeout)
+
+        yield _Source(receive, lambda message: [form.write(message.payload)])
+
+
+def print_loss(ctx: click.Context, event: oz.Event) -> None:
+    """Report lost messages on stderr."""
+    if event.kind == "loss":
+        lost = "an unknown number of" if event.count is None else str(event.count)
+        messages = "1 message" if event.count == 1 else f"{lost} messages"
+        print_stderr(ctx, f"{messages} from {printable(event.about)} did not arrive")
 
 
 @contextmanager
@@ -262,7 +277,7 @@ def _on_sockets(
                 print_status(ctx, ready_line(subscriber.endpoint, bind, connect, have_answered=True))
 
         check(min(timeout, SOCKET_READY_SECONDS))
-        yield _Source(subscriber.receive, check, SERVICE_SECONDS)
+        yield _Source(subscriber.receive, lambda message: message.frames[1:], check, SERVICE_SECONDS)
 
 
 def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:
@@ -275,7 +290,7 @@ def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:
         print_stderr(ctx, f"{gap.count} messages of {publisher} were lost ({gap.reason})")
 
 
-def _receive(source: _Source, waiting: Waiting, timeout: float) -> oz.Message | Shown:
+def _receive(source: _Source, waiting: Waiting, timeout: float) -> oz.Message:
     deadline = time.monotonic() + timeout
     while True:
         is_over = time.monotonic() >= deadline
@@ -288,27 +303,27 @@ def _receive(source: _Source, waiting: Waiting, timeout: float) -> oz.Message | 
         waiting.wait(min(deadline, time.monotonic() + source.interval))
 
 
-def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:
-    parts = [printable(message.subject), *map(printable, message.frames[1:])]
+def _as_text(message: oz.Message, payloads: list[bytes], *, with_headers: bool) -> str:
+    parts = [printable(message.subject), *map(printable, payloads)]
     if with_headers:
         parts.insert(1, json_text(headers_as_json(message.headers)))
     return " ".join(parts)
 
 
-def _as_template(template: str, message: oz.Message | Shown) -> str:
+def _as_template(template: str, message: oz.Message, payloads: list[bytes]) -> str:
     seconds, rest = divmod(message.time_ns, 10**9)
     return template.format(
         subject=printable(message.subject),
-        payload=" ".join(map(printable, message.frames[1:])),
+        payload=" ".join(map(printable, payloads)),
         headers=json_text(headers_as_json(message.headers)),
         time=f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z",
     )
 
 
-def _as_json(message: oz.Message | Shown, *, with_headers: bool) -> str:
+def _as_json(message: oz.Message, payloads: list[bytes], *, with_headers: bool) -> str:
     fields: dict[str, Any] = json_field("subject", message.subject) | field("payload", message.payload)
-    if len(message.frames) > 2:
-        fields["more"] = [json_field("payload", frame) for frame in message.frames[2:]]
+    if len(payloads) > 1:
+        fields["more"] = [json_field("payload", frame) for frame in payloads[1:]]
     if with_headers:
         fields["headers"] = headers_as_json(message.headers)
     return json_text(fields)

@@ -102,7 +102,10 @@ def top(
                 if not source.nodes:
                     silent = ", ".join(map(printable, source.summary()["unanswered"]))
                     why = f"; no answer from {silent}" if silent else ""
-                    print_stderr(ctx, f"no node on bus {printable(node.bus)}{why}")
+                    print_stderr(
+                        ctx,
+                        f"no node on bus {printable(node.bus)}{why}; give the name of another --bus, or --connect",
+                    )
                     ctx.exit(NOBODY)
                 return
 

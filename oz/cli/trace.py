@@ -85,6 +85,7 @@ def trace(
         )
         if unknown := view.without_details():
             text += f"; without details: {', '.join(map(printable, unknown))}"
+        text += "; `oz peers` shows the nodes of the bus"
         print_stderr(ctx, text)
         ctx.exit(NOBODY)
 

@@ -49,7 +49,9 @@ def encode(text: str, form: str) -> bytes:
     try:
         return _codec.encode(json.loads(text))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"the payload is not JSON that MessagePack can hold: {error}") from None
+        raise ValueError(
+            f"the payload is not JSON that MessagePack can hold: {error}; write text in double quotes"
+        ) from None
 
 
 def _decode(payload: bytes, form: str, indent: int | None) -> tuple[str, str]:
@@ -73,7 +75,7 @@ def _msgpack(payload: bytes, indent: int | None) -> str:
 def _text(payload: bytes, _indent: int | None) -> str:
     lines = payload.decode().split("\n")
     if any(not line.removesuffix("\r").replace("\t", "").isprintable() for line in lines):
-        raise ValueError("the text has invisible characters")
+        raise ValueError
     return "\n".join(map(printable, lines))
 
 

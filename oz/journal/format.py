@@ -37,11 +37,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oz.errors import JournalError
 
@@ -110,12 +109,6 @@ def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
 def int_sequence(count: int) -> pa.Array:
     """Return the int64 array 0, 1, 2, …, without an import of pandas."""
     return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", range(count)))])
-
-
-def is_rising(offsets: Any) -> bool:
-    """Return whether each offset of a column is greater than the one before it."""
-    steps = pc.less(offsets.slice(0, len(offsets) - 1), offsets.slice(1))
-    return pc.all(steps, min_count=0).as_py() is True
 
 
 _SEALED = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{8})\.parquet")
@@ -283,6 +276,14 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def fault_text(file: str, first: int | None, end: int | None, position: int | None) -> str:
+    """Return the file and the offsets of a fault as text. Each may be unknown."""
+    parts = [file if position is None else f"{file} at byte {position}"]
+    if first is not None:
+        parts.append(f"from offset {first}" if end is None else f"offsets {first} to {end - 1}")
+    return ", ".join(filter(None, parts))
+
+
 class DamageError(JournalError):
     """A file of a journal has other bytes than its writer wrote, or records are missing.
 
@@ -312,16 +313,8 @@ class DamageError(JournalError):
         )
 
     def __str__(self) -> str:
-        place = "" if self.position is None else f" at byte {self.position}"
-        if self.first is None:
-            offsets = ""
-        elif self.end is None:
-            offsets = f", from offset {self.first}"
-        else:
-            offsets = f", offsets {self.first} to {self.end - 1}"
-        return (
-            f"{self.file}{place}{offsets}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
-        )
+        place = fault_text(self.file, self.first, self.end, self.position)
+        return f"{place}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
 
 
 def open_regular(path: Path) -> int:

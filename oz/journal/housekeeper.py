@@ -67,18 +67,13 @@ class Housekeeper:
             ended: further streams to seal.
 
         Returns:
-            The number of the request, which `wait` takes.
+            The number of the request.
         """
         with self._changed:
             self._pending.extend(ended)
             self._requested += 1
             self._changed.notify_all()
             return self._requested
-
-    def wait(self, request: int, timeout: float | None) -> bool:
-        """Wait until a requested pass is complete; return False after `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._completed >= request, timeout)
 
     def wait_sealed(self, timeout: float | None) -> bool:
         """Wait until no stream waits for sealing and a pass is complete; return False if late."""

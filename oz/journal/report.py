@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oz.journal.format import fault_text
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -25,14 +27,8 @@ class Finding:
 
     def __str__(self) -> str:
         """Return the finding as one line of text."""
-        place = self.file if self.position is None else f"{self.file} at byte {self.position}"
-        if self.first is None:
-            offsets = ""
-        elif self.end is None:
-            offsets = f"from offset {self.first}"
-        else:
-            offsets = f"offsets {self.first} to {self.end - 1}"
-        return ": ".join(filter(None, (place, offsets, self.reason)))
+        place = fault_text(self.file, self.first, self.end, self.position)
+        return f"{place}: {self.reason}" if place else self.reason
 
 
 @dataclass(frozen=True)

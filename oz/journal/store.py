@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,40 +14,6 @@ from oz.errors import JournalError
 from oz.journal.format import LOCK, MARK, SegmentFile, open_regular, sort_segments
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://")
-
-
-class OpenFile(Protocol):
-    """An open file, for reads at any position."""
-
-    size: int
-
-    def read(self, count: int, place: int) -> bytes:
-        """Read bytes at a position; fewer bytes at the end of the file."""
-
-    def read_into(self, target: memoryview, place: int) -> int:
-        """Fill a buffer from a position, and return the number of bytes."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
-class Store(Protocol):
-    """The directory of a journal."""
-
-    def segments(self) -> list[SegmentFile]:
-        """List the segments, sorted by offset."""
-
-    def open(self, name: str) -> OpenFile:
-        """Open a file. Raises FileNotFoundError if it is absent."""
-
-    def identity(self, name: str) -> Hashable:
-        """Return a value that changes when a file is replaced or modified."""
-
-    def size(self, name: str) -> int:
-        """Return the size of a file in bytes. Raises FileNotFoundError if it is absent."""
-
-    def path(self, name: str) -> str:
-        """Return the path or URI of a file."""
 
 
 class _LocalFile:
@@ -99,7 +65,7 @@ class LocalStore:
         has_writer = any(os.path.lexists(self.directory / name) for name in (LOCK, MARK))
         return has_writer or bool(self.segments())
 
-    def open(self, name: str) -> OpenFile:
+    def open(self, name: str) -> _LocalFile:
         """Open a file.
 
         Raises:
@@ -182,7 +148,7 @@ class RemoteStore:
         """Return whether there is a sealed segment."""
         return bool(self.segments())
 
-    def open(self, name: str) -> OpenFile:
+    def open(self, name: str) -> _RemoteFile:
         """Open a file.
 
         Raises:
@@ -210,12 +176,15 @@ class RemoteStore:
         return f"{self._uri}/{name}"
 
 
+Store = LocalStore | RemoteStore
+
+
 def is_uri(directory: str | os.PathLike[str]) -> bool:
     """Return whether a directory is a URI of `pyarrow.fs`."""
     return isinstance(directory, str) and _URI.match(directory) is not None
 
 
-def open_store(directory: str | os.PathLike[str]) -> LocalStore | RemoteStore:
+def open_store(directory: str | os.PathLike[str]) -> Store:
     """Return the store of a directory or a URI.
 
     Raises:

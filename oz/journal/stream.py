@@ -24,7 +24,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from oz.journal.format import SCHEMA, DamageError, Head, is_rising, open_regular
+from oz.journal.format import SCHEMA, DamageError, Head, open_regular
 
 END = b"\xff\xff\xff\xff\0\0\0\0"
 """The end mark of an Arrow stream."""
@@ -39,7 +39,6 @@ _MAX_HEADER = 1 << 16  # bytes
 _MAX_ROWS = 1 << 20
 _HEADER_PART = 2  # after the continuation mark and the length
 _CHUNK = 1 << 20  # bytes of one read in the search for an intact batch
-_REQUIRED = tuple(at for at, field in enumerate(SCHEMA) if not field.nullable)
 _EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
@@ -228,14 +227,7 @@ class ActiveStream:
         except (pa.ArrowException, OSError, ValueError, MemoryError):
             return None
         # A writer does not compress. More bytes than in the file come from a crafted batch.
-        return batch if batch.nbytes <= frame.size and self._is_consistent(batch, frame) else None
-
-    def _is_consistent(self, batch: pa.RecordBatch, frame: Frame) -> bool:
-        if batch.num_rows != frame.rows or any(batch.column(at).null_count for at in _REQUIRED):
-            return False
-        offsets = batch.column(0)
-        ends = offsets[0].as_py(), offsets[-1].as_py()
-        return ends == (frame.first, frame.end - 1) and is_rising(offsets)
+        return batch if batch.nbytes <= frame.size else None
 
     def find_intact(self, place: int, limit: int) -> Frame | None:
         """Return the next intact batch at or after a damaged position; None if there is none."""

@@ -132,7 +132,7 @@ class _Verification:
         records = 0
         try:
             groups = opened.footer.groups
-            opened.check_layout()
+            opened.check_magic()
             for group in groups:
                 try:
                     opened.check(group)

@@ -23,8 +23,8 @@ mark behind the segment. The housekeeper, a thread, then seals the stream as a P
 segments by the rules of retention. The next append begins a new stream, so that no segment is empty. A writer
 never continues the stream of another writer: recovery cuts its partial batch, and seals it.
 
-A full disk is the only error after which a program can continue. The append is undone and raises `JournalFull`. With
-retention, the append first waits for the housekeeper, which may free space, and is then tried once more.
+A full disk is the only error after which a program can continue. The append is undone and raises `JournalFull`. It also
+wakes the housekeeper, which may free space by retention.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ _RETRY_SECONDS = (
     1.0  # seconds until the housekeeper tries again, if an append has the guard or the disk is full
 )
 _MIN_WAIT = 0.001  # seconds
-_ROOM_TIMEOUT = 10.0  # seconds that an append on a full disk waits for retention
 
 _log = logger("oz.journal")
 
@@ -134,7 +133,6 @@ class Writer:
         self._sync = sync
         self._sync_seconds = float(sync) if isinstance(sync, (int, float)) else None
         self._segment_bytes, self._segment_seconds = segment_bytes, segment_seconds
-        self._has_retention = retain_bytes is not None or retain_seconds is not None
         self._guard = threading.RLock()
         self._owner = os.getpid()
         self._stream: _OpenStream | None = None
@@ -222,20 +220,8 @@ class Writer:
             try:
                 self._append(make_batches(records, self._end, time.time_ns()))
             except OSError as error:
-                if error.errno not in FULL or self._fault is not None or not self._may_retry(records):
-                    raise self._error_of(error) from error
-            else:
-                return self._end
-            # The housekeeper frees space by sealing and by retention, but it is slower than this writer.
-            self._housekeeper.wait(self._housekeeper.wake(), _ROOM_TIMEOUT)
-            try:
-                self._append(make_batches(records, self._end, time.time_ns()))
-            except OSError as error:
                 raise self._error_of(error) from error
             return self._end
-
-    def _may_retry(self, records: Any) -> bool:
-        return self._has_retention and not isinstance(records, Iterator)
 
     @property
     def end_offset(self) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import array
 import errno
 import ipaddress
-import os
 import re
 import socket
 import struct
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import zmq
 
 from oz.system import HAS_FCNTL, ioctl
+from oz.transport import descriptors
 from oz.transport.errors import EndpointError
 
 SCHEMES = ("epgm", "pgm")
@@ -156,10 +156,11 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
 
     Raises:
         EndpointError: another program has the port and does not share it, or the interface does not support
-            multicast or packets of this size. The privilege may be missing, or too many files are open.
+            multicast or packets of this size, or the privilege is missing.
+        zmq.ZMQError: too many files are open.
     """
     _check_mtu(endpoint, mtu)
-    _check_descriptors(endpoint)
+    descriptors.need(_DESCRIPTORS, f"a PGM socket at {endpoint}")
     if endpoint.scheme == "pgm":
         _check_privilege(endpoint)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -218,22 +219,6 @@ def _check_privilege(endpoint: Endpoint) -> None:
             f"or use e{endpoint}, which needs no privilege",
             error.errno or zmq.EINVAL,
         ) from None
-
-
-def _check_descriptors(endpoint: Endpoint) -> None:
-    opened: list[int] = []
-    try:
-        for _ in range(_DESCRIPTORS):
-            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as error:
-        raise EndpointError(
-            f"{str(endpoint)!r}: a PGM socket needs {_DESCRIPTORS} free descriptors: {error.strerror}; "
-            "raise the limit (ulimit -n), or close files",
-            error.errno or zmq.EINVAL,
-        ) from None
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 def holders(port: int) -> int:

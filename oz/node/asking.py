@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -18,7 +18,6 @@ from oz.transport.waiting import Waiters, tell, wait_in_thread
 
 if TYPE_CHECKING:
     from oz.node.threads import ThreadPool
-    from oz.publisher.engine import Engine as PublisherEngine
 
 _MAX_COUNT = 2**31
 
@@ -163,6 +162,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
+            PermissionDenied: the own file of permissions denies the request, or each responder does.
             PeerLost: the group member with the request is lost or has closed, or all nodes with the request.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
@@ -177,7 +177,7 @@ class ThreadRequesting:
             raise OwnershipError(
                 "an inline handler cannot wait for a reply, which its own thread would read: leave inline=True out"
             )
-        message = node.publisher.prepare(subject, payload, headers, key)
+        message = node.publisher.prepare(subject, payload, headers, key, action="request")
         waiter = threading.Lock()
         waiter.acquire()
         request = exchange.begin(message, waiter.release, timeout=timeout, retries=retries)
@@ -226,6 +226,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
+            PermissionDenied: the own file of permissions denies the request, or each responder does.
             PeerLost: all nodes with the request are lost, and none replied.
             ReplyError: a handler raised; after all other replies.
             WouldBlock, OwnershipError: as `request`.
@@ -235,17 +236,6 @@ class ThreadRequesting:
         node = self._node
         if node.exchange.attending == threading.get_ident():
             raise OwnershipError("an inline handler cannot wait for replies: leave inline=True out")
-        return Replies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
-
-
-def defer_to_thread(publisher: PublisherEngine) -> Callable[[], None]:
-    """Return a function that makes the node's thread send, so that messages of other threads join the batch.
-
-    It does not refer to the node, so that a node that the program has dropped is closed.
-    """
-
-    def defer() -> None:
-        if publisher.is_resting:
-            publisher.request_attention()
-
-    return defer
+        return Replies(
+            node, node.publisher.prepare(subject, payload, headers, key, action="request"), timeout, limit
+        )

@@ -53,7 +53,15 @@ class Directory:
         prefix: prefix of the endpoints of all nodes of the bus on this host.
     """
 
-    def __init__(self, path: str | os.PathLike[str], bus: str, node: bytes, *, has_key: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        bus: str,
+        node: bytes,
+        *,
+        has_key: bool = False,
+        source: str = "argument",
+    ) -> None:
         """Create the directory, if necessary.
 
         Args:
@@ -61,12 +69,13 @@ class Directory:
             bus: name of the bus.
             node: id of this node.
             has_key: whether the nodes have keys. They do not find nodes without.
+            source: source of the path for errors, as `Setting.source`.
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.
             EndpointError: the path is too long for a socket, or is not UTF-8.
         """
-        self._path = private_directory(path)
+        self._path = private_directory(path, source=source)
         host = host_id(self._path)
         self._begin, self._separate = (_begin(host, bus, is_keyed) for is_keyed in (has_key, not has_key))
         self._own = self._path / f"{self._begin}{urlsafe_b64encode(node).decode().rstrip('=')}.sock"
@@ -99,6 +108,10 @@ class Directory:
         """Return the endpoints of the other nodes. Some may be dead."""
         names = self._names(self._begin)
         return {f"ipc://{self._path / name}" for name in names if name != self._own.name}
+
+    def nodes(self) -> set[bytes]:
+        """Return the ids of the other nodes. Some may be dead."""
+        return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
 
     def count_separate(self) -> int:
         """Return the number of sockets of the same bus that this node does not dial: with keys, if it has none.

@@ -295,7 +295,6 @@ class Engine:
     def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
         self.waiters = publisher.waiters
-        self.late_calls = publisher.late_calls
         publisher.on_session = self._on_session
         publisher.admit = self._admit
         subscriber.on_link = self._on_link
@@ -328,7 +327,8 @@ class Engine:
         self.publisher.card = self.subscriber.card = links.encode_card(self.card)
 
     def _make_directory(self, path: Path) -> Directory:
-        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None)
+        source = self.configuration.sources["directory"]
+        return Directory(path, self.bus, self.id, has_key=self.subscriber.keys is not None, source=source)
 
     def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
@@ -568,10 +568,6 @@ class Engine:
             more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
-
-    def flush_due(self) -> None:
-        """Send the waiting messages; see the publisher."""
-        self.publisher.flush_due()
 
     def _turn(self) -> None:
         """Pass events to the roster, run due steps, and report events."""

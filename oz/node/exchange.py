@@ -29,6 +29,7 @@ from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_nod
 from oz.node.responders import StreamResponders
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
+from oz.publisher.routing import Route
 from oz.publisher.session import Session
 from oz.security.identity import is_same_key
 from oz.subscriber.link import Link
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two checks for a responder while a link may still declare subscriptions."""
+"""Seconds between two checks for a responder or a session, while a request or a reply waits for it."""
 SLOW_INTERVAL = 1.0
 """Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
 REPLY_DELAY = 0.0005
@@ -102,7 +103,7 @@ class Exchange:
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
         self.handler_ended, self._has_keys = on_idle, has_keys
-        self._clock, self._late_calls = publisher.runtime.clock, publisher.late_calls
+        self._clock = publisher.runtime.clock
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
@@ -157,6 +158,7 @@ class Exchange:
         retries: int = 0,
         limit: int | None = None,
         is_many: bool = False,
+        find: Callable[[], Route | None] | None = None,
     ) -> Request:
         """Send a request.
 
@@ -167,13 +169,14 @@ class Exchange:
             retries: times that the request goes to another responder after the loss of its holder.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
+            find: returns the route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
             ClosedError, OwnershipError: the node cannot be used.
         """
-        now, content = self._clock(), Content(*message)
+        now, content = self._clock(), Content(*message, find)
         with self.lock:
             request, effects = self._requests.request(
                 content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many
@@ -303,13 +306,13 @@ class Exchange:
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
         is_alone = is_alone and self._pool.is_alone and not self.inline
-        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
+        is_sent = self._publisher.direct(node, reply_to, payload, extras, is_alone=is_alone)
         if self.attending == threading.get_ident() and self._publisher.waiting:
             self._send_soon()
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
-            # The session may be up since the call of `direct`: `turn` looks.
+            # The session may be up since the call of `direct`.
             self._publisher.wake()
         elif not is_sent:
             self.lost_replies += 1
@@ -418,8 +421,7 @@ class Exchange:
             self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
-        for effect in answered:
-            self._late_calls.add(effect.notify)
+        self._act(answered)
 
     def _read_replies(self) -> list[Request]:
         """Read the replies that have arrived; return the changed requests."""
@@ -478,20 +480,15 @@ class Exchange:
 
     def _send_waiting(self, now: float) -> None:
         """Send the waiting replies to nodes that have a session now, and drop old replies."""
-        for node in self._replies.nodes:
-            if not self._has_session(node):
-                continue
-            with self.lock:
-                replies = self._replies.take(node)
-            for reply in replies:
-                try:
-                    if not self._publisher.direct_later(node, *reply):
-                        self.lost_replies += 1
-                except (ValueError, OzError) as error:
-                    self.lost_replies += 1
-                    _log.warning("a reply to node %r was not sent: %s", self._name(node), error)
         with self.lock:
-            self._replies.tick(now)
+            found = self._replies.take(now, self._has_session)
+        for node, reply in found:
+            try:
+                if not self._publisher.direct(node, *reply):
+                    self.lost_replies += 1
+            except (ValueError, OzError) as error:
+                self.lost_replies += 1
+                _log.warning("a reply to node %r was not sent: %s", self._name(node), error)
 
     def _report_slow(self) -> None:
         now_ns = self._wall_clock_ns()
@@ -502,10 +499,4 @@ class Exchange:
 
     def next_deadline(self, now: float) -> float:
         """Return when `turn` has something to do."""
-        deadline = inf
-        if len(self._replies):
-            with self.lock:
-                deadline = self._replies.next_deadline() or inf
-        if self._requests.is_waiting:
-            deadline = min(deadline, now + GREETING_INTERVAL)
-        return deadline
+        return now + GREETING_INTERVAL if self._requests.is_waiting or len(self._replies) else inf

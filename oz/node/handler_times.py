@@ -90,7 +90,7 @@ def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> Ha
 
     Args:
         watches: of its lanes.
-        running: watches of the lanes with a call that is UP or DOWN.
+        running: watches of the lanes that have a worker, or wait for one.
         now: in seconds.
     """
     began = min((watch.began for watch in running if watch.began is not None), default=None)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any, Self
 
-from oz.errors import ClosedError
 from oz.message import Message
 from oz.node.asking import ManyReplies, check_request, result_of
 from oz.node.engine import Engine
@@ -15,7 +13,7 @@ from oz.publisher.loop import LoopAttendance
 
 
 class LoopTimes:
-    """Times at which a loop sends requests and replies, and ends requests.
+    """Timer of a loop that ends requests.
 
     It has no reference to the node, so that a node without references is closed.
     """
@@ -28,20 +26,8 @@ class LoopTimes:
         """
         self._node = node
         self._timer: asyncio.TimerHandle | None = None
-        self._is_flush_due = False
         node.exchange.schedule = self._schedule
-        node.publisher.defer = self._defer
-
-    def _defer(self) -> None:
-        """Send the requests and replies of this turn of the loop together, at the end of the turn."""
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        with suppress(ClosedError):
-            self._node.publisher.flush_due()
+        node.publisher.defers = True
 
     def _schedule(self, deadline: float) -> None:
         """End requests at a deadline. One timer serves all requests."""
@@ -121,14 +107,14 @@ class LoopRequesting:
             retries: maximum number of times that the request is sent to another node after its responder is lost.
 
         Raises:
-            NoResponders, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
+            NoResponders, PermissionDenied, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
         """
         check_request(timeout, retries)
         self._attendance.check_loop()
         node = self._node
         exchange = node.exchange
-        message = node.publisher.prepare(subject, payload, headers, key)
+        message = node.publisher.prepare(subject, payload, headers, key, action="request")
         waiter = asyncio.get_running_loop().create_future()
 
         def notify() -> None:
@@ -164,11 +150,11 @@ class LoopRequesting:
             key: for sticky queue groups, in place of the subject.
 
         Raises:
-            NoResponders, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
+            NoResponders, PermissionDenied, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
         """
         check_request(timeout, limit=limit)
         self._attendance.check_loop()
         node = self._node
-        message = node.publisher.prepare(subject, payload, headers, key)
+        message = node.publisher.prepare(subject, payload, headers, key, action="request")
         return AsyncReplies(node, self._attendance, message, timeout, limit)

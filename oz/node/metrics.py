@@ -8,7 +8,8 @@ Source of the format: "Exposition formats" of Prometheus, text format 0.0.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from oz.node.snapshot import Snapshot, SubscriptionStatus
@@ -71,14 +72,23 @@ class _Families:
     def __init__(self) -> None:
         self.by_name: dict[str, Family] = {}
 
-    def add(self, kind: str, name: str, text: str, value: float | None, labels: Labels) -> None:
-        """Add a value. Values with the same labels are summed, because a label must not be repeated."""
+    def add(
+        self,
+        kind: str,
+        name: str,
+        text: str,
+        value: float | None,
+        labels: Labels,
+        combine: Callable[[float, float], float] = operator.add,
+    ) -> None:
+        """Add a value. Values with the same labels are combined, because a label must not be repeated."""
         if value is None:
             return
         family = self.by_name.get(name)
         if family is None:
             family = self.by_name[name] = Family(name, kind, text, {})
-        family.samples[labels] = family.samples.get(labels, 0) + value
+        known = family.samples.get(labels)
+        family.samples[labels] = value if known is None else combine(known, value)
 
     def add_each(
         self, name: str, text: str, label: str, values: Mapping[str, int], labels: Labels, kind: str = COUNTER
@@ -109,13 +119,19 @@ def _add_node(found: _Families, snapshot: Snapshot) -> None:
     _add_subscriptions(found, snapshot.subscriptions, node)
     for link in snapshot.links:
         labels = (*node, ("peer", link.peer), ("peer_id", link.member[:8]))
-        for name, text, value in (
-            ("oz_link_up", "Whether the link of a subscriber has a connection.", link.state == "up"),
-            ("oz_link_pending_messages", "Messages that a subscriber has not received.", link.pending),
-            ("oz_link_pending_bytes", "Bytes of these messages.", link.pending_bytes),
-            ("oz_link_oldest_seconds", "Age of the oldest of these messages.", link.oldest or 0.0),
+        # A member has two sessions while the older one waits for its return.
+        for name, text, value, combine in (
+            ("oz_link_up", "Whether a link of a subscriber has a connection.", link.state == "up", max),
+            (
+                "oz_link_pending_messages",
+                "Messages that a subscriber has not received.",
+                link.pending,
+                operator.add,
+            ),
+            ("oz_link_pending_bytes", "Bytes of these messages.", link.pending_bytes, operator.add),
+            ("oz_link_oldest_seconds", "Age of the oldest of these messages.", link.oldest or 0.0, max),
         ):
-            found.add(GAUGE, name, text, value, labels)
+            found.add(GAUGE, name, text, value, labels, combine)
         found.add(COUNTER, "oz_link_dropped_total", "Messages dropped for a subscriber.",
                   sum(link.dropped.values()), labels)  # fmt: skip
         found.add_each("oz_group_pending_messages", _GROUP_TEXT, "group", link.groups, node, GAUGE)

@@ -16,11 +16,13 @@ from oz.node.dial_check import DialCheck
 from oz.node.handlers import Runner
 from oz.node.proofs import decode_card
 from oz.node.requests import INBOX
+from oz.node.subjects import INBOX as RAW_INBOX
 from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
 from oz.program_end import end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
+from oz.security.permissions import Action
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link, Messages, Refused
@@ -48,8 +50,6 @@ class NodePublisher(PublisherEngine):
     interest_class = NodeInterest
     last_values_class = NodeLastValues
     subjects_class = NodeSubjects
-    # Peers report denials, also of requests, which need another action.
-    checks_own_rights = False
 
     def check_usable(self) -> None:
         """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
@@ -61,6 +61,11 @@ class NodePublisher(PublisherEngine):
 
     def _describe(self) -> str:
         return self.describe_peers()
+
+    def _check_right(self, action: Action, subject: bytes) -> None:
+        # The requester decides about replies, because `allow_responses` counts them.
+        if not subject.startswith(RAW_INBOX):
+            super()._check_right(action, subject)
 
     def offer(self, message: Outgoing) -> bool:
         """Publish a message, or send a reply to the inbox of a node; see `oz.publisher.engine.Engine.offer`."""

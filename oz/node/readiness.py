@@ -266,8 +266,9 @@ class Readiness:
                 return "has no session here yet"
             probe = probes.get(node)
             if probe is None or probe[0] is not session:
-                if not self._node.publisher.direct(node, PROBE, b"", None):
+                if not self._node.publisher.direct(node, PROBE, b""):
                     return "is too slow"
+                self._node.publisher.flush()
                 probe = probes[node] = session, session.following
             if session.acked < probe[1] or session.declarations or session.work:
                 return "has not told its subscriptions yet"

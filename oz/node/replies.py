@@ -3,9 +3,8 @@
 Theory of operation
 -------------------
 A request may arrive before the HELLO of the requester, so that the requester has no session yet. `WaitingReplies`
-keeps the reply until the session is up, for `WAIT` seconds at most. The replies to one node are sent in order. The
-bounds hold for all nodes together. Beyond them a reply is refused, so that a peer without a HELLO cannot fill the
-memory.
+keeps the reply until the session is up, for `WAIT` seconds at most. Beyond its bounds a reply is refused, so that a
+peer without a HELLO cannot fill the memory.
 
 An error is a reply with the extra `error`: the class name of the exception and its text. Both are empty if
 the responder hides them.
@@ -14,9 +13,11 @@ the responder hides them.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from oz.errors import ReplyError
+from oz.wire.links import encode_body
 
 WAIT = 2.0
 """Seconds that a reply waits for the session of its requester."""
@@ -47,20 +48,19 @@ class Reply(NamedTuple):
 
 
 class WaitingReplies:
-    """Replies that wait for the session of their requester.
+    """Replies that wait for the session of their requester, in order.
 
     Attributes:
         given_up: replies without a session in time, and refused replies.
     """
 
     def __init__(self) -> None:
-        self._replies: dict[bytes, deque[tuple[float, Reply]]] = {}
-        self._count = self._bytes = 0
+        self._waiting: deque[tuple[float, int, bytes, Reply]] = deque()
         self.given_up = 0
 
     def __len__(self) -> int:
         """Return the number of replies that wait."""
-        return self._count
+        return len(self._waiting)
 
     def add(self, node: bytes, reply: Reply, now: float) -> bool:
         """Queue a reply; return False if the queue is full.
@@ -70,49 +70,30 @@ class WaitingReplies:
             reply: to keep.
             now: in seconds.
         """
-        size = _size(reply)
-        if self._count >= MAX_REPLIES or self._bytes + size > MAX_BYTES:
+        size = len(encode_body((reply.payload, reply.extras)))
+        if len(self) >= MAX_REPLIES or size + sum(known for _, known, _, _ in self._waiting) > MAX_BYTES:
             self.given_up += 1
             return False
-        self._replies.setdefault(node, deque()).append((now + WAIT, reply))
-        self._count += 1
-        self._bytes += size
+        self._waiting.append((now + WAIT, size, node, reply))
         return True
 
-    @property
-    def nodes(self) -> list[bytes]:
-        """Nodes that replies wait for."""
-        return list(self._replies)
+    def take(self, now: float, has_session: Callable[[bytes], bool]) -> list[tuple[bytes, Reply]]:
+        """Remove and return the replies to nodes with a session; drop the replies whose timeout has passed.
 
-    def take(self, node: bytes) -> list[Reply]:
-        """Remove and return the replies for a node whose session is up, in order."""
-        found = [reply for _, reply in self._replies.pop(node, ())]
-        self._forget(found)
+        Args:
+            now: in seconds.
+            has_session: returns whether a node has a session.
+        """
+        found = []
+        for _ in range(len(self)):
+            entry = until, _, node, reply = self._waiting.popleft()
+            if has_session(node):
+                found.append((node, reply))
+            elif now < until:
+                self._waiting.append(entry)
+            else:
+                self.given_up += 1
         return found
-
-    def _forget(self, replies: list[Reply]) -> None:
-        self._count -= len(replies)
-        self._bytes -= sum(map(_size, replies))
-
-    def tick(self, now: float) -> None:
-        """Drop the replies whose timeout has passed."""
-        for node, waiting in list(self._replies.items()):
-            over = []
-            while waiting and waiting[0][0] <= now:
-                over.append(waiting.popleft()[1])
-            if not waiting:
-                del self._replies[node]
-            self._forget(over)
-            self.given_up += len(over)
-
-    def next_deadline(self) -> float | None:
-        """Return the time at which `tick` has something to do; None if no reply waits."""
-        return min((waiting[0][0] for waiting in self._replies.values()), default=None)
-
-
-def _size(reply: Reply) -> int:
-    # Headers have no bound of their own that is worth a second encoding here.
-    return 256 + len(reply.subject) + len(reply.payload) + (len(repr(reply.extras)) if reply.extras else 0)
 
 
 def encode_error(error: BaseException, *, is_hidden: bool) -> list[str]:

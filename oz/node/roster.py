@@ -20,10 +20,9 @@ partition, no third node may exist that introduces the two nodes again. A peer t
 new process, is removed at once. Its seeds stay.
 
 This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
-back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other: both read it.
-Forwarders are introduced, because each must know the others, also if they cannot meet. An introduction may be
-incomplete or stale. Therefore all peers are introduced to one peer in turn, every `NAME_INTERVAL`, so that two halves
-of a bus join when one node of each half meets.
+back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other: both read
+it. An introduction may be incomplete or stale. Therefore all peers are introduced to one
+peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
 
 A process that is killed is lost at once: the connection of its link has ended, another one is refused, and after a
 PING its session has no connection either. While one of the two connections exists, its process lives.
@@ -658,11 +657,12 @@ class Roster:
                 self._greet(peer, now)
             peer.card = card
             peer.reads_directory = self._reads_directory(card)
-            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
-            self._set_endpoints(peer, usable, now)
             for other in list(self.by_id.values()):
                 if other.down_since is not None and _share(other, peer):
                     self._gone(other, "restarted", now)
+            # The link of the old process has been hung up, so that its endpoint is dialled at once.
+            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
+            self._set_endpoints(peer, usable, now)
 
     # dialling
 
@@ -751,11 +751,7 @@ class Roster:
             endpoints = card.endpoints
             if card.host != known.host:
                 endpoints = tuple(text for text in endpoints if not is_local(text))
-            elif (
-                peer.reads_directory
-                and item.reads_directory
-                and links.FORWARDER not in (card.kind, known.kind)
-            ):
+            elif peer.reads_directory and item.reads_directory:
                 continue
             if endpoints:
                 named.append((item.node, endpoints))

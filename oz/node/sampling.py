@@ -2,16 +2,10 @@
 
 Theory of operation
 -------------------
-A node asks peers for their statistics by a direct message with the subject `STATISTICS`, a number, and the version of
-the newest snapshot that it has of the peer. The attending side of the peer answers with the number and the changes
-since that version (`oz.node.snapshot`). The snapshot is made for this answer. So a node that is not asked does no
-work, and a node needs no subscription to answer. All questions of one turn share a snapshot.
-
-A sample is expensive because the objects that it reads are in no cache of the processor: four times the time of a loop
-was measured. So `LinkRows` and `Changes` avoid work for links that did not change.
-
-The asker keeps the newest snapshot of each peer for `KEPT_SECONDS`. A node reads memory and descriptors from the system
-once in `USAGE_SECONDS`, because each read is a system call.
+A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The attending
+side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which is made for this answer. So a node
+that is not asked does no work, and a node needs no subscription to answer. All questions of one turn share a snapshot.
+A snapshot of 1,000 links takes 2 to 5 ms.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. Without the
 permission, the answer has the reason in place of the snapshot.
@@ -21,7 +15,6 @@ A question ends when each peer has answered or is not up any more, or at its dea
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -36,19 +29,19 @@ from oz.errors import ClosedError, NoResponders, PermissionDenied
 from oz.node import roster
 from oz.node.handler_times import Stopwatch, sum_of
 from oz.node.handlers import InlineRunner, Runner
-from oz.node.link_rows import LinkRows
 from oz.node.snapshot import (
-    Changes,
     HandlerTimes,
     LinkStatus,
-    Received,
     Snapshot,
     SubscriptionStatus,
     bounded_links,
     bounded_subscriptions,
     decode,
+    encode,
 )
 from oz.node.stats import NodeStats
+from oz.publisher.session import DOWN, UP, Session
+from oz.publisher.stats import REASONS
 from oz.security.access import denial_of
 from oz.subscriber.link import Link
 from oz.subscriber.message import Message
@@ -63,10 +56,6 @@ STATISTICS = "_OZ.STATISTICS"
 """Subject of the question and of the answer, and subject of its permission."""
 TIMES_SECONDS = 60.0
 """Seconds after a snapshot for which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
-KEPT_SECONDS = 60.0
-"""Seconds after a question for which the asker keeps snapshots of peers, to receive only changes."""
-USAGE_SECONDS = 10.0
-"""Seconds between two reads of memory and descriptors."""
 _MAX_QUESTIONS = 1_000
 _MAX_ANSWER = 4 << 20  # bytes
 _COUNTERS = tuple(counter.name for counter in fields(NodeStats) if counter.name != "dropped")
@@ -88,18 +77,11 @@ class Sampling:
         """Start without questions."""
         self._node = node
         self._began = node.clock()
-        self._asked: deque[tuple[bytes, int, int, str]] = deque(maxlen=_MAX_QUESTIONS)
+        self._asked: deque[tuple[bytes, int, str]] = deque(maxlen=_MAX_QUESTIONS)
         self._answers: deque[tuple[bytes, list[Any]]] = deque()
         self._open: dict[int, _Question] = {}
         self._numbers = count(1)
-        self._times_until = self._kept_until = inf
-        self._received: dict[bytes, Received] = {}
-        # Under the lock of the publisher, because `snapshot` may run in any thread.
-        self._rows = LinkRows()
-        self._bounded: tuple[tuple[LinkStatus, ...], tuple[LinkStatus, ...]] = (), ()
-        self._changes = Changes(1 + int.from_bytes(os.urandom(5)))
-        self._usage: tuple[int | None, int | None] = None, None
-        self._usage_at = -inf
+        self._times_until = inf
 
     def snapshot(self) -> Snapshot:
         """Return the current statistics. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
@@ -107,23 +89,17 @@ class Sampling:
         now = node.clock()
         stats = node.stats()
         with node.publisher.lock:
-            self._rows.update(node.publisher.sessions(), stats.dropped, self._name, now)
-            all_links = self._rows.links
+            all_links = [
+                _link_status(session, self._name(session.member), now)
+                for session in node.publisher.sessions()
+            ]
         subscriber = node.subscriber
         with subscriber.lock:
             self.measure_times()
             active = [inbox for inbox in subscriber.dispatcher.inboxes if inbox.is_active and inbox.entries]
             subscriptions = [self._subscription_status(inbox, now) for inbox in active]
             lost, unknown = dict(subscriber.dispatcher.lost), dict(subscriber.dispatcher.unknown_losses)
-        before, links = self._bounded
-        if before is not all_links:
-            # Else the same object, so that `Changes` need not compare the links.
-            links = bounded_links(all_links)
-            self._bounded = all_links, links
-        kept = bounded_subscriptions(subscriptions)
-        if now >= self._usage_at + USAGE_SECONDS:
-            self._usage, self._usage_at = (resident_bytes(), open_descriptors()), now
-        memory, descriptors = self._usage
+        links, kept = bounded_links(all_links), bounded_subscriptions(subscriptions)
         return Snapshot(
             name=node.name,
             id=node.id.hex(),
@@ -133,8 +109,8 @@ class Sampling:
             kind=node.kind,
             time=node.runtime.time_ns() / 1e9,
             uptime=now - self._began,
-            memory=memory,
-            descriptors=descriptors,
+            memory=resident_bytes(),
+            descriptors=open_descriptors(),
             dropped=stats.dropped,
             counters={name: getattr(stats, name) for name in _COUNTERS},
             lost=lost,
@@ -209,9 +185,8 @@ class Sampling:
         if len(content) >= 3:
             if self._question(link.origin, content[0]):
                 self._answers.append((link.origin, content))
-        elif len(content) == 2 and all(type(number) is int for number in content):
-            number, known = content
-            self._asked.append((link.origin, number, known, request_denial(self._node, link, STATISTICS)))
+        elif len(content) == 1 and type(content[0]) is int:
+            self._asked.append((link.origin, content[0], request_denial(self._node, link, STATISTICS)))
 
     def _question(self, peer: bytes, number: Any) -> _Question | None:
         """Return the question with a number that a peer has not answered."""
@@ -228,11 +203,6 @@ class Sampling:
             self._on_answer(*self._answers.popleft())
         if now >= self._times_until:
             self._stop_times(now)
-            with self._node.publisher.lock:
-                self._rows.clear()
-        if now >= self._kept_until:
-            self._kept_until = inf
-            self._received.clear()
 
     def _stop_times(self, now: float) -> None:
         with self._node.subscriber.lock:
@@ -243,16 +213,10 @@ class Sampling:
                     watch.stop()
 
     def _answer(self) -> None:
-        self._changes.record(self.snapshot())
-        encoded: dict[int, bytes] = {}
+        snapshot = encode(self.snapshot())
         while self._asked:
-            peer, number, known, denial = self._asked.popleft()
-            if denial:
-                payload = b""
-            elif known in encoded:
-                payload = encoded[known]
-            else:
-                payload = encoded[known] = self._changes.encode(known)
+            peer, number, denial = self._asked.popleft()
+            payload = b"" if denial else snapshot
             with suppress(ClosedError, ValueError):
                 self._node.publisher.direct(peer, STATISTICS, msgpack.packb([number, payload, denial]))
 
@@ -261,10 +225,9 @@ class Sampling:
         question = self._question(peer, number)
         if question is None:
             return
-        received = decode(payload, self._received.get(peer)) if payload else None
-        if received is not None and received.snapshot.id == peer.hex():
-            question.found.append(received.snapshot)
-            self._received[peer] = received
+        snapshot = decode(payload) if payload else None
+        if snapshot is not None and snapshot.id == peer.hex():
+            question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
         # Last, because the call ends as soon as no answer is missing.
@@ -293,13 +256,10 @@ class Sampling:
         question = _Question(set(peers))
         number = next(self._numbers)
         self._open[number] = question
-        self._kept_until = node.clock() + KEPT_SECONDS
         try:
-            known = {peer: received.version for peer, received in self._received.copy().items()}
-            sent = node.publisher.direct_each(
-                STATISTICS, {peer: msgpack.packb([number, known.get(peer, 0)]) for peer in peers}
-            )
-            question.missing.intersection_update(sent)
+            for peer in peers:
+                if not node.publisher.direct(peer, STATISTICS, msgpack.packb([number])):
+                    question.missing.discard(peer)
             while question.missing and (end is None or node.clock() < end):
                 yield end
                 node.check_usable()
@@ -362,3 +322,24 @@ def request_denial(node: Engine, link: Link, subject: str) -> str:
 
 def _text(text: str | bytes) -> str:
     return text if isinstance(text, str) else text.decode("utf-8", "surrogateescape")
+
+
+def _link_status(session: Session, name: str, now: float) -> LinkStatus:
+    pending, drops = session.unreceived, [0] * len(REASONS)
+    groups: dict[str, int] = {}
+    for stream in session.streams.values():
+        drops = [one + other for one, other in zip(drops, stream.drops, strict=True)]
+        if stream.group is not None and stream.patterns:
+            groups[stream.group.name] = groups.get(stream.group.name, 0) + stream.load
+    oldest = session.oldest if pending else None
+    return LinkStatus(
+        name,
+        session.member.hex(),
+        UP if session.is_up else DOWN,
+        len(session.patterns),
+        pending,
+        session.bytes,
+        None if oldest is None else max(0.0, now - oldest),
+        dict(zip(REASONS, drops, strict=True)) if any(drops) else {},
+        groups,
+    )

@@ -4,9 +4,6 @@ A snapshot has counters since the start of the node, and current values. The rea
 encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that it
 does not know.
 
-A reader that names the version of its newest snapshot of a node receives only the parts that have changed since,
-because most links of a bus are idle most of the time.
-
 The size is bounded: the links with the most pending messages come first, and `omitted` counts the links and
 subscriptions that are left out.
 """
@@ -14,7 +11,7 @@ subscriptions that are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from math import isfinite
 from types import NoneType
@@ -167,162 +164,45 @@ def _pending_first(status: LinkStatus | SubscriptionStatus) -> int:
     return -status.pending
 
 
-_HEAD = ("name", "id", "bus", "host", "pid", "kind")
-_PARTS = ("memory", "descriptors", "counters", "dropped", "lost", "unknown_losses", "subscriptions")
-_HEAD_PART = len(_PARTS)
-_COMPLETE = 0  # `known` of a payload that needs no snapshot before it.
-
-
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
     """Return the allowed types of the elements of an array, from the allowed types of each element."""
     return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
-_SECONDS = (float, NoneType)
-_TYPES = _rows(int, int, int, float, float, dict, bool, list, int)
-_HEAD_TYPES = _rows(str, str, str, str, int, str)
+_FIELDS = tuple(field.name for field in fields(Snapshot))
+_SECONDS, _NUMBER = (float, NoneType), (int, NoneType)
+_TYPES = _rows(
+    int, str, str, str, str, int, str, float, float, _NUMBER, _NUMBER, dict, dict, dict, dict, list, list, int
+)  # fmt: skip
 _LINK_TYPES = _rows(str, str, str, int, int, int, _SECONDS, dict, dict)
 _SUBSCRIPTION_TYPES = _rows(list, (str, NoneType), str, int, _SECONDS, int, (list, NoneType))
 _TIMES_TYPES = _rows(int, float, float, _SECONDS)
 
 
-class Received(NamedTuple):
-    """Newest snapshot of a peer, to which the next payload is applied.
-
-    Attributes:
-        version: of the snapshot at the peer.
-        snapshot: of the peer.
-    """
-
-    version: int
-    snapshot: Snapshot
+def encode(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as MessagePack."""
+    packed: bytes = msgpack.packb(
+        [VERSION, *(getattr(snapshot, name) for name in _FIELDS)], unicode_errors="surrogateescape"
+    )
+    return packed
 
 
-class Changes:
-    """Versions of the parts of the snapshots of one node, so that a payload has only the parts that have changed.
-
-    Attributes:
-        version: of the newest snapshot.
-    """
-
-    def __init__(self, first: int) -> None:
-        """Start without a snapshot.
-
-        Args:
-            first: version before the first snapshot, at least 1. A node that starts again with its old id begins at
-                another version.
-        """
-        self.version = self._first = self._complete_from = first
-        self._snapshot: Snapshot | None = None
-        self._parts: list[tuple[Any, int]] = [(None, first)] * (len(_PARTS) + 1)
-        self._links: dict[str, tuple[LinkStatus, int]] = {}
-
-    def record(self, snapshot: Snapshot) -> None:
-        """Compare a snapshot with the one before it, and give changed parts its version."""
-        self.version += 1
-        before, self._snapshot = self._snapshot, snapshot
-        values = [getattr(snapshot, name) for name in _PARTS]
-        values.append([getattr(snapshot, name) for name in _HEAD])
-        for index, value in enumerate(values):
-            if before is None or self._parts[index][0] != value:
-                self._parts[index] = value, self.version
-        if before is None or snapshot.links is not before.links:
-            self._record_links(snapshot.links)
-
-    def _record_links(self, links: tuple[LinkStatus, ...]) -> None:
-        old, new = self._links, {}
-        for link in links:
-            known = old.get(link.member)
-            new[link.member] = known if known is not None and known[0] == link else (link, self.version)
-        if old.keys() - new.keys() or len(new) != len(links):
-            # Two links of one member cannot be told apart.
-            self._complete_from = self.version
-        self._links = new
-
-    def encode(self, known: int = _COMPLETE) -> bytes:
-        """Return the newest snapshot as MessagePack.
-
-        Args:
-            known: version that the reader has. The payload has the parts that have changed since.
-        """
-        snapshot = self._snapshot
-        assert snapshot is not None
-        if not self._first < known <= self.version:
-            known = _COMPLETE
-        parts = {index: value for index, (value, version) in enumerate(self._parts) if version > known}
-        has_all_links = known < self._complete_from
-        links: Iterable[LinkStatus] = snapshot.links
-        if not has_all_links:
-            links = [link for link, version in self._links.values() if version > known]
-        packed: bytes = msgpack.packb(
-            [VERSION, self.version, known, snapshot.time, snapshot.uptime, parts, has_all_links, links,
-             snapshot.omitted],
-            unicode_errors="surrogateescape",
-        )  # fmt: skip
-        return packed
-
-
-def decode(payload: Any, before: Received | None = None) -> Received | None:
-    """Return a snapshot from untrusted MessagePack; None if it is malformed.
-
-    Args:
-        payload: result of `Changes.encode`.
-        before: newest snapshot of the peer that the reader has.
-    """
+def decode(payload: Any) -> Snapshot | None:
+    """Return a snapshot from untrusted MessagePack; None if it is malformed."""
     try:
         found = msgpack.unpackb(payload, unicode_errors="surrogateescape", strict_map_key=False)
-        version, number, known, time, uptime, parts, has_all_links, links, omitted = _checked(
-            found, _TYPES, 9
-        )
+        version, *known = _checked(found, _TYPES, 1 + len(_FIELDS))
         if version < VERSION:
             return None
-        if known == _COMPLETE:
-            values: dict[str, Any] = {"links": ()}
-        elif before is not None and known <= before.version <= number:
-            old = before.snapshot
-            values = {name: getattr(old, name) for name in (*_HEAD, *_PARTS, "links")}
-        else:
-            return None
-        for index, value in parts.items():
-            _read_part(values, index, value)
-        if links or has_all_links:
-            values["links"] = _merged(() if has_all_links else values["links"], links)
-        return Received(number, Snapshot(**values, time=time, uptime=uptime, omitted=omitted))
+        values: dict[str, Any] = dict(zip(_FIELDS, known, strict=True))
+        for name in ("counters", "dropped", "lost", "unknown_losses"):
+            _check_counts(values[name])
+        values["links"] = tuple(map(_decode_link, values["links"][:MAX_LINKS]))
+        values["subscriptions"] = tuple(map(_decode_subscription, values["subscriptions"][:MAX_LINKS]))
+        return Snapshot(**values)
     except Exception:
         # MessagePack raises several classes.
         return None
-
-
-def _read_part(values: dict[str, Any], index: Any, value: Any) -> None:
-    """Read one part of a payload. A later version may have more parts.
-
-    Raises:
-        ValueError, TypeError: the part has a wrong type.
-    """
-    if type(index) is not int or not 0 <= index <= _HEAD_PART:
-        return
-    if index == _HEAD_PART:
-        values.update(zip(_HEAD, _checked(value, _HEAD_TYPES, len(_HEAD)), strict=True))
-        return
-    name = _PARTS[index]
-    if name == "subscriptions":
-        value = tuple(map(_decode_subscription, value[:MAX_LINKS]))
-    elif name in ("memory", "descriptors"):
-        if type(value) not in (int, NoneType):
-            raise ValueError("a number has a wrong type")
-    else:
-        _check_counts(value)
-    values[name] = value
-
-
-def _merged(old: tuple[LinkStatus, ...], rows: list[Any]) -> tuple[LinkStatus, ...]:
-    """Return links with changed links in the place of older ones, the most pending messages first."""
-    changed = [_decode_link(row) for row in rows[:MAX_LINKS]]
-    if old:
-        members = {link.member for link in changed}
-        changed += [link for link in old if link.member not in members]
-    changed.sort(key=_pending_first)
-    return tuple(changed[:MAX_LINKS])
 
 
 def _decode_link(row: Any) -> LinkStatus:

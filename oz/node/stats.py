@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
@@ -66,25 +66,12 @@ class NodeStats:
             direct: messages that nodes sent to each other.
             requests: counters of requests and replies.
         """
-        # Nodes have no plain publishers, whose messages are filtered.
-        return cls(
-            peers=peers,
-            published=publisher.published,
-            sent=publisher.sent,
-            unmatched=publisher.unmatched,
-            refused=publisher.refused,
-            dropped=publisher.dropped,
-            given_up=publisher.given_up,
-            redelivered=publisher.redelivered,
-            rejected=publisher.rejected,
-            received=subscriber.received - direct,
-            delivered=subscriber.delivered - direct,
-            malformed=subscriber.malformed,
-            lost=subscriber.lost,
-            repeated=subscriber.repeated,
-            unwanted=subscriber.unwanted,
-            failed=subscriber.failed,
-            overflowed=subscriber.dropped,
-            denied=publisher.denied + subscriber.denied,
-            **requests,
-        )
+        known = {**asdict(subscriber), **asdict(publisher), **requests}
+        known |= {
+            "peers": peers,
+            "received": subscriber.received - direct,
+            "delivered": subscriber.delivered - direct,
+            "overflowed": subscriber.dropped,
+            "denied": publisher.denied + subscriber.denied,
+        }
+        return cls(**{field.name: known[field.name] for field in fields(cls)})

@@ -10,7 +10,7 @@ from typing import Any, Never, Self
 from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
-from oz.node.asking import ThreadRequesting, defer_to_thread
+from oz.node.asking import ThreadRequesting
 from oz.node.base import NodeBase, NodeSubscriptionBase
 from oz.node.engine import Engine
 from oz.node.events import MAX_EVENTS, Event
@@ -158,7 +158,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def _begin(self) -> None:
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
-        self._node.publisher.defer = defer_to_thread(self._node.publisher)
+        self._node.publisher.defers = True
         self._life = _Lifetime(self._node)
         self._life.start()
 

@@ -47,6 +47,8 @@ class TaskPool:
             try:
                 message = take()
             except IndexError:
+                # A call that began before the first snapshot was not measured to its end.
+                watch.began = None
                 # Only this thread adds messages.
                 lanes.release(lane)
                 runner.owner.handler_ended()

@@ -103,6 +103,8 @@ class ThreadPool:
                 message = take()
             except IndexError:
                 with lock:
+                    # A call that began before the first snapshot was not measured to its end.
+                    watch.began = None
                     if not lanes.release(lane):
                         continue
                     self._free += 1
@@ -123,6 +125,7 @@ class ThreadPool:
                 with lock:
                     if not lane.items:
                         continue
+                    watch.began = None
                     self._free += 1
                     self.schedule(lane)
                 return False

@@ -58,6 +58,8 @@ MAX_SUBSCRIPTIONS = 100
 """Maximum number of subscriptions in a hop, and of recipients."""
 _MAX_OPEN = 1_000
 _MAX_SIZE = 1 << 20  # Bytes of a direct message.
+_MAX_WAITING = 8 << 20  # Bytes of the direct messages that wait for `turn`.
+_OVERHEAD = 1 << 10  # Estimated bytes of such a message beside its payload.
 _MAX_TEXT = 1_000  # Characters.
 _ID = 16  # Bytes.
 _QUESTION, _ANSWER, _REPORT = range(3)
@@ -147,7 +149,8 @@ class Traces:
     def __init__(self, node: Engine) -> None:
         """Start without questions."""
         self._node = node
-        self._arrived: deque[tuple[bytes, str | None, str, list[Any]]] = deque(maxlen=_MAX_OPEN)
+        self._arrived: list[tuple[bytes, str | None, str, bytes]] = []
+        self._arrived_bytes = 0
         self._outgoing: deque[tuple[bytes, bytes]] = deque(maxlen=_MAX_OPEN)
         self._answered: dict[bytes, _Asked] = {}
         self._passed: dict[bytes, _Asked] = {}
@@ -283,17 +286,13 @@ class Traces:
     # under the lock of the subscriber
 
     def on_direct(self, link: Link, payload: bytes) -> None:
-        """Keep a direct message of a peer for `turn`."""
-        content = unpack(payload, _MAX_SIZE)
-        if (
-            link.origin is None
-            or type(content) is not list
-            or len(content) < 3
-            or type(content[0]) is not bytes
-        ):
+        """Keep a direct message of a peer for `turn`, or drop it if too many bytes wait."""
+        size = self._arrived_bytes + len(payload) + _OVERHEAD
+        if link.origin is None or size > _MAX_WAITING:
             return
+        self._arrived_bytes = size
         key = self._node.subscriber.key_of(link)
-        self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), content))
+        self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), payload))
 
     def _on_marked(self, message: Message) -> None:
         """Report a marked message that has arrived, and measure its handlers."""
@@ -364,8 +363,12 @@ class Traces:
 
     def turn(self, now: float) -> None:
         """Answer questions of peers, and send reports."""
-        while self._arrived:
-            self._on_content(*self._arrived.popleft(), now)
+        if self._arrived:
+            arrived, self._arrived, self._arrived_bytes = self._arrived, [], 0
+            for peer, key, denial, payload in arrived:
+                content = unpack(payload, _MAX_SIZE)
+                if type(content) is list and len(content) >= 3 and type(content[0]) is bytes:
+                    self._on_content(peer, key, denial, content, now)
         while self._outgoing:
             self._send(*self._outgoing.popleft())
         if self._answered or self._passed:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -56,6 +56,7 @@ from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Strea
 from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
+from oz.security.permissions import Action
 from oz.system import after_fork
 from oz.transport import descriptors
 from oz.transport.contexts import has_ended
@@ -63,7 +64,7 @@ from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
-from oz.transport.waiting import LateCalls, Waiters, tell
+from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
@@ -131,16 +132,15 @@ class Engine:
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
         is_pressed: whether a batch may fill a stream, so that `publish` must look; only with "block" and "raise".
-        defer: lets a loop send the requests and replies of its turn together; None to send them as `publish` does.
+        defers: whether the attending side sends the requests and replies of several threads, or of one turn of a
+            loop, together; else they are sent as `publish` sends.
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
         wake: called to wake the attending side.
         waiters: called after each change for which a call may wait.
-        late_calls: that the attending thread makes before it sleeps.
         lock: guards everything but the hot path.
         interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
-        checks_own_rights: whether the own file of permissions decides about published messages.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -156,7 +156,6 @@ class Engine:
     last_values_class = LastValues
     sessions_class = Sessions
     subjects_class = SubjectCheck
-    checks_own_rights = True
 
     def __init__(
         self,
@@ -191,12 +190,11 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
-        self._own_rights = None if self._keys is None or not self.checks_own_rights else self._keys.own_rights
+        self._own_rights = None if self._keys is None else self._keys.own_rights
         self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
-        self.late_calls = LateCalls()
         self.is_resting = self.is_pressed = self.is_watching = False
         self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
@@ -205,7 +203,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
-        self.defer: Callable[[], object] | None = None
+        self.defers = False
         self.refuses = on_full != "drop"
         self.max_fast_bytes = self.max_message_bytes
         if self.refuses:
@@ -359,7 +357,7 @@ class Engine:
         The lock is held during sends, and each thread that waits for it costs two switches between threads.
         """
         waiting, session = len(self.waiting), stream.session
-        if self._held or self.is_closing or self.defer is None or waiting + _ITEMS >= self.full_length:
+        if self._held or self.is_closing or not self.defers or waiting + _ITEMS >= self.full_length:
             return False
         if session.has_ended or (waiting and session.is_half_full):
             return False
@@ -368,8 +366,8 @@ class Engine:
     def _append(self, recipients: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
         """Add a message to the batch that the attending side sends. The caller has called `_may_append`."""
         self.waiting.extend((recipients, raw, payload, extras))
-        assert self.defer is not None
-        self.defer()
+        if self.is_resting:
+            self.request_attention()
 
     def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
         if self.is_closing:
@@ -405,10 +403,10 @@ class Engine:
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
             self._flush()
-        elif self.defer is None or (is_alone and len(self.waiting) == _ITEMS):
+        elif not self.defers or (is_alone and len(self.waiting) == _ITEMS):
             self._expect_flush()
-        else:
-            self.defer()
+        elif self.is_resting:
+            self.request_attention()
         return True
 
     def cached_route(self, subject: str) -> Route | None:
@@ -445,79 +443,6 @@ class Engine:
         self._expect_flush()
 
     def direct(
-        self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
-    ) -> bool | None:
-        """Send a direct message to a node at once. Overflow policies do not drop it.
-
-        Args:
-            node: member of a session with a card.
-            subject: of the message.
-            payload: of the message.
-            extras: map for MessagePack, or None.
-
-        Returns:
-            False if the direct stream is full, None without a session that is UP or DOWN.
-
-        Raises:
-            ValueError: the node does not accept a message of this size.
-            TypeError: a part of the message is not allowed.
-            ClosedError, OwnershipError: as `check_usable`.
-        """
-        # Outside of `_locked`: an error there costs all sessions.
-        frame = wire.encode_body((subject.encode("utf-8", "surrogateescape"), _as_bytes(payload), extras))
-        result = self._locked(self._direct, node, frame)
-        if isinstance(result, ValueError):
-            raise result
-        return result
-
-    def _direct(self, node: bytes, frame: bytes) -> bool | ValueError | None:
-        self.check_usable()
-        sessions = self._sessions
-        session = sessions.of_node(node)
-        if session is None:
-            return None
-        if len(frame) + wire.HEAD_BYTES > session.largest_frame:
-            return _too_large(len(frame), session.largest_frame - wire.HEAD_BYTES)
-        began = sessions.now = self._clock()
-        if not sessions.send_direct(session, frame):
-            return False
-        if self._listener is not None:
-            self._pump(self._listener)
-        self._sent(self._listener, began)
-        return True
-
-    def direct_each(self, subject: str, payloads: Mapping[bytes, bytes]) -> list[bytes]:
-        """Send a direct message to each of several nodes; return the nodes whose streams have accepted it.
-
-        Args:
-            subject: of the messages.
-            payloads: by node.
-
-        Raises:
-            ClosedError, OwnershipError: as `check_usable`.
-        """
-        raw = subject.encode("utf-8", "surrogateescape")
-        frames = [(node, wire.encode_body((raw, payload, None))) for node, payload in payloads.items()]
-        return self._locked(self._direct_each, frames)
-
-    def _direct_each(self, frames: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
-        self.check_usable()
-        sessions, accepted = self._sessions, []
-        began = sessions.now = self._clock()
-        for node, frame in frames:
-            session = sessions.of_node(node)
-            if (
-                session is not None
-                and len(frame) + wire.HEAD_BYTES <= session.largest_frame
-                and sessions.send_direct(session, frame)
-            ):
-                accepted.append(node)
-        if self._listener is not None:
-            self._pump(self._listener)
-        self._sent(self._listener, began)
-        return accepted
-
-    def direct_later(
         self,
         node: bytes,
         subject: str,
@@ -526,7 +451,7 @@ class Engine:
         *,
         is_alone: bool = True,
     ) -> bool | None:
-        """Send a direct message with the next batch; see `direct`.
+        """Send a direct message to a node with the next batch. Overflow policies do not drop it.
 
         Args:
             node: member of a session with a card.
@@ -534,15 +459,23 @@ class Engine:
             payload: of the message.
             extras: of `check_extras`, or None.
             is_alone: whether no message is expected that could join the batch.
+
+        Returns:
+            False if the direct stream is full, None without a session that is UP or DOWN.
+
+        Raises:
+            ValueError: the node does not accept a message of this size.
+            ClosedError, OwnershipError: as `check_usable`.
         """
+        # Outside of `_locked`: an error there costs all sessions.
         raw = subject.encode("utf-8", "surrogateescape")
         size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
-        result = self._locked(self._direct_later, node, raw, payload, extras, size, is_alone)
+        result = self._locked(self._direct, node, raw, payload, extras, size, is_alone)
         if isinstance(result, ValueError):
             raise result
         return result
 
-    def _direct_later(
+    def _direct(
         self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int, is_alone: bool
     ) -> bool | ValueError | None:
         if self.is_closing:
@@ -554,7 +487,11 @@ class Engine:
         if size > maximum:
             return _too_large(size, maximum)
         stream = self._sessions.direct_stream(session)
-        return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
+        if not self._add(stream, stream.alone, raw, payload, extras, size, is_alone):
+            return False
+        # It has a position, but is no message that the program has published.
+        self._silent += 1
+        return True
 
     def end_session(self, node: bytes) -> None:
         """Send BYE to a node and end its session; its messages are given up.
@@ -679,9 +616,23 @@ class Engine:
     # publishing
 
     def prepare(
-        self, subject: Any, payload: Any, headers: Any = None, key: Any = None, message_id: Any = None
+        self,
+        subject: Any,
+        payload: Any,
+        headers: Any = None,
+        key: Any = None,
+        message_id: Any = None,
+        action: Action = "publish",
     ) -> Outgoing:
         """Check and encode a message.
+
+        Args:
+            subject: of the message.
+            payload: bytes, or a value for the codec.
+            headers: as in `publish`.
+            key: for sticky groups.
+            message_id: as the `id` of `publish`.
+            action: "publish" or "request".
 
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
@@ -692,7 +643,7 @@ class Engine:
             self.check_usable()
         text, raw = self._subjects.check(subject)
         if self._own_rights is not None:
-            self._own_rights.check(raw)
+            self._check_right(action, raw)
         if self._codec is not None:
             payload = self._codec.encode(payload)
         if type(payload) is not bytes:
@@ -703,6 +654,10 @@ class Engine:
             return Outgoing(text, raw, payload, None, None)
         extras = check_extras(Extras(headers, None, message_id, key)) or None
         return Outgoing(text, raw, payload, extras, None if key is None else sticky_bytes(key))
+
+    def _check_right(self, action: Action, subject: bytes) -> None:
+        assert self._own_rights is not None
+        self._own_rights.check(action, subject)
 
     def offer(self, message: Outgoing) -> bool:
         """Publish a message; return False if a subscriber is full and `on_full` is not "drop".

@@ -55,7 +55,7 @@ class PublisherKeys(Keys):
     Attributes:
         access: rights by key.
         has_permissions: whether a file of permissions bounds subscriptions.
-        own_rights: rights of the own key to publish; None without a file of permissions.
+        own_rights: rights of the own key; None without a file of permissions.
         denied: subscriptions that were refused by permissions.
     """
 
@@ -78,9 +78,7 @@ class PublisherKeys(Keys):
         self.own_rights: OwnRights | None = None
         if self.has_permissions:
             # The same rights as for subscriptions, so that `has_changed` reports each change.
-            self.own_rights = OwnRights(
-                lambda: self.access.rights.permissions, credentials.public_key, "publish"
-            )
+            self.own_rights = OwnRights(lambda: self.access.rights.permissions, credentials.public_key)
         self.denied = 0
         self._peers = PeerKeys()
         self._socket: zmq.Socket[Any] | None = None

@@ -40,18 +40,12 @@ class AttendedInLoop(AttendedEngine, Protocol):
     def abort(self) -> None:
         """Close the sockets without BYE."""
 
-    def flush_due(self) -> None:
-        """Send the waiting messages, unless they are held."""
-
 
 class LoopAttendance:
     """Rounds of `Engine.attend` in an event loop: for descriptors, `wake` and the next deadline.
 
     Messages that wait for a batch are sent at the end of the loop's turn. So the engine sleeps whenever no round is
     scheduled, and the first waiting message schedules a round.
-
-    A peer that floods the publisher has half of the loop's time at most: after a long round with more to do, the
-    next round waits for the same time. During this pause the messages of the program are sent.
 
     Attributes:
         turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
@@ -71,7 +65,6 @@ class LoopAttendance:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._is_scheduled = False
-        self._pause: asyncio.TimerHandle | None = None
         self.turned_at = 0.0
         self.clock, self.busy_clock = engine.runtime.clock, engine.runtime.busy_clock
         engine.wake = self._wake
@@ -111,18 +104,16 @@ class LoopAttendance:
     def _wake(self) -> None:
         if self._loop is not None and not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._turn if self._pause is None else self._flush)
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._is_scheduled = False
         engine, loop = self._engine, self._loop
-        self._end_pause()
         if loop is None:
             return
         if engine.is_closed:
             self.stop()
             return
-        began = self.clock()
         try:
             more = engine.attend(flushes=True)
         except ClosedError:
@@ -135,12 +126,6 @@ class LoopAttendance:
             )
             more = False
         engine.is_resting = True
-        spent = self.clock() - began
-        if more and spent >= TURN:
-            self._remove_readers(loop)
-            self._pause = loop.call_later(spent, self._turn)
-            self._set_timer(loop)
-            return
         try:
             descriptors = engine.descriptors()
         except ClosedError:
@@ -153,30 +138,6 @@ class LoopAttendance:
         if more:
             self._wake()
         self._set_timer(loop)
-
-    def _flush(self) -> None:
-        """Send the messages of the program in a pause between two rounds."""
-        if self._pause is None or self._engine.is_closing:
-            self._turn()
-            return
-        # Still scheduled, so that what arrives during the flush waits for the end of the pause.
-        try:
-            self._engine.flush_due()
-        except ClosedError:
-            self.stop()
-        except Exception:
-            _log.exception("a %s failed to send, and continues: please report this error", self._kind)
-        self._engine.is_resting, self._is_scheduled = True, False
-
-    def _end_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-
-    def _remove_readers(self, loop: asyncio.AbstractEventLoop) -> None:
-        for descriptor in self._descriptors:
-            loop.remove_reader(descriptor)
-        self._descriptors = ()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         deadline = self._engine.next_deadline()
@@ -194,7 +155,6 @@ class LoopAttendance:
     def stop(self) -> None:
         """Leave the loop. The caller is in the loop, or the loop does not run."""
         loop, self._loop = self._loop, None
-        self._end_pause()
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, float("inf")
@@ -202,7 +162,9 @@ class LoopAttendance:
             # A closed loop never runs its scheduled calls.
             self._is_scheduled, self._descriptors = False, ()
         elif loop is not None:
-            self._remove_readers(loop)
+            for descriptor in self._descriptors:
+                loop.remove_reader(descriptor)
+            self._descriptors = ()
 
     def call(self, work: Callable[[], None]) -> None:
         """Call something in the loop; at once if there is none, or if it is closed."""

@@ -49,7 +49,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from oz.errors import OzError, ProtocolError
-from oz.publisher.batching import Batcher, Body, split
+from oz.publisher.batching import Batcher, split
 from oz.publisher.direct import DirectStream
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest, Route
@@ -931,28 +931,6 @@ class Sessions:
         if len(nodes) == len(streams):
             return route
         return Route(raw, nodes, {}) if nodes else None
-
-    def send_direct(self, session: Session, frame: bytes) -> bool:
-        """Append a message to the direct stream of a session; return False if the stream is full.
-
-        Args:
-            session: that is UP or DOWN.
-            frame: BODY of the message.
-        """
-        stream = self.direct_stream(session)
-        if not stream.has_space(len(frame)):
-            return False
-        # It has no position of its own: only messages that match patterns have.
-        position = self.batcher.position
-        body = Body(None, range(position, position + 1), frame)
-        body.at = self.now
-        self._bytes += body.size + _KEPT
-        session.offer(stream, body)
-        body.settle()
-        self.ready[session] = None
-        if self._bytes > self.settings.total_bytes:
-            self._relieve()
-        return True
 
     @staticmethod
     def direct_stream(session: Session) -> DirectStream:

@@ -41,7 +41,7 @@ class Publishing(PublishingBase):
         Raises:
             SubjectError: the dialect does not allow the subject.
             PermissionDenied: `security` names a file of permissions that denies the subject to the own key. A file
-                without the own key denies nothing. A node does not raise it: its peers report denials.
+                without the own key denies nothing.
             WouldBlock: a subscriber is full, and `on_full` is "raise", or is "block" and `send_timeout` is
                 over.
             TypeError: the payload is not bytes and there is no codec, or another argument is not allowed.

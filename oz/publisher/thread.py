@@ -15,7 +15,7 @@ from oz.logs import peer_logger
 from oz.program_end import CLOSE_TIMEOUT, Closable, close_all
 from oz.system import POLLIN, Poll, make_poll
 from oz.transport.steps import Steps, run
-from oz.transport.waiting import LateCalls, Waiters, wait_in_thread
+from oz.transport.waiting import Waiters, wait_in_thread
 from oz.transport.wakeups import WakeUp
 
 _log = peer_logger("oz.publisher")
@@ -32,7 +32,6 @@ class Attended(Protocol):
 
     is_resting: bool
     wake: Callable[[], None]
-    late_calls: LateCalls
 
     @property
     def waiting(self) -> list[Any]:
@@ -84,7 +83,6 @@ class Attendance:
         self._poll: Poll = make_poll()
         self.is_stopped = False
         self.more_descriptors: tuple[int, ...] = ()
-        self._late_calls = engine.late_calls
         engine.wake = self.wake = self._wake_up.wake
 
     def turn(self, until: float | None) -> None:
@@ -96,15 +94,8 @@ class Attendance:
         Raises:
             ClosedError: the engine is closed.
         """
-        engine, late_calls = self._engine, self._late_calls
-        late_calls.begin()
-        try:
-            more = engine.attend()
-        except BaseException:
-            late_calls.run()
-            raise
-        if more:
-            late_calls.run()
+        engine = self._engine
+        if engine.attend():
             time.sleep(_PAUSE)
             return
         # In this order: `publish` appends to `waiting` before it looks at `is_resting`.
@@ -124,7 +115,6 @@ class Attendance:
             self._poll = make_poll()
             for descriptor in (*descriptors, self._wake_up.fileno()):
                 self._poll.register(descriptor, POLLIN)
-        self._late_calls.run()
         if self.is_stopped:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)

@@ -14,30 +14,37 @@ from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions, User
 
 MAX_CACHED = 65_536
-"""Number of allowed subjects at which the cache is cleared."""
+"""Number of allowed subjects of one action at which the cache is cleared."""
 
-_VERBS = {"publish": "publish on", "request": "request on", "reply": "reply to requests on"}
+_VERBS: dict[Action, str] = {
+    "publish": "publish on",
+    "request": "request on",
+    "reply": "reply to requests on",
+}
 
 
 class OwnRights:
-    """Rights of the own key for one action. Allowed subjects are cached until the file changes."""
+    """Rights of the own key. Allowed subjects are cached until the file changes."""
 
-    __slots__ = ("_action", "_allowed", "_key", "_permissions", "_read")
+    __slots__ = ("_allowed", "_key", "_permissions", "_read")
 
-    def __init__(self, read: Callable[[], Permissions | None], key: str, action: Action) -> None:
+    def __init__(self, read: Callable[[], Permissions | None], key: str) -> None:
         """Start with an empty cache.
 
         Args:
             read: returns the current permissions, the same object while they do not change; None allows everything.
             key: own public key.
-            action: "publish", "request" or "reply".
         """
-        self._read, self._key, self._action = read, key, action
+        self._read, self._key = read, key
         self._permissions: Permissions | None = None
-        self._allowed: set[bytes] = set()
+        self._allowed: dict[Action, set[bytes]] = {action: set() for action in _VERBS}
 
-    def check(self, subject: bytes) -> None:
+    def check(self, action: Action, subject: bytes) -> None:
         """Check a subject. A file without the own key allows all subjects, because it is about other programs.
+
+        Args:
+            action: "publish", "request" or "reply".
+            subject: as on the wire.
 
         Raises:
             PermissionDenied: the file denies the subject to the own key.
@@ -45,28 +52,29 @@ class OwnRights:
         permissions = self._read()
         if permissions is not self._permissions:
             self._permissions = permissions
-            self._allowed.clear()
-        if permissions is None or subject in self._allowed:
+            self._allowed = {action: set() for action in _VERBS}
+        allowed = self._allowed[action]
+        if permissions is None or subject in allowed:
             return
         user = permissions.user_of(self._key)
         if user is None:
             return
-        denial = self._denial(permissions, user, subject)
+        denial = self._denial(permissions, user, action, subject)
         if denial is not None:
             shown = subject.decode(errors="backslashreplace")
             raise PermissionDenied(
-                f"{user.name} may not {_VERBS[self._action]} {shown!r}, and peers would drop it: {denial}",
+                f"{user.name} may not {_VERBS[action]} {shown!r}, and peers would drop it: {denial}",
                 rule=denial.rule,
                 subject=shown,
             )
-        if len(self._allowed) >= MAX_CACHED:
-            self._allowed.clear()
-        self._allowed.add(subject)
+        if len(allowed) >= MAX_CACHED:
+            allowed.clear()
+        allowed.add(subject)
 
-    def _denial(self, permissions: Permissions, user: User, subject: bytes) -> Denial | None:
-        is_reply = self._action == "reply"
+    def _denial(self, permissions: Permissions, user: User, action: Action, subject: bytes) -> Denial | None:
+        is_reply = action == "reply"
         # `allows` needs less time than a reason, but it does not read `allow_responses`.
-        if not is_reply and permissions.allows(user, self._action, subject):
+        if not is_reply and permissions.allows(user, action, subject):
             return None
-        denial = denial_of(permissions, self._key, self._action, subject.decode("utf-8", "surrogateescape"))
+        denial = denial_of(permissions, self._key, action, subject.decode("utf-8", "surrogateescape"))
         return Denial("no rule allows this subject") if denial is None and not is_reply else denial

@@ -42,7 +42,6 @@ from oz.services.service import NodeService
 from oz.subscriber.message import Message
 from oz.transport.endpoints import as_list
 from oz.transport.steps import Steps
-from oz.transport.waiting import LateCalls
 from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
@@ -99,7 +98,6 @@ class BridgeEngine:
         self._is_dirty, self._read_at = True, 0.0
         self._is_leaving = self._is_draining = False
         self._wake: Callable[[], None] = lambda: None
-        self.late_calls = LateCalls()
         try:
             for settings in legs:
                 self.legs.append(Leg(settings, self.id, self._notify))
@@ -364,8 +362,7 @@ class Forwarder(NodeService):
         super().__init__(self._engine)
 
     @property
-    def node_engines(self) -> tuple[NodeEngine, ...]:
-        """Engines whose statistics `oz forwarder --metrics` serves."""
+    def _node_engines(self) -> tuple[NodeEngine, ...]:
         return tuple(leg.engine for leg in self.legs)
 
     @property
@@ -379,7 +376,7 @@ class Forwarder(NodeService):
         return self._engine.stats
 
     @property
-    def states(self) -> list[str]:
+    def _states(self) -> list[str]:
         """For each leg "passing", or "standing by for groups" while another forwarder has a smaller id."""
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 

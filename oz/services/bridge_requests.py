@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oz.errors import ClosedError, OzError, ReplyError, Timeout
@@ -64,14 +65,14 @@ class Crossing:
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         first = source.position % len(targets)
         for other in targets[first:] + targets[:first]:
-            other.publisher.asked = group, excluded
+            find = partial(other.publisher.request_route, message, group, excluded)
             try:
-                request = other.engine.exchange.begin(content, self.notify, timeout=timeout, is_many=is_many)
+                request = other.engine.exchange.begin(
+                    content, self.notify, timeout=timeout, is_many=is_many, find=find
+                )
             except OzError as failure:
                 self.failure = None if is_many else failure
                 continue
-            finally:
-                other.publisher.asked = None
             self.requests.append(request)
             self._stats.requests += 1
             self._stats.passed += 1

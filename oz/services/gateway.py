@@ -28,7 +28,6 @@ from oz.errors import ConfigurationError, OzError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.multicast.endpoints import parts as endpoint_parts
-from oz.numbers import check_number
 from oz.options import Filtering, Multicast, Options
 from oz.publisher.sync import Publisher
 from oz.services.link import (
@@ -86,6 +85,8 @@ class GatewayStats:
 
 class Gateway(Service):
     """Passes messages between local programs and multicast.
+
+    `run` raises `WorkerError` if a multicast process cannot start: a wrong interface, or a port in use.
 
     Attributes:
         stats: counters.
@@ -184,52 +185,35 @@ class Gateway(Service):
         return {"endpoints": endpoints, "multicast": self._options, **self._numbering.resume()}
 
     @property
-    def workers(self) -> list[Worker]:
+    def _workers(self) -> list[Worker]:
         """Processes: the receiver, the sender, or both."""
         return [worker for worker in (self._receiver, self._sender) if worker is not None]
 
     @property
     def is_ready(self) -> bool:
         """Whether all processes have opened their endpoints."""
-        return all(worker.is_ready for worker in self.workers)
-
-    def wake(self) -> None:
-        """Make `run` check everything now. Any thread or signal handler may call this."""
-        self._bell.ring()
-
-    def turn(self, seconds: float = 0) -> None:
-        """Pass on the messages that have arrived, and start processes that have ended.
-
-        Args:
-            seconds: longest wait for messages.
-
-        Raises:
-            WorkerError: a multicast process cannot start: a wrong interface, or a port in use. `run` raises it too.
-        """
-        check_number("seconds", seconds)
-        self._turn(time.monotonic() + seconds)
-        self._bell.clear()
+        return all(worker.is_ready for worker in self._workers)
 
     def _turn(self, until: float) -> None:
         if not self._has_more:
             self._wait(until)
         now = time.monotonic()
-        for worker in self.workers:
+        for worker in self._workers:
             was_ready = worker.is_ready
             for kind, body in worker.watch(now):
                 self._handle_frame(kind, body)
             if worker.is_ready != was_ready:
                 self._publish_advisory("up" if worker.is_ready else "down", process=worker.role)
-        self.stats.restarts = sum(worker.restarts for worker in self.workers)
+        self.stats.restarts = sum(worker.restarts for worker in self._workers)
         self._has_more = self._pass_up(now)
 
     def _wait(self, until: float) -> None:
-        """Wait until a message arrives or a step is due, or for `wake`."""
+        """Wait until a message arrives, a step is due, or the bell rings."""
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
         now = time.monotonic()
         may_pass_up = self._may_pass_up(now)
-        for worker in self.workers:
+        for worker in self._workers:
             worker.register(poller, wants_room=worker is self._sender and worker.is_ready and not may_pass_up)
             until = min(until, worker.next_deadline())
         if self._sender is not None:
@@ -254,7 +238,7 @@ class Gateway(Service):
             )
         elif kind == REACHED:
             for origin, sequence in body[0].items():
-                self._report_multicast_loss(origin, self._relaying.reach(origin, sequence))
+                self._report_multicast_loss(origin, self._relaying.take(origin, sequence, 0)[0])
         elif kind == ADVISORY:
             name, endpoint, text = body
             _log.warning("multicast: %s", text)
@@ -276,7 +260,12 @@ class Gateway(Service):
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
-            _log.warning("a message on %r is not passed on: %s", message.subject, error)
+            _log.warning(
+                "a message on %r is not passed on, and counts as lost: %s; change its publisher. "
+                "`stats.refused` counts such messages",
+                message.subject,
+                error,
+            )
 
     def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
         """Report lost messages to local subscribers."""
@@ -365,9 +354,9 @@ class Gateway(Service):
         end = inf if timeout is None else time.monotonic() + timeout
         for source in self.sources:
             source.close()
-        for worker in self.workers:
+        for worker in self._workers:
             worker.begin_close()
-        for worker in self.workers:
+        for worker in self._workers:
             worker.close(max(0.0, end - time.monotonic()))
         self.publisher.close(timeout=None if timeout is None else max(0.0, end - time.monotonic()))
         self._directory.cleanup()

@@ -134,8 +134,7 @@ class NameServer(NodeService):
         _log.log(logging.WARNING if is_wrong else logging.INFO, "%s", event.text)
 
     @property
-    def node_engines(self) -> tuple[Engine, ...]:
-        """Engines whose statistics `oz nameserver --metrics` serves."""
+    def _node_engines(self) -> tuple[Engine, ...]:
         return (self._engine,)
 
     @property

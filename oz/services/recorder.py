@@ -225,8 +225,7 @@ class Recorder(Service):
             raise self._failure
 
     @property
-    def node_engines(self) -> tuple[NodeEngine, ...]:
-        """Engines whose statistics `oz record --metrics` serves; none without a node."""
+    def _node_engines(self) -> tuple[NodeEngine, ...]:
         return () if self._node is None else (self._node._node,)
 
     @property

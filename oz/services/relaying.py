@@ -58,10 +58,6 @@ class Relaying:
         account.first = min(account.first, sequence)
         return ahead + behind
 
-    def reach(self, origin: bytes, sequence: int) -> int:
-        """Record the number of the next message; return the number of messages lost before it."""
-        return self.take(origin, sequence, 0)[0]
-
     def _find(self, origin: bytes, sequence: int) -> _Account:
         account = self._accounts.pop(origin, None)
         if account is None:

@@ -106,8 +106,7 @@ class Replay:
         self._polls_at = 0.0
 
     @property
-    def node_engines(self) -> tuple[NodeEngine, ...]:
-        """Engines whose statistics `oz replay --metrics` serves; none without a node."""
+    def _node_engines(self) -> tuple[NodeEngine, ...]:
         return (self._publisher._node,) if isinstance(self._publisher, Node) else ()
 
     def pause(self) -> None:

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.numbers import check_number, check_wait
+from oz.numbers import check_wait
 from oz.program_end import close_all
 from oz.publisher.thread import Attendance, Attended
 from oz.transport.bell import Bell
@@ -152,23 +152,15 @@ class NodeService(Service):
         self._attendance = Attendance(engine)
         self._attendance.more_descriptors = (self._bell.fileno(),)
 
-    def turn(self, seconds: float = 0.0) -> None:
-        """Do what is due.
-
-        Args:
-            seconds: longest wait if no step is due.
-        """
-        check_number("seconds", seconds)
-        self._attendance.turn(time.monotonic() + seconds)
-        self._bell.clear()
-
     def _turn(self, until: float) -> None:
         try:
             self._attendance.turn(None if until == inf else until)
         except ClosedError:
             self.stop()
         except Exception:
-            _log.exception("a round of %r failed; it goes on", self)
+            _log.exception(
+                "a step of %r failed, and the service goes on: report this error as a fault of oz", self
+            )
             time.sleep(_FAILURE_PAUSE)
 
     def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:

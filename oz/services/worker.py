@@ -107,7 +107,12 @@ class Worker:
             # After the last frames of the process.
             self._handle_end(now)
         elif now >= self._hangs_at():
-            _log.warning("the %s has not been heard for %.1f s: killing it", self.role, now - self.heard_at)
+            _log.warning(
+                "the %s sent no sign of life for %.1f s, and is killed and started again; if this repeats, the machine "
+                "is too busy",
+                self.role,
+                now - self.heard_at,
+            )
             self._process.kill()
             self.heard_at = now
 

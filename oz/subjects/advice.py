@@ -61,7 +61,9 @@ def _foreign(pattern: Pattern) -> str | None:
 
 def foreign_wildcard_text(wildcard: str, owners: tuple[str, ...]) -> str:
     """Return the advice for a result of `foreign_wildcard`."""
-    return f"{wildcard!r} is an ordinary character in nats, and a wildcard in {' and in '.join(owners)}"
+    verb = "is" if len(wildcard) == 1 else "has"
+    text = f"{wildcard!r} is literal text in nats, and {verb} a wildcard in {' and in '.join(owners)}"
+    return f"{text} (mqtt separates at '/')" if "mqtt" in owners else text
 
 
 def _everything_crosses(pattern: Pattern) -> str | None:

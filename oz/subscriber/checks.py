@@ -154,7 +154,7 @@ def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
         wildcard, owners = found
         text = (
             f"pattern {pattern!r}: {foreign_wildcard_text(wildcard, owners)}: give dialect={owners[0]!r}, or "
-            f"oz.compile({pattern!r}) if you mean the character"
+            f"oz.compile({pattern!r}) if you mean the text"
         )
         warnings.warn(text, SubjectWarning, stacklevel=callers_level())
     return compiled

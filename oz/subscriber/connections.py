@@ -85,27 +85,6 @@ _log = peer_logger("oz.subscriber")
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
 
 
-class EndedLinks:
-    """Sum of the counters of disconnected links, because a node disconnects any number of links.
-
-    Attributes:
-        unwanted: messages that were withdrawn.
-        malformed: frames that did not decode.
-        repeated: messages that arrived again.
-    """
-
-    __slots__ = ("malformed", "repeated", "unwanted")
-
-    def __init__(self) -> None:
-        self.malformed = self.repeated = self.unwanted = 0
-
-    def add(self, link: Link) -> None:
-        """Add the counters of a link."""
-        self.unwanted += link.unwanted
-        self.malformed += link.malformed
-        self.repeated += link.repeated
-
-
 class Connections(ABC):
     """Sockets and machines of one subscriber.
 
@@ -184,7 +163,6 @@ class Connections(ABC):
         self._current: Link | None = None
         self._tick_at = 0.0
         self._drains = 0
-        self._past = EndedLinks()
         self.keys: SubscriberKeys | None = None
         if credentials is not None:
             self.keys = SubscriberKeys(
@@ -592,12 +570,20 @@ class Connections(ABC):
                 self._send_all(place, self.clock())
                 self._hang_up(place)
                 del self._place_of[place.link]
-                self._past.add(place.link)
+                self._keep_counters(place.link)
             self._touched.pop(place, None)
             self._unacked.pop(place, None)
             self._undecided.pop(place, None)
             self._unwatch()
             self._changed()
+
+    def _keep_counters(self, link: Link) -> None:
+        """Add the counters of a link that ends to those of the subscriber."""
+        stats = self.dispatcher.stats
+        stats.received += link.unwanted
+        stats.unwanted += link.unwanted
+        stats.malformed += link.malformed
+        stats.repeated += link.repeated
 
     # subscriptions
 
@@ -855,20 +841,15 @@ class Connections(ABC):
         place.raised &= place.refusals.keys()
         for sid in known.keys() - place.refusals.keys():
             self.denials.pop((place, sid), None)
-            granted = self.subscriptions.by_sid.get(sid)
-            if granted is not None:
-                granted.owner.refusal = None
         for refusal in effect.refusals:
             place.refusal = refusal.reason
             entry = self.subscriptions.by_sid.get(refusal.sid)
-            if entry is not None and refusal.sid not in known and refusal.rule is not None:
-                self.denials[place, refusal.sid] = (
-                    entry.owner,
-                    self.denial(place, entry.pattern.text, refusal),
-                )
-            if entry is not None and entry.owner.refusal is None:
-                _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
-                entry.owner.refusal = refusal
+            if entry is None or refusal.sid in known:
+                continue
+            if refusal.rule is not None:
+                denial = self.denial(place, entry.pattern.text, refusal)
+                self.denials[place, refusal.sid] = entry.owner, denial
+            _log.warning("%s", self.refusal_text(place, entry.pattern.text, refusal))
         link, fallback = place.link, place.fallback
         if fallback is not None and link is not None:
             if fallback.state == PREFIX and link.is_answered:

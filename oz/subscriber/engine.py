@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import zmq
@@ -36,7 +37,7 @@ from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
-from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections, EndedLinks
+from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
 from oz.subscriber.keys import SubscriberKeys
 from oz.subscriber.link import Link, ListeningClock
 from oz.subscriber.lone import Lone
@@ -541,7 +542,28 @@ class Engine(Connections):
                         found.append(self.refusal_text(place, entry.pattern.text, refusal))
             if self.keys is not None:
                 found += self._why_keys(self.keys)
+            if not found:
+                found = self._why_no_match(inbox)
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
+
+    def _why_no_match(self, inbox: Inbox | None) -> list[str]:
+        """Return that the publishers are connected, and the messages of plain publishers that did not match."""
+        connected = [place.endpoint for place in self.places.values() if not place.is_bound]
+        if not connected:
+            return []
+        entries = self.subscriptions.by_sid.values() if inbox is None else inbox.entries
+        patterns = [repr(entry.pattern.text) for entry in entries][:MAX_NAMED]
+        where = ", ".join(connected[:MAX_NAMED])
+        found = [f"connected to {where}, and no message that matches {', '.join(patterns)} arrived"]
+        stats = self.dispatcher.stats
+        if stats.filtered:
+            found.append(f"messages with a prefix of a pattern that no pattern matched: {stats.filtered}")
+        elif not stats.received and any(place.mode() == "prefix" for place in self.places.values()):
+            found.append(
+                "a plain connection misses messages that are published before the subscription arrives: call "
+                "publisher.wait_for_subscribers() before publish()"
+            )
+        return found
 
     def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
         """Yield why permissions may be the cause of a timeout. The caller has the lock."""
@@ -721,23 +743,14 @@ class Engine(Connections):
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
-            withdrawn = malformed = repeated = 0
-            links: Iterable[Link | EndedLinks] = (self._past, *self._place_of)
-            for link in links:
-                withdrawn += link.unwanted
-                malformed += link.malformed
-                repeated += link.repeated
+            withdrawn = sum(link.unwanted for link in self._place_of)
             denied = 0 if self.keys is None else self.keys.denied
-            return SubscriberStats(
+            return replace(
+                found,
                 received=found.received + withdrawn + denied,
-                delivered=found.delivered,
-                filtered=found.filtered,
-                malformed=found.malformed + malformed,
-                dropped=found.dropped,
-                lost=found.lost,
-                repeated=found.repeated + repeated,
+                malformed=found.malformed + sum(link.malformed for link in self._place_of),
+                repeated=found.repeated + sum(link.repeated for link in self._place_of),
                 unwanted=found.unwanted + withdrawn,
-                failed=found.failed,
                 denied=denied,
             )
 

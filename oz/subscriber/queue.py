@@ -242,7 +242,6 @@ class Inbox:
         falls_back: whether plain publishers may serve it.
         is_active: whether the subscription has not ended.
         is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
-        refusal: reason of a publisher that refuses the subscription, or None.
         replier: sends the reply to a message: called with message, payload and headers. None without a node.
     """
 
@@ -260,7 +259,6 @@ class Inbox:
         "is_removed",
         "limit",
         "queue",
-        "refusal",
         "replier",
     )
 
@@ -279,7 +277,6 @@ class Inbox:
         self.queue: Queue | None = None
         self.limit, self.delivered, self.dropped = limit, 0, 0
         self.falls_back, self.is_active, self.is_removed = falls_back, True, False
-        self.refusal: Any = None
         self.replier: Callable[[Message, Any, dict[str, Any] | None], Any] | None = None
 
     @property

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Self, TypeVar
 
 from oz.errors import ClosedError, ConfigurationError, OwnershipError
+from oz.multicast.endpoints import is_multicast
 from oz.numbers import check_number
 from oz.testing.context import Context
 from oz.testing.fronts import Blocking, Publisher, Subscriber
@@ -23,9 +24,6 @@ Member = Publisher | Subscriber | Node
 
 LONGEST = 7_200.0
 """Maximum duration of one run in virtual seconds, because timers of publishers and nodes never end."""
-
-_OTHERS = ("context", "multicast")
-"""Arguments of `oz.asyncio` that a bus refuses."""
 
 
 class Bus:
@@ -79,17 +77,15 @@ class Bus:
                 "use oz.asyncio there, or run blocking code in a plain `def` test"
             )
         if self._runner is None:
-            self._runner = asyncio.Runner(loop_factory=self.make_loop)
+            self._runner = asyncio.Runner(
+                loop_factory=lambda: VirtualLoop(self.network.clock, longest=self._longest)
+            )
         if new := [
             member for member in self._members[self._adopted :] if isinstance(member, (Publisher, Node))
         ]:
             self._runner.run(_adopt(new))
         self._adopted = len(self._members)
         return self._runner.run(coroutine)
-
-    def make_loop(self) -> VirtualLoop:
-        """Create a loop with the clock of the bus, for `asyncio.Runner(loop_factory=bus.make_loop)`."""
-        return VirtualLoop(self.network.clock, longest=self._longest)
 
     def now(self) -> float:
         """Return the virtual time in seconds since the clock was created."""
@@ -130,7 +126,6 @@ class Bus:
         """
         options |= {"bind": bind, "connect": connect}
         place = self._place("publisher", options)
-        _refuse_unmodelled(options)
         is_own = not (bind or connect)
         if is_own:
             options["bind"] = f"tcp://127.0.0.1:{self.network.free_port()}"
@@ -160,7 +155,6 @@ class Bus:
         """
         options |= {"bind": bind, "connect": connect}
         place = self._place("subscriber", options)
-        _refuse_unmodelled(options)
         follows = not (bind or connect)
         made = Subscriber(place, **(options | ({"connect": self._endpoints} if follows else {})))
         self._members.append(made)
@@ -181,7 +175,6 @@ class Bus:
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         place = self._place("node", options, name)
-        _refuse_unmodelled(options)
         made = Node(place, name or place.host, **options)
         self._members.append(made)
         return made
@@ -198,9 +191,7 @@ class Bus:
 
     def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> Context:
         self._join_loop()
-        for other in _OTHERS:
-            if options.get(other) is not None:
-                raise ValueError(f"a bus of oz.testing has no {other}=: leave it out")
+        _refuse_unmodelled(options)
         taken = {member.place.host for member in self._members if not member.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
         host = name if name and name not in taken else next(free for free in numbered if free not in taken)
@@ -266,7 +257,7 @@ class Bus:
 
     def _disturb_later(self, every: float, longest: float) -> None:
         when = self.network.now + self._random.uniform(0, 2 * every)
-        self.network.call_at(when, lambda: self._disturb(every, longest))
+        self.network.clock.call_at(when, lambda: self._disturb(every, longest))
 
     def _disturb(self, every: float, longest: float) -> None:
         hosts = sorted({member.place.host for member in self._members if not member.closed})
@@ -277,7 +268,7 @@ class Bus:
             fault = self._random.choice((self.network.cut, self.network.stall))
             fault(host, other)
             ends = self.network.now + self._random.uniform(0, longest)
-            self.network.call_at(ends, lambda: self.network.heal(host, other))
+            self.network.clock.call_at(ends, lambda: self.network.heal(host, other))
         self._disturb_later(every, longest)
 
     def _host(self, member: Member | str) -> str:
@@ -353,21 +344,19 @@ async def _adopt(members: list[Publisher | Node]) -> None:
 
 
 def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Refuse the arguments of a member that the sockets of a test bus do not have.
-
-    Raises:
-        ConfigurationError, ValueError: there is one.
-    """
+    """Refuse the arguments of a member that the sockets of a test bus do not have."""
+    if options.get("context") is not None:
+        raise ValueError("a bus of oz.testing has no context=: leave it out")
     if (security := options.get("security")) is not None:
         rule = (
             "members of a test bus have no keys: leave security= out, and test permissions with oz.Publisher or "
             "oz.Node on tcp://127.0.0.1:*"
         )
         raise ConfigurationError("security", security, "argument", rule)
-    if getattr(options.get("options"), "multicast", None) is not None:
-        raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")
-    for endpoint in (*as_list(options.get("bind")), *as_list(options.get("connect"))):
-        if endpoint.startswith(("epgm:", "pgm:")):
-            raise ValueError(
-                f"a bus of oz.testing has no multicast: use tcp://, ipc:// or inproc://, not {endpoint!r}"
-            )
+    multicast = getattr(options.get("options"), "multicast", None)
+    if multicast is not None or any(
+        map(is_multicast, (*as_list(options.get("bind")), *as_list(options.get("connect"))))
+    ):
+        raise ValueError(
+            "a bus of oz.testing has no multicast: leave multicast= out, and use tcp://, ipc:// or inproc://"
+        )

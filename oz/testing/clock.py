@@ -8,26 +8,6 @@ from itertools import count
 from math import inf
 
 
-class Timer:
-    """Event that can be cancelled."""
-
-    __slots__ = ("action",)
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        """Create an event."""
-        self.action: Callable[[], None] | None = action
-
-    def __call__(self) -> None:
-        """Run the event, unless it was cancelled."""
-        action, self.action = self.action, None
-        if action is not None:
-            action()
-
-    def cancel(self) -> None:
-        """Cancel the event."""
-        self.action = None
-
-
 class VirtualClock:
     """Time and later events. Events of the same time run in the order of their creation.
 
@@ -43,30 +23,13 @@ class VirtualClock:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
-    def call_at(self, when: float, action: Callable[[], None]) -> Timer:
-        """Call a function at a time, or now if the time is past. The result can be cancelled."""
-        timer = Timer(action)
-        self.add(when, timer)
-        return timer
-
-    def add(self, when: float, action: Callable[[], None]) -> None:
-        """Call a function at a time as `call_at`, without a `Timer`, which costs less."""
+    def call_at(self, when: float, action: Callable[[], None]) -> None:
+        """Call a function at a time, or now if the time is past."""
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
-
-    def next_event(self) -> float | None:
-        """Return the time of the next event, or None."""
-        events = self._events
-        while events:
-            when, _, action = events[0]
-            if type(action) is not Timer or action.action is not None:
-                return when
-            heappop(events)
-        return None
 
     def advance(self, ends: float = inf) -> bool:
         """Run the next event, if its time is not after a limit; return whether an event was run."""
-        when = self.next_event()
-        if when is None or when > ends:
+        if not self._events or self._events[0][0] > ends:
             return False
         when, _, action = heappop(self._events)
         self.now = max(self.now, when)

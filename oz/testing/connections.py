@@ -98,7 +98,7 @@ class End:
             if self.is_local:
                 self._join(found)
             else:
-                self.network.call_at(self.network.now + self.network.latency, self._shake_hands)
+                self.network.clock.call_at(self.network.now + self.network.latency, self._shake_hands)
 
     def _find(self) -> Port | None:
         """Return what is bound to the target. If it is not reachable, dial later."""
@@ -119,7 +119,7 @@ class End:
         if longest:
             wait = min(wait, longest)
             self._interval = min(2 * self._interval, longest)
-        self.network.call_at(self.network.now + wait, self.dial)
+        self.network.clock.call_at(self.network.now + wait, self.dial)
 
     def _shake_hands(self) -> None:
         if (found := self._find()) is not None:
@@ -180,7 +180,7 @@ class End:
                 if is_slow or now != self._sent_at or self._last_arrival <= now:
                     self._sent_at = now
                     self._last_arrival = network.arrival(self.hosts, self._last_arrival)
-                    network.clock.add(self._last_arrival, self.deliver)
+                    network.clock.call_at(self._last_arrival, self.deliver)
                 arrivals.append(self._last_arrival)
             if self._was_full:
                 self._was_full = False
@@ -225,7 +225,7 @@ class End:
         if not self.outgoing or (self.peer is None and self.target is None):
             self.end()
         elif linger > 0:
-            self.network.call_at(self.network.now + linger / 1000, self.end)
+            self.network.clock.call_at(self.network.now + linger / 1000, self.end)
 
     def end(self) -> None:
         """End at once. The peer loses the connection."""

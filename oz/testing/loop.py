@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import Context
 from math import inf
 from typing import Any, TypeVar, TypeVarTuple
@@ -46,7 +46,7 @@ class Deadlock(OzError):
     """No event remains, and tasks of a virtual loop wait."""
 
 
-class VirtualSelector(selectors.BaseSelector):
+class VirtualSelector(selectors.DefaultSelector):
     """Selector that lets virtual time pass. It polls real descriptors, but does not wait for them.
 
     Attributes:
@@ -64,46 +64,18 @@ class VirtualSelector(selectors.BaseSelector):
             clock: virtual clock.
             longest: maximum duration of one run in virtual seconds.
         """
+        super().__init__()
         self.clock = clock
         self.longest = longest
         self._ends, self._waits = inf, 0
         self._busy_since, self._busy_turns = 0.0, 0
         self.is_woken = False
-        self.work = self._watched = 0
+        self.work = 0
         self.explain: Callable[[], str] = str
-        self._real = selectors.DefaultSelector()
 
     def begin(self) -> None:
         """Start the time limit of a run."""
         self._ends, self._waits = self.clock.now + self.longest, 0
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Poll a real descriptor."""
-        key = self._real.register(fileobj, events, data)
-        self._watched += 1
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Stop to poll a descriptor."""
-        key = self._real.unregister(fileobj)
-        self._watched -= 1
-        return key
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Change the events of a descriptor."""
-        return self._real.modify(fileobj, events, data)
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        """Return the key of a descriptor."""
-        return self._real.get_key(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """Return the keys of all descriptors."""
-        return self._real.get_map()
-
-    def close(self) -> None:
-        """Close the selector of the real descriptors."""
-        self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Advance the virtual time until an event wakes the loop.
@@ -130,7 +102,7 @@ class VirtualSelector(selectors.BaseSelector):
             return found
         if self.work and ends > clock.now:
             # A thread has as much real time as there is virtual time until the next timer.
-            found = self._real.select(timeout)
+            found = super().select(timeout)
             if found:
                 return found
         if not self._let_happen(ends):
@@ -152,9 +124,9 @@ class VirtualSelector(selectors.BaseSelector):
 
     def _look(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Poll real descriptors; the own descriptor of the loop only sometimes."""
-        if self._watched < 2 and not self.work and self._waits % _SELDOM:
+        if len(self.get_map()) < 2 and not self.work and self._waits % _SELDOM:
             return []
-        return self._real.select(0)
+        return super().select(0)
 
     def _let_happen(self, ends: float) -> bool:
         """Run events until one wakes the loop, or until a time; return whether one has.
@@ -169,11 +141,11 @@ class VirtualSelector(selectors.BaseSelector):
     def _wait_for_others(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait in real time for threads and real descriptors."""
         # The loop has one descriptor itself, by which threads wake it.
-        has_others = self._watched > 1 or any(
+        has_others = len(self.get_map()) > 1 or any(
             thread is not threading.current_thread() and not thread.name.startswith(_IDLE)
             for thread in threading.enumerate()
         )
-        found = self._real.select(_PATIENCE) if has_others else []
+        found = super().select(_PATIENCE) if has_others else []
         if not found:
             raise Deadlock(
                 f"nothing is left to happen at {self.clock.now:g} s: no timer is set and no message is on "

@@ -12,7 +12,7 @@ from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from oz.testing.clock import Timer, VirtualClock
+from oz.testing.clock import VirtualClock
 
 if TYPE_CHECKING:
     from oz.testing.connections import End
@@ -87,14 +87,10 @@ class Network:
         """Virtual time in seconds."""
         return self.clock.now
 
-    def call_at(self, when: float, action: Callable[[], None]) -> Timer:
-        """Call a function at a time, or now if the time is past."""
-        return self.clock.call_at(when, action)
-
     def call_soon(self, action: Callable[[], None]) -> None:
         """Call a function after a short random delay."""
         clock = self.clock
-        clock.add(clock.now + self._draw() * self.jitter, action)
+        clock.call_at(clock.now + self._draw() * self.jitter, action)
 
     def arrival(self, hosts: frozenset[str], last: float) -> float:
         """Return the time of arrival of a message that is sent now, not before `last`."""

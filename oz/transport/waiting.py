@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -22,36 +21,6 @@ def tell(waiters: Waiters) -> None:
     """Wake all threads and tasks that wait."""
     for notify in tuple(waiters):
         notify()
-
-
-class LateCalls:
-    """Calls that wake other threads, made right before the attending thread sleeps.
-
-    A thread that wakes up earlier waits for the interpreter, which the attending thread holds until its sleep. That
-    is a second wake-up for each request.
-    """
-
-    def __init__(self) -> None:
-        """Make calls at once, until `begin`."""
-        self._thread = 0
-        self._calls: deque[Callable[[], object]] = deque()
-
-    def begin(self) -> None:
-        """Collect the later calls of the calling thread, which must call `run` before it sleeps."""
-        self._thread = threading.get_ident()
-
-    def add(self, call: Callable[[], object]) -> None:
-        """Make a call at the next `run`. Other threads make it at once."""
-        if threading.get_ident() == self._thread:
-            self._calls.append(call)
-        else:
-            call()
-
-    def run(self) -> None:
-        """Make the collected calls."""
-        calls = self._calls
-        while calls:
-            calls.popleft()()
 
 
 class ThreadWait:

@@ -95,7 +95,7 @@ def test_the_table_has_what_users_wait_with():
     assert ("oz.Subscriber", "receive", "timeout") in ALL
     assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
     assert ("oz.Options", "__init__", "high_water_mark") in ALL
-    assert ("oz.services.Forwarder", "turn", "seconds") in ALL
+    assert ("oz.services.Forwarder", "close", "timeout") in ALL
     assert ("oz.testing.Bus", "disturb", "every") in ALL
 
 

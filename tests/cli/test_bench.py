@@ -41,7 +41,7 @@ def test_the_table_has_a_column_for_each_filtering_and_a_loss_exits_1(oz, monkey
     monkeypatch.setattr("oz.cli.bench_run.measure", measure)
     ended = oz("bench")
     assert ended.exit_code == 1
-    assert ended.stderr.endswith("oz bench: 2 messages were lost\n")
+    assert "oz bench: 2 messages were lost, although" in ended.stderr
     heading, *rows = (re.split(r"\s{2,}", line) for line in ended.stdout.splitlines())
     assert heading == ["filtering", "prefix", "publisher"]
     assert ["published", "1,000", "1,000"] in rows

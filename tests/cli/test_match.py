@@ -30,8 +30,8 @@ def test_a_wildcard_of_another_dialect_is_warned_of_unless_a_dialect_is_named(oz
     result = oz("match", "home/+", "home/hall")
     assert result.exit_code == 1
     assert result.stderr == (
-        "oz match: warning: '+' is an ordinary character in nats, and a wildcard in mqtt: "
-        "write mqtt:home/+, or nats:home/+ if you mean the character\n"
+        "oz match: warning: '+' is literal text in nats, and is a wildcard in mqtt (mqtt separates at '/'): "
+        "write mqtt:home/+, or nats:home/+ if you mean the text\n"
     )
     assert oz("match", "nats:home/+", "home/+").stderr == ""
     assert oz("match", "mqtt:home/+", "home/hall").stderr == ""

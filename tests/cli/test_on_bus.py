@@ -12,8 +12,8 @@ import click
 import pytest
 
 import oz as library
-from oz.cli.on_bus import print_loss
 from oz.cli.peers import _duration
+from oz.cli.sub import print_loss
 from support.cases import each
 from support.node_commands import DEADLINE, on_bus
 from support.waiting import Thread
@@ -81,9 +81,12 @@ def test_wrong_lines_and_reserved_subjects_are_refused(node, oz_run, directory):
 def test_an_empty_bus_has_exit_codes(oz_run, directory):
     ended = oz_run("pub", *on_bus(directory, "a", "b", "--wait", "0.1"))
     assert ended.code == 3
-    assert ended.stderr.splitlines()[1] == "oz pub: no subscriber of a within 0.1 s; nothing was published"
+    assert ended.stderr.splitlines()[1].startswith(
+        "oz pub: no subscriber of a within 0.1 s; nothing was published"
+    )
     ended = oz_run("sub", *on_bus(directory, "a", "--timeout", "0.1"))
-    assert (ended.code, ended.stderr.splitlines()[1]) == (4, "oz sub: no message for 0.1 s")
+    assert ended.code == 4
+    assert ended.stderr.splitlines()[1].startswith("oz sub: no message for 0.1 s: ")
     ended = oz_run("peers", *on_bus(directory, "--json"))
     assert (ended.code, ended.stdout) == (3, b"[]\n")
     assert ended.stderr.splitlines()[-1].startswith(

@@ -12,7 +12,7 @@ import oz
 import oz.asyncio
 from contract.adapter import command
 from oz.journal import Journal, Recorder
-from oz.node.trace import HEADER, MAX_REPORTS, TRACE
+from oz.node.trace import HEADER, MAX_REPORTS, TRACE, Traces
 from oz.services.bridge import Forwarder
 from services.buses.conftest import running
 from support.keyring import Keyring
@@ -258,7 +258,8 @@ def test_ping_without_the_right_exits_1_with_the_permission(ring, join, director
     for target, subject in (("desk", "_OZ.STATISTICS"), ("svc", "svc")):
         code, _, err = command("ping", target, "--count", "1", "--wait", str(DEADLINE), *joining)
         assert code == 1
-        assert f"denies the request to '{subject}': tracer has no allow rule for request" in err
+        assert f"'{subject}'" in err
+        assert "tracer has no allow rule for request" in err
 
 
 def asked(node, subject):
@@ -266,6 +267,19 @@ def asked(node, subject):
     found = node._run(node._node.traces.ask(subject, DEADLINE))
     assert not found.missing
     return found
+
+
+def test_questions_that_wait_are_bounded_by_bytes(join, monkeypatch):
+    engine, answered = join("desk")._node, []
+    monkeypatch.setattr(engine.publisher, "direct", lambda peer, *_: answered.append(peer))
+    (link,) = engine.readiness._links_to(engine.id)
+    # Not those of the engine, whose thread would answer between two questions.
+    traces = Traces(engine)
+    for number in range(50):
+        question = [number.to_bytes(16), 0, b"md.x", b"", bytes(1_000_000)]
+        traces.on_direct(link, msgpack.packb(question))
+    traces.turn(engine.clock())
+    assert len(answered) == 8
 
 
 def test_reports_for_one_question_are_bounded(join):

@@ -1,7 +1,5 @@
 """Drop-in sockets over `epgm://`, where libzmq has PGM."""
 
-import asyncio
-
 import pytest
 import zmq
 import zmq.asyncio
@@ -43,28 +41,3 @@ def test_patterns_filter_multicast_messages(context, made, endpoint):
         if frames[0] != b"end.join":
             found.append(frames)
     assert found == [[b"a.%d.c" % number, b"%d" % number] for number in range(20)]
-
-
-def test_asyncio_sockets_do_the_same(endpoint):
-    async def main():
-        context = zmq.asyncio.Context()
-        sub = context.socket(zmq.SUB, socket_class=oz.asyncio.SubSocket, dialect="nats")
-        pub = context.socket(zmq.PUB, socket_class=oz.asyncio.PubSocket, dialect="nats")
-        try:
-            for socket in (sub, pub):
-                socket.rate = 10_000
-            sub.subscribe("a.*.c")
-            sub.connect(endpoint)
-            pub.bind(endpoint)
-            receiving = asyncio.ensure_future(sub.recv_multipart())
-            while not receiving.done():
-                await pub.send_multipart([b"a.b.d", b"refused"])
-                await pub.send_multipart([b"a.b.c", b"1"])
-                await asyncio.wait([receiving], timeout=0.05)
-            assert await receiving == [b"a.b.c", b"1"]
-        finally:
-            sub.close(0)
-            pub.close(0)
-            context.term()
-
-    asyncio.run(asyncio.wait_for(main(), DEADLINE))

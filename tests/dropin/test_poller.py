@@ -35,24 +35,6 @@ def test_other_sockets_descriptors_and_events_mix(make_sub, publisher, context, 
         os.close(writing)
 
 
-def test_subscribers_and_drop_in_sockets_mix(make_sub, publisher):
-    sub, poller = make_sub("a.*"), oz.Poller()
-    with oz.Subscriber(publisher.endpoint, filtering="prefix") as subscriber:
-        subscriber.subscribe("b.*")
-        publisher.expect()
-        poller.register(sub, zmq.POLLIN)
-        poller.register(subscriber, zmq.POLLIN)
-        publisher.send("a.b.c")
-        publisher.send("b.c.d")
-        assert poller.poll(50) == []
-        publisher.send("a.1")
-        publisher.send("b.1")
-        until(lambda: dict(poller.poll(100)) == {sub: zmq.POLLIN, subscriber: zmq.POLLIN})
-        assert sub.recv(zmq.NOBLOCK) == b"a.1"
-        assert poller.poll(0) == [(subscriber, zmq.POLLIN)]
-        assert subscriber.receive(timeout=0).subject == "b.1"
-
-
 def test_a_plain_poller_reports_a_hint(make_sub, publisher):
     sub, plain = make_sub("a.*"), zmq.Poller()
     plain.register(sub, zmq.POLLIN)

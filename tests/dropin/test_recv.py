@@ -148,19 +148,6 @@ def test_a_wait_goes_on_after_refused_messages(make_sub, publisher, copies, time
     assert sub.recv() == b"y"
 
 
-@pytest.mark.parametrize("copies", [True, False])
-def test_frames_of_a_refused_message_are_no_subjects(make_sub, publisher, copies):
-    sub = make_sub("a.*", oz.compile("b?", "redis"))
-    publisher.expect()
-    for _ in range(3):
-        publisher.send("a.b.c", "a.x", "b1", "a.y")
-        publisher.send("bcd", "a.x")
-        publisher.send("a.b", "a.z")
-    for subject in [b"a.b", b"a.z"] * 3:
-        frame = sub.recv(copy=copies)
-        assert (frame if copies else frame.bytes) == subject
-
-
 # Closed sockets and signals -----------------------------------------------------------------------
 
 

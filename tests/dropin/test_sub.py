@@ -177,17 +177,6 @@ def test_options_that_choose_messages_are_refused_with_patterns(make_sub, option
     other.subscribe(b"a")
 
 
-def test_sixteen_prefixes_arrive_whatever_the_high_water_mark_is(context, publisher, made):
-    sub = made(oz.SubSocket(context))
-    sub.hwm = 1
-    assert (sub.hwm, sub.sndhwm, sub.rcvhwm) == (1, 1, 1)
-    pattern = oz.compile("|".join(f"{letter}{letter}.*" for letter in "abcdefghijklmnop"), "regex")
-    assert len(pattern.prefixes) == 16
-    sub.subscribe(pattern)
-    sub.connect(publisher.endpoint)
-    assert sorted(publisher.expect(16)) == sorted(b"\1" + prefix for prefix in pattern.prefixes)
-
-
 # Time ---------------------------------------------------------------------------------------------
 
 
@@ -216,7 +205,7 @@ def flood(context):
 
 
 @pytest.mark.parametrize(
-    ("timeout", "flags", "minimum", "maximum"), [(300, 0, 0.3, 10), (0, 0, 0, 10), (-1, zmq.NOBLOCK, 0, 10)]
+    ("timeout", "flags", "minimum", "maximum"), [(100, 0, 0.1, 10), (0, 0, 0, 10), (-1, zmq.NOBLOCK, 0, 10)]
 )
 def test_refused_messages_without_end_do_not_prolong_a_receive(
     context, flood, timeout, flags, minimum, maximum
@@ -230,16 +219,6 @@ def test_refused_messages_without_end_do_not_prolong_a_receive(
             with pytest.raises(zmq.Again):
                 receive(flags)
             assert minimum <= time.monotonic() - began < maximum
-
-
-def test_refused_messages_without_end_do_not_prolong_a_poll(context, flood):
-    with oz.SubSocket(context) as sub:
-        sub.connect(flood)
-        sub.subscribe("a.*", dialect="nats")
-        for timeout in (300, 0):
-            began = time.monotonic()
-            assert sub.poll(timeout) == 0
-            assert timeout / 1000 <= time.monotonic() - began < 10
 
 
 # Life of a socket ---------------------------------------------------------------------------------
@@ -282,18 +261,6 @@ def test_a_closed_socket_says_so_as_pyzmq_does(context):
     for call in calls:
         with pytest.raises(zmq.ZMQError):
             call()
-
-
-def test_an_unclosed_socket_warns_and_closes(context):
-    sub = oz.SubSocket(context, dialect="nats")
-    sub.subscribe("a.*")
-    address = sub.underlying
-    sockets = [sub]
-    del sub
-    with pytest.warns(ResourceWarning, match="Unclosed socket"):
-        sockets.clear()
-    with pytest.raises(zmq.ZMQError):
-        zmq.Socket.shadow(address).get(zmq.TYPE)
 
 
 def test_the_end_of_the_context_ends_a_poll():

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgpack
 import pyarrow.dataset as ds
 import pytest
 
@@ -63,7 +64,7 @@ def test_values_are_those_of_the_journal(tmp_path):
 def test_the_documented_one_liners_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Writer("recorded") as writer:
-        writer.append([(f"md.{at % 5}", b"%d" % at) for at in range(100)])
+        writer.append([(f"md.{at % 5}", msgpack.packb({"bid": at})) for at in range(100)])
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     for block in blocks:
         if "import duckdb" in block or "import polars" in block or "import pandas" in block:

@@ -14,11 +14,10 @@ from oz.subscriber.link import (
     ListeningClock,
     Marks,
     Messages,
-    Refused,
     Replace,
 )
 from oz.wire import links
-from oz.wire.links import Ack, Answer, Bye, Declare, Drops, Hello, Ping, Refusal, StreamOptions, Welcome
+from oz.wire.links import Ack, Answer, Bye, Declare, Drops, Hello, Ping, StreamOptions, Welcome
 
 EPOCH, OTHER_EPOCH = b"epoch of a test!", b"another epoch !!"
 
@@ -83,39 +82,6 @@ MAKERS = {NEW: new, GREETING: greeting, LIVE: live, ENDED: ended}
 # connections
 
 
-def test_connect_sends_hello_and_all_subscriptions():
-    subscriber = new("a.*", "b.>")
-    subscriber.link.connect(subscriber.now)
-    hello, declare = subscriber.pull()
-    assert isinstance(hello, Hello)
-    assert (hello.epoch, hello.attempt, hello.expected) == (links.UNKNOWN_EPOCH, 1, 0)
-    assert (declare.base, declare.revision, declare.is_last) == (0, 2, True)
-    assert [item.text for item in declare.items] == ["a.*", "b.>"]
-    assert subscriber.link.state == GREETING
-
-
-def test_connect_without_subscriptions_sends_hello_only():
-    subscriber = Subscriber()
-    subscriber.link.connect(subscriber.now)
-    assert [type(frame) for frame in subscriber.pull()] == [Hello]
-
-
-def test_a_probe_after_the_end_takes_a_new_session_id():
-    subscriber = ended()
-    session, attempt = subscriber.link.session, subscriber.link.attempt
-    subscriber.read(b"")
-    (hello,) = subscriber.pull()
-    assert hello.session != session
-    assert (hello.epoch, hello.attempt, hello.expected) == (links.UNKNOWN_EPOCH, attempt + 1, 0)
-
-
-def test_hello_names_what_the_link_knows():
-    subscriber = live(7)
-    subscriber.read(b"")
-    (hello,) = subscriber.pull()
-    assert (hello.epoch, hello.expected, hello.answered) == (EPOCH, 7, 1)
-
-
 def test_hello_without_welcome_is_sent_again_with_the_same_attempt():
     subscriber = greeting()
     assert subscriber.tick(0.9) == []
@@ -125,40 +91,7 @@ def test_hello_without_welcome_is_sent_again_with_the_same_attempt():
     assert hello.attempt == subscriber.link.attempt == 1
 
 
-@pytest.mark.parametrize("state", [NEW, LIVE, ENDED])
-def test_hello_is_not_repeated_in_other_states(state):
-    subscriber = MAKERS[state]()
-    subscriber.tick(1.5)
-    assert not any(isinstance(frame, Hello) for frame in subscriber.pull())
-
-
 # WELCOME
-
-
-@pytest.mark.parametrize("make", [greeting_again, lambda: live(5)])
-@pytest.mark.parametrize(("first", "lost"), [(5, 0), (3, 0), (9, 4)])
-def test_welcome_of_the_known_epoch(make, first, lost):
-    subscriber = make()
-    effects = subscriber.read(welcome(subscriber.link.attempt, first=first, applied=1))
-    assert effects == ([Gap(lost, "lost")] if lost else [])
-    assert (subscriber.link.state, subscriber.link.expected) == (LIVE, 5 + lost)
-
-
-@pytest.mark.parametrize("make", [greeting_again, lambda: live(5)])
-def test_gap_of_a_restart_names_the_publisher_that_sent_the_lost_messages(make):
-    subscriber = make()
-    before, other = subscriber.link.origin, bytes(16)
-    found = subscriber.read(welcome(subscriber.link.attempt, OTHER_EPOCH, origin=other))
-    assert found == [Gap(None, "restarted", origin=before)]
-    assert subscriber.link.origin == other
-
-
-@pytest.mark.parametrize("make", [greeting_again, lambda: live(5)])
-def test_welcome_of_another_epoch(make):
-    subscriber = make()
-    assert subscriber.read(welcome(subscriber.link.attempt, OTHER_EPOCH, first=0)) == [Gap(None, "restarted")]
-    link = subscriber.link
-    assert (link.state, link.epoch, link.expected, link.answered, link.drops) == (LIVE, OTHER_EPOCH, 0, 0, {})
 
 
 @pytest.mark.parametrize(("applied", "is_declared"), [(1, False), (0, True), (7, True)])
@@ -170,15 +103,6 @@ def test_welcome_with_another_revision_declares_everything(applied, is_declared)
 
 
 # batches
-
-
-def test_expected_sequence_is_delivered():
-    subscriber = live()
-    (messages,) = subscriber.read(batch(0, 2, position=7))
-    assert isinstance(messages, Messages)
-    assert (messages.stream, messages.sequence, list(messages.positions)) == (1, 0, [7, 8])
-    assert messages.flat == [b"a.0", b"x", None, b"a.1", b"x", None]
-    assert subscriber.link.expected == 2
 
 
 def test_withdrawn_batch_is_unwanted():
@@ -216,34 +140,7 @@ def test_probe_and_new_head_forget_a_head(frame):
     )
 
 
-def test_body_without_head_is_discarded():
-    subscriber = live()
-    assert subscriber.read(links.encode_body([b"a.1", b"", None])) == []
-
-
-def test_drops_are_reported_before_the_messages_behind_them():
-    subscriber = live()
-    assert [type(effect) for effect in subscriber.read(batch(0, drops=0))] == [Messages]
-    gap, messages = subscriber.read(batch(1, drops=3))
-    assert gap == Gap(3, "dropped", 1)
-    assert isinstance(messages, Messages)
-    assert [type(effect) for effect in subscriber.read(batch(2, drops=3))] == [Messages]
-
-
-def test_redelivered_messages_are_marked():
-    subscriber = live()
-    (messages,) = subscriber.read(batch(0, flags=links.REDELIVERED))
-    assert messages.is_redelivered
-
-
 # PING
-
-
-@pytest.mark.parametrize("following", [5, 3])
-def test_ping_makes_an_ack_due_at_once(following):
-    subscriber = live(5)
-    subscriber.read(ping(following))
-    assert subscriber.pull() == [Ack(5, {})]
 
 
 @pytest.mark.parametrize("beats", [1, 2, links.MAX_BEATS])
@@ -337,22 +234,6 @@ def test_publisher_that_repeats_welcome_is_not_replaced(ignored):
         assert subscriber.pull() == []
 
 
-def test_hello_is_repeated_before_a_connection_is_replaced():
-    subscriber = live(5)
-    make = undeclared(subscriber)
-    subscriber.read(make())
-    # PINGs of a crowded publisher are rare.
-    subscriber.now += links.MAX_BEATS * links.PING_INTERVAL
-    assert pings_without_effect(subscriber, make, 1) == [[Hello]]
-
-
-def test_publisher_that_sends_more_after_an_ack_receives():
-    subscriber = live(5)
-    for number in range(5, 25):
-        assert pings_without_effect(subscriber, unacknowledged(subscriber), 1) == [[]]
-        subscriber.read(batch(number))
-
-
 def test_pings_that_waited_for_the_program_do_not_replace_the_connection():
     subscriber = live(5)
     old = undeclared(subscriber)()
@@ -384,13 +265,6 @@ def test_link_waits_twice_as_long_after_each_replacement_by_a_declaration_withou
 # ANSWER
 
 
-def test_answer_reports_refusals():
-    subscriber = live()
-    refusal = Refusal(1, "denied")
-    assert subscriber.read(answer(1, [refusal])) == [Refused(1, [refusal])]
-    assert subscriber.link.is_answered
-
-
 def test_answer_nil_declares_everything_unless_that_is_under_way():
     subscriber = live()
     subscriber.subscriptions.add(oz.compile("b.*"))
@@ -412,24 +286,7 @@ def test_bye_of_a_publisher_that_goes_on_reports_an_unknown_loss(following, know
     assert subscriber.link.state == ENDED
 
 
-@pytest.mark.parametrize(("following", "lost"), [(5, 0), (4, 0), (8, 3)])
-def test_bye_reports_what_was_lost_and_dropped(following, lost):
-    subscriber = live(5)
-    effects = subscriber.read(bye(following, {1: Drops(0, 2, 0, 0, 0)}))
-    assert effects == [Gap(lost, "closed")] * (lost > 0) + [Gap(2, "dropped", 1)]
-    assert subscriber.link.state == ENDED
-
-
 # time
-
-
-@pytest.mark.parametrize("state", [GREETING, LIVE])
-def test_a_silent_publisher_is_replaced(state):
-    subscriber = MAKERS[state]() if state == LIVE else greeting_again()
-    epoch = subscriber.link.epoch
-    assert subscriber.tick(3.4) == []
-    assert [type(effect) for effect in subscriber.tick(0.1)] == [Replace]
-    assert (subscriber.link.state, subscriber.link.epoch) == (NEW, epoch)
 
 
 def test_no_welcome_for_ten_seconds_replaces_the_connection():
@@ -450,10 +307,6 @@ def unknown_losses(subscriber):
         ends += subscriber.link.state == ENDED
     assert ends
     return gaps
-
-
-def test_silence_beyond_resume_seconds_is_an_unknown_loss():
-    assert unknown_losses(live(5)) == [Gap(None, "lost")]
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
@@ -537,14 +390,6 @@ def test_ack_before_waiting_if_the_last_is_old():
     assert subscriber.pull() == []
 
 
-def test_ack_is_not_sent_before_welcome():
-    subscriber = live()
-    subscriber.read(batch(0))
-    subscriber.read(ping(1))
-    subscriber.read(b"")
-    assert [type(frame) for frame in subscriber.pull()] == [Hello]
-
-
 def test_eagain_keeps_hello_declare_and_the_newest_ack():
     subscriber = live()
     subscriber.read(batch(0))
@@ -606,21 +451,6 @@ def test_marks_ignore_unknown_sequences():
     marks.handled(9)
     marks.handled(4)
     assert marks.mark(7) == 5
-
-
-def test_close_sends_the_last_ack_and_bye():
-    subscriber = live()
-    subscriber.read(batch(0))
-    subscriber.link.close()
-    assert subscriber.pull() == [Ack(1, {}), Bye(links.CLOSED, links.SUBSCRIBER, 1, {})]
-
-
-def test_malformed_frames_are_counted():
-    subscriber = live()
-    for frame in (b"\xff", b"\x05", b"\x02\x01", b"\x06" + bytes(12) + b"\xc1"):
-        assert subscriber.read(frame) == []
-    assert subscriber.link.malformed == 4
-    assert subscriber.link.state == LIVE
 
 
 def test_numbers_of_unknown_streams_are_ignored():

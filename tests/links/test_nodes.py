@@ -2,7 +2,7 @@
 
 import pytest
 
-from links.pair import MEMBER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, Subscriber, batch, ids
+from links.pair import MEMBER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, ids
 from oz.publisher import direct
 from oz.publisher.session import FULL
 from oz.subscriber.link import Link
@@ -12,10 +12,6 @@ from oz.wire.links import Bye, StreamOptions, Welcome
 
 OTHER_SESSION, OTHER_MEMBER = b"another session.", b"another member.."
 SMALL = {"window": 2}
-
-
-def body(payload=b"x"):
-    return links.encode_body([b"_INBOX.1", payload, None])
 
 
 def node(**settings):
@@ -28,7 +24,14 @@ def node(**settings):
 
 def send(publisher, session, count=1, payload=b"x"):
     """Send direct messages; return how many the stream accepted."""
-    return sum(publisher.sessions.send_direct(session, body(payload)) for _ in range(count))
+    sessions, accepted = publisher.sessions, 0
+    for _ in range(count):
+        stream = sessions.direct_stream(session)
+        if stream.has_space(len(payload)):
+            sessions.batcher.add(stream.alone, b"_INBOX.1", payload)
+            sessions.flush()
+            accepted += 1
+    return accepted
 
 
 def log_events(publisher):
@@ -72,12 +75,6 @@ def test_a_session_keeps_its_node(attempt):
     assert publisher.replies() == [(ROUTE, Bye(links.MALFORMED, links.PUBLISHER, 0, {}))]
     assert not session.card
     assert not publisher.sessions.by_node
-
-
-def test_a_session_without_a_card_is_no_node():
-    publisher = Publisher()
-    publisher.hello()
-    assert publisher.sessions.of_node(MEMBER) is None
 
 
 def test_the_first_session_of_a_node_that_is_up_is_taken():
@@ -180,24 +177,6 @@ def test_a_session_that_another_one_replaces_ends_first():
     ]
 
 
-def test_only_the_last_part_of_a_declaration_is_an_event():
-    publisher = Publisher()
-    publisher.hello()
-    events = log_events(publisher)
-    declared = links.split_declaration(
-        1,
-        0,
-        {1: StreamOptions()},
-        [links.Item(sid, 1, "nats", "a." + "b" * 4_000) for sid in range(1, 20)],
-        [],
-    )
-    assert len(declared) > 1
-    for part in declared:
-        assert events == []
-        publisher.read(part)
-    assert events == [(SESSION, "declared", "up")]
-
-
 # the direct stream
 
 
@@ -212,17 +191,6 @@ def test_direct_messages_are_numbered_with_the_others_and_need_no_declaration():
     assert [item[:4] for item in found] == [(0, 0, 1, 0), (1, 1, 1, 0), (0, 2, 1, 0)]
     publisher.ack(3)
     assert (session.bytes, session.pending, session.is_settled) == (0, 0, True)
-    assert publisher.sessions.batcher.position == 1
-
-
-def test_no_pattern_matches_in_the_direct_stream():
-    publisher, session = node()
-    publisher.declare("_INBOX.>")
-    send(publisher, session)
-    assert publisher.sessions.count("_INBOX.1", b"_INBOX.1") == 1
-    assert session.streams[links.DIRECT].patterns == 0
-    found = [item for item in publisher.pull(session) if not hasattr(item, "_fields")]
-    assert [item[0] for item in found] == [0]
 
 
 @pytest.mark.parametrize("stream", [0, -1])
@@ -231,23 +199,6 @@ def test_a_declaration_of_the_direct_stream_is_rejected(stream):
     publisher.declare(stream=stream)
     assert publisher.sessions.rejected == 1
     assert (session.streams, session.patterns) == ({}, {})
-
-
-def test_direct_messages_survive_a_connection():
-    publisher, session = node(**SMALL)
-    send(publisher, session, 4)
-    assert [item[1] for item in publisher.pull(session)] == [0, 1]
-    publisher.sessions.unreachable(session, publisher.now)
-    assert send(publisher, session, 2) == 2
-    publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch, expected=1, card=b"card")
-    welcome, *found = publisher.pull(session)
-    assert isinstance(welcome, Welcome)
-    for expected in (3, 5):
-        publisher.ack(expected, route=OTHER_ROUTE)
-        found += publisher.pull(session)
-    assert [item[:2] for item in found] == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]
-    publisher.ack(6, route=OTHER_ROUTE)
-    assert (session.bytes, session.pending) == (0, 0)
 
 
 @pytest.mark.parametrize("state", ["up", "down"])
@@ -261,11 +212,6 @@ def test_a_full_direct_stream_refuses(state, monkeypatch):
     assert (session.following, stream.pending, stream.dropped) == (2, 5, 0)
     # `publish` does not wait for it.
     assert not stream.is_nearly_full
-
-
-def test_ten_thousand_messages_wait_at_most():
-    publisher, session = node(**SMALL)
-    assert send(publisher, session, 11_000) == 10_002
 
 
 def test_direct_messages_have_the_bound_of_their_session_in_bytes():
@@ -300,16 +246,6 @@ def test_direct_messages_count_for_the_limit_of_memory():
     send(publisher, session, 10, bytes(1_000))
     assert other.streams[1].drops[FULL] > 0
     assert session.streams[links.DIRECT].dropped == 0
-
-
-def test_direct_messages_of_a_session_that_ends_are_given_up():
-    publisher, session = node(**SMALL)
-    send(publisher, session, 5)
-    publisher.pull(session)
-    publisher.ack(1)
-    publisher.sessions.end(session, publisher.now)
-    assert publisher.sessions.given_up == 4
-    assert (session.card, publisher.sessions.by_node) == (b"card", {})
 
 
 def test_a_publisher_that_closes_drops_no_direct_messages():
@@ -389,17 +325,3 @@ def test_a_link_says_its_card_of_now_and_knows_the_card_of_the_publisher():
             links.encode_welcome(Welcome(ORIGIN, bytes([number]) * 16, 2, 0, 0, 1, 1, 1, card)), 0.0
         )
         assert link.card == card
-
-
-def test_a_link_delivers_direct_messages_in_order_with_the_others():
-    subscriber = Subscriber("a.*")
-    subscriber.link.connect(subscriber.now)
-    subscriber.read(links.encode_welcome(Welcome(ORIGIN, b"e" * 16, 1, 0, 0, 256, 8 << 20, 1 << 20)))
-    found = (
-        subscriber.read(batch(0, stream=1))
-        + subscriber.read(batch(1, stream=links.DIRECT))
-        + subscriber.read(batch(2, stream=1))
-    )
-    assert [(effect.stream, effect.sequence) for effect in found] == [(1, 0), (0, 1), (1, 2)]
-    assert subscriber.read(batch(1, stream=links.DIRECT)) == []
-    assert (subscriber.link.repeated, subscriber.link.expected) == (1, 3)

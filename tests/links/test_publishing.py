@@ -1,14 +1,12 @@
 """Batches, groups, interest and last values of a publisher."""
 
-from collections import Counter
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
 from links.pair import Publisher
 from oz.publisher.batching import QUIET, Batcher, split
-from oz.publisher.groups import Group, rank
+from oz.publisher.groups import Group
 from oz.subjects.index.patterns import PatternIndex
 from oz.wire import links
 from oz.wire.links import StreamOptions
@@ -133,30 +131,6 @@ def test_sticky_keys_keep_their_member_while_it_is_down():
     assert [member.following for member in members if member is not owner].count(4) == 1
 
 
-def test_other_keys_stay_when_a_sticky_member_leaves():
-    members = [b"member%010d" % number for number in range(5)]
-    owners = {key: max(members, key=lambda item: rank(b"%d" % key, item)) for key in range(500)}
-    left = {key: max(members[1:], key=lambda item: rank(b"%d" % key, item)) for key in range(500)}
-    assert all(owners[key] == left[key] for key in owners if owners[key] != members[0])
-    assert min(Counter(owners.values()).values()) > 60
-
-
-def test_failover_moves_to_the_next_member_that_is_up():
-    publisher = Publisher()
-    members = [session_of(publisher, number, StreamOptions("g", "failover")) for number in range(2)]
-    publisher.sessions.unreachable(members[0], publisher.now)
-    published(publisher, 3)
-    assert [member.following for member in members] == [0, 3]
-
-
-def test_messages_wait_for_a_group_that_is_down():
-    publisher = Publisher()
-    member = session_of(publisher, 1, StreamOptions("g"))
-    publisher.sessions.unreachable(member, publisher.now)
-    published(publisher, 3)
-    assert member.following == 3
-
-
 def test_a_group_without_members_is_forgotten():
     publisher = Publisher()
     member = session_of(publisher, 1, StreamOptions("g", "sticky"))
@@ -177,17 +151,6 @@ def test_routes_are_cached_until_the_interest_changes():
     assert interest.find("b.1", b"b.1") is None
     session_of(publisher, 2, StreamOptions())
     assert len(interest.find("a.1", b"a.1").plain) == 2
-
-
-def test_equal_patterns_of_a_session_count_once():
-    publisher = Publisher()
-    session = session_of(publisher, 1, StreamOptions())
-    publisher.declare("a.*", revision=2, base=1, sid=2, route=b"route 1")
-    published(publisher, 1)
-    assert session.following == 1
-    publisher.declare(None, revision=3, base=2, removed=[1], route=b"route 1")
-    published(publisher, 1)
-    assert session.following == 2
 
 
 def test_a_pattern_that_exceeds_its_time_three_times_is_suspended(monkeypatch):

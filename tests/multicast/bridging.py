@@ -63,7 +63,7 @@ class Bridge(ExitStack):
             self._thread.outcome()
 
     def worker(self, role):
-        return next(worker for worker in self.gateway.workers if worker.role == role)
+        return next(worker for worker in self.gateway._workers if worker.role == role)
 
     def local_publisher(self):
         """Return a publisher to which the gateway has a link."""

@@ -52,24 +52,15 @@ def rows_of(what, stage, subscribers, sent, hosts, **options):
     ]
 
 
-def no_loss(network, count=3000):
-    """No packet is lost."""
-    publisher_host, *hosts = network.fresh(2)
-    with scene(network) as stage:
-        subscribers = [stage.subscriber(host) for host in hosts]
-        sent = stage.run(publisher_host, count=count, pace=PACE, on_full="block")
-        return rows_of("no loss", stage, subscribers, [sent], hosts)
-
-
-def losses(network, count=3000):
+def losses(network, count):
     """Random loss, with another share for each of four hosts."""
     publisher_host, *hosts = network.fresh(4)
     percents = (0, 1, 5, 20)
     for host, percent in zip(hosts, percents, strict=True):
         host.lose(percent)
     with scene(network) as stage:
-        subscribers = [stage.subscriber(host) for host in hosts]
-        sent = stage.run(publisher_host, count=count, pace=PACE)
+        subscribers = [stage.subscriber(host, deadline=900) for host in hosts]
+        sent = stage.run(publisher_host, count=count, pace=PACE, on_full="block", within=900)
         return rows_of("0, 1, 5 and 20% loss", stage, subscribers, [sent], hosts)
 
 
@@ -184,14 +175,3 @@ def killed_publisher(network):
             got["delivered"] -= row["delivered"]
             got["lost"] -= row["lost"]
     return [Row.of("successor of a killed publisher", [sent], got, host)]
-
-
-def soak(network, seconds):
-    """1% loss for a number of seconds."""
-    publisher_host, *hosts = network.fresh(2)
-    for host in hosts:
-        host.lose(1)
-    with scene(network) as stage:
-        subscribers = [stage.subscriber(host, deadline=seconds + 120) for host in hosts]
-        sent = stage.run(publisher_host, count=round(seconds / PACE), pace=PACE, within=seconds + 120)
-        return rows_of("1% loss", stage, subscribers, [sent], hosts)

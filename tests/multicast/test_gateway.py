@@ -66,7 +66,7 @@ def without(bridge, role, monkeypatch):
         bridge.until(lambda: not bridge.worker(role).is_ready)
     yield
     bridge.worker(role).backoff.next_start = 0.0
-    bridge.gateway.wake()
+    bridge.gateway._bell.ring()
     bridge.until(is_back)
 
 
@@ -100,21 +100,6 @@ def test_messages_of_local_applications_are_multicast_unchanged(bridge):
     assert (worker.sequence, two.sequence) == (hello, hello + 1)
     assert worker.headers["oz-sequence"] == hello
     assert (worker.id, two.id) == ((b"series", 4), None)
-
-
-def test_many_local_publishers_share_one_port_and_keep_their_order(bridge):
-    far, publishers = bridge.far_subscriber(), [bridge.local_publisher() for _ in range(5)]
-    hello = bridge.connect_far(publishers[0], far)
-    for payload in numbers(100):
-        for number, publisher in enumerate(publishers):
-            publisher.publish(f"a.{number}", payload)
-    assert far.settle(hello + 500) <= hello
-    for number in range(5):
-        assert [message.payload for message in far.messages if message.subject == f"a.{number}"] == numbers(
-            100
-        )
-    assert len({message.origin for message in far.messages}) == 1
-    assert len({message.headers["oz-origin"] for message in far.messages}) == 5
 
 
 def test_echo_delivers_local_messages_to_local_applications(tmp_path):
@@ -299,6 +284,26 @@ def test_processes_end_when_the_gateway_is_killed(tmp_path):
     until(lambda: not any(is_running(pid) for pid in children))
 
 
+def test_close_ends_run_and_the_processes_and_frees_the_endpoints(tmp_path):
+    ways = {"receive": free_endpoint(), "send": free_endpoint()}
+    ways |= {"subscribers": f"ipc://{tmp_path}/sub", "publishers": f"ipc://{tmp_path}/pub"}
+    run_and_close(ways)
+    run_and_close(ways)
+
+
+def run_and_close(ways):
+    gateway = Gateway(**ways)
+    running = Thread(gateway.run)
+    until(lambda: gateway.is_ready, 2 * DEADLINE)
+    threads = os.listdir("/proc/self/task")
+    children = [child for thread in threads for child in children_of(os.getpid(), thread)]
+    assert len(children) == 2
+    gateway.close()
+    running.outcome()
+    assert not any(map(is_running, children))
+    gateway.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_the_command_with_a_summary(number):
     command = ["gateway", "--receive", free_endpoint(), "--bind", "tcp://127.0.0.1:*"]
@@ -315,8 +320,8 @@ def test_signal_ends_the_command_with_a_summary(number):
     assert said == "oz gateway: received 0 and lost 0; sent 0 and lost 0; 0 restarts\n"
 
 
-def children_of(pid):
-    path = f"/proc/{pid}/task/{pid}/children"
+def children_of(pid, thread=None):
+    path = f"/proc/{pid}/task/{thread or pid}/children"
     with open(path) as listed:
         return [int(word) for word in listed.read().split()]
 

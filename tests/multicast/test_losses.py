@@ -1,14 +1,12 @@
 """Damaged frames, losses and silence over `epgm://` on the loopback interface."""
 
 import time
-from contextlib import suppress
 
 import pytest
 import zmq
 
 from multicast import needs
 from multicast.loopback import (
-    FAST,
     SLOW,
     joined,
     payloads,
@@ -17,8 +15,8 @@ from multicast.loopback import (
     receive_nothing,
     subscriber_at,
 )
-from oz.errors import Timeout, WouldBlock
-from oz.options import Delivery, Multicast
+from oz.errors import WouldBlock
+from oz.options import Multicast
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
@@ -123,13 +121,6 @@ def test_a_publisher_that_ends_without_bye_leaves_a_gap_of_unknown_size(endpoint
         assert [(gap.origin, gap.count, gap.reason) for gap in gaps] == [(message.origin, None, "silent")]
 
 
-def test_another_rate_is_logged(endpoint, caplog):
-    with subscriber_at(endpoint) as subscriber, publisher_at(endpoint, Multicast(rate_kbps=50_000)) as other:
-        subscriber.subscribe("md.>")
-        until(lambda: receive_nothing(subscriber) and "rate_kbps=50000" in caplog.text)
-        other.close(timeout=0)
-
-
 def test_a_dropped_message_is_reported_by_subscribers(endpoint):
     with (
         subscriber_at(endpoint, SLOW) as subscriber,
@@ -171,47 +162,4 @@ def test_a_publisher_may_raise_or_wait_for_room(endpoint):
         publish_one_by_one(publisher, 30)
         assert [len(payload) for payload in payloads(subscriber, 30)] == [10_000] * 30
         assert publisher.stats.dropped["full"] == 0
-        publisher.close(timeout=0)
-
-
-def test_an_interrupted_publish_costs_a_gap_of_unknown_size(endpoint, monkeypatch):
-    gaps = []
-    with subscriber_at(endpoint, on_gap=gaps.append) as subscriber, publisher_at(endpoint, FAST) as publisher:
-        subscriber.subscribe("md.>")
-        joined(subscriber)
-        with monkeypatch.context() as interrupted:
-
-            def encode(*_):
-                raise KeyboardInterrupt
-
-            interrupted.setattr("oz.multicast.sender.encode_messages", encode)
-            with pytest.raises(KeyboardInterrupt), publisher.batch():
-                publisher.publish("md.x", b"interrupted")
-        publisher.publish("md.x", b"next")
-        assert payloads(subscriber, 1) == [b"next"]
-        assert [(gap.count, gap.reason) for gap in gaps] == [(None, "restarted")]
-        publisher.close(timeout=0)
-
-
-def test_a_full_queue_stops_reading_without_a_busy_wait(endpoint):
-    with subscriber_at(endpoint) as subscriber, publisher_at(endpoint) as publisher:
-        slow = subscriber.subscribe("md.slow", delivery=Delivery(max_pending=10))
-        with suppress(Timeout):
-            slow.receive(timeout=0)
-        subscriber.subscribe("md.other")
-        joined(subscriber)
-        for _ in range(20):
-            publisher.publish("md.slow")
-            publisher.flush()
-        until(lambda: receive_nothing(subscriber) and slow.pending >= 10)
-        engine = engine_of(subscriber)
-        attend, calls = engine.attend, []
-        engine.attend = lambda **options: calls.append(1) or attend(**options)
-        # Longer than the silence after which the watchdog would look.
-        with pytest.raises(Timeout):
-            subscriber.receive(timeout=2.0)
-        assert len(calls) < 100
-        for _ in range(20):
-            slow.receive(timeout=DEADLINE)
-        assert subscriber.stats.lost == 0
         publisher.close(timeout=0)

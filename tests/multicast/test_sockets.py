@@ -1,7 +1,5 @@
 """Publishers and subscribers over `epgm://` on the loopback interface, where no privilege is needed."""
 
-import subprocess
-import sys
 import time
 
 import pytest
@@ -20,7 +18,6 @@ from multicast.loopback import (
 )
 from oz.errors import Timeout
 from oz.options import Multicast
-from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until
 
 pytestmark = [needs.pgm, pytest.mark.timeout(180)]
@@ -177,29 +174,3 @@ def test_close_returns_when_repairs_are_over(endpoint, monkeypatch):
         assert publisher.close(timeout=2 * DEADLINE) == 0
         assert 0.1 <= time.monotonic() - started < DEADLINE
         assert payloads(subscriber, 1) == [b"last"]
-
-
-def test_nothing_is_written_to_the_output_of_the_program(endpoint):
-    program = (
-        "import oz, sys\n"
-        "from oz.publisher.sync import Publisher\n"
-        "from oz.subscriber.sync import Subscriber\n"
-        "sub = Subscriber(sys.argv[1]); sub.subscribe('md.>')\n"
-        "pub = Publisher(sys.argv[1])\n"
-        "while True:\n"
-        "    pub.publish('md.x')\n"
-        "    try:\n"
-        "        print(sub.receive(timeout=0.2).subject); break\n"
-        "    except oz.Timeout:\n"
-        "        continue\n"
-        "pub.close(timeout=0)\n"
-    )
-    # The subscriber is left open: the interpreter ends all the same.
-    done = subprocess.run(
-        [sys.executable, "-c", program, endpoint],
-        capture_output=True,
-        text=True,
-        timeout=2 * DEADLINE,
-        env=ENVIRONMENT,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "md.x\n", "")

@@ -3,6 +3,7 @@
 from oz.multicast.receiver import HeardSender
 from oz.multicast.watchdog import MAX_TRIES, UNOBSERVED, UNREPAIRED, Arriving, Watchdog
 from oz.wire.datagrams import Head
+from support.cases import each
 
 A, B = b"a" * 16, b"b" * 16
 NONE, DATA, REPAIRS = (
@@ -34,14 +35,16 @@ def watch(dog, senders, seconds, arriving, kinds=("silent", "stuck", "gone")):
     ]
 
 
-def test_while_repairs_arrive_libpgm_has_its_time():
-    said = watch(Watchdog(25.0, 100), {A: sender()}, 30, REPAIRS)
-    assert said == [(1.5, "silent"), (26.5, "stuck")]
-
-
-def test_data_without_repairs_shows_that_libpgm_has_given_up():
-    said = watch(Watchdog(25.0, 100), {A: sender()}, UNREPAIRED + 3, DATA)
-    assert said == [(1.5, "silent"), (1.5 + UNREPAIRED, "stuck")]
+@each(
+    ("arriving", "seconds", "said"),
+    [
+        (REPAIRS, 30, [(1.5, "silent"), (26.5, "stuck")]),
+        (DATA, UNREPAIRED + 3, [(1.5, "silent"), (1.5 + UNREPAIRED, "stuck")]),
+        (NONE, 400, [(1.5, "silent"), (300.0, "gone")]),
+    ],
+)
+def test_libpgm_has_its_time_while_it_may_repair(arriving, seconds, said):
+    assert watch(Watchdog(25.0, 100), {A: sender()}, seconds, arriving) == said
 
 
 def test_a_repair_starts_the_time_again():
@@ -50,11 +53,6 @@ def test_a_repair_starts_the_time_again():
     assert check(dog, senders, 6.0, arriving=REPAIRS) == []
     assert check(dog, senders, 6.0 + UNREPAIRED - 0.1, arriving=DATA) == []
     assert check(dog, senders, 6.0 + UNREPAIRED, arriving=DATA) == [("stuck", A)]
-
-
-def test_without_packets_nothing_is_connected_to_again():
-    said = watch(Watchdog(25.0, 100), {A: sender()}, 400, NONE)
-    assert said == [(1.5, "silent"), (300.0, "gone")]
 
 
 def test_after_an_outage_the_time_for_repairs_begins_with_the_first_packet():

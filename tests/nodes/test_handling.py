@@ -162,6 +162,32 @@ def test_a_pool_has_as_many_threads_as_the_node_allows(make):
     gates[2].opened.set()
 
 
+def test_a_message_that_waits_for_a_thread_is_no_running_call(make):
+    node = make("alone", threads=1)
+    if type(node).__name__ == "Looped":
+        pytest.skip("handlers of a loop have no threads")
+    first, second = Gate(node), Gate(node)
+    node.subscribe("first", first)
+    node.subscribe("second", second)
+
+    def times():
+        return node.snapshot().subscriptions[0].handler
+
+    node.publish("first")
+    first.wait_until_entered()
+    # The call began before the first snapshot, so that only its beginning is known.
+    until(lambda: times().running is not None)
+    first.opened.set()
+    until(lambda: times().running is None)
+    node.publish("second")
+    second.wait_until_entered()
+    node.publish("first")
+    until(lambda: node.subscriptions[0].pending)
+    assert times().running is None
+    second.opened.set()
+    until(lambda: times().calls == 1)
+
+
 def test_a_handler_that_ends_after_its_node_is_not_a_fault(pair, caplog):
     subscriber, publisher = pair
     entered, opened, ended = threading.Event(), threading.Event(), threading.Event()

@@ -40,7 +40,8 @@ def pair(make, tmp_path, events, denied):
     ring = Keyring(tmp_path, "first", "second")
     ring.permit(first=FIRST, second=SECOND)
     first = make("first", security=ring.security("first", permissions=True), on_event=denied.append)
-    second = make("second", security=ring.security("second", permissions=True), on_event=events.append)
+    # Without a file of its own, so that its publications and requests reach the first node.
+    second = make("second", security=ring.security("second"), on_event=events.append)
     first.wait_ready("second", timeout=DEADLINE)
     second.wait_ready("first", timeout=DEADLINE)
     return first, second

@@ -65,11 +65,12 @@ class Bus:
             self.hub.wait_ready(name, timeout=DEADLINE)
 
     def node(self, name, **options):
-        security = self._ring.security(name, permissions=True)
+        # The hub decides about the first user, the other users read the file too.
+        security = self._ring.security(name, permissions=name != USERS[0])
         return self._make(name, security=security, directory=f"{self._directory}/{name}", **options)
 
     def serve(self):
-        self.hub.subscribe(">", lambda message: self.handled.append(message.subject))
+        self.hub.subscribe(">", lambda message: self.handled.append(message.subject) or 1)
         self.hub.wait_ready(timeout=DEADLINE)
 
     def subscribe(self, user, pattern, subject, group=None):
@@ -85,10 +86,18 @@ class Bus:
         return self.subscribe(user, pattern, subject, "work-1")
 
     def publish(self, user, pattern, subject):
-        return self._is_handled(lambda: self.users[user].publish(subject, 1))
+        handled, denied = len(self.handled), self.hub.stats.denied
+        try:
+            self.users[user].publish(subject, 1)
+        except PermissionDenied:
+            return False
+        until(lambda: len(self.handled) > handled or self.hub.stats.denied > denied)
+        return len(self.handled) > handled
 
     def request(self, user, pattern, subject):
-        return self._is_handled(lambda: Thread(lambda: self._ask(self.users[user], subject)))
+        handled = len(self.handled)
+        self._ask(self.users[user], subject)
+        return len(self.handled) > handled
 
     def reply(self, user, pattern, subject):
         node, hub = self.users[user], self.hub
@@ -106,12 +115,6 @@ class Bus:
         # The request ends with PermissionDenied if the user may not reply.
         with suppress(OzError):
             return node.request(subject, 1, timeout=60)
-
-    def _is_handled(self, act):
-        handled, denied = len(self.handled), self.hub.stats.denied
-        act()
-        until(lambda: len(self.handled) > handled or self.hub.stats.denied > denied)
-        return len(self.handled) > handled
 
 
 def explain(file, user, action, pattern):

@@ -62,10 +62,17 @@ def test_group_counts_messages_at_the_publisher_and_at_its_members():
     assert lines_of(text, "oz_group")[0].endswith("} 12")
 
 
-def test_equal_labels_are_one_series():
+def test_two_sessions_of_one_member_are_one_series():
     link = snapshot_of().links[0]
-    text = exposition(families([snapshot_of(links=(link, link))]))
-    assert [line.rpartition(" ")[2] for line in lines_of(text, "oz_link_pending_messages")] == ["24"]
+    links = (link._replace(state="down", oldest=4.5), link, link._replace(oldest=None))
+    text = exposition(families([snapshot_of(links=links)]))
+    for name, value in (
+        ("up", "1"),
+        ("pending_messages", "36"),
+        ("pending_bytes", "1440"),
+        ("oldest_seconds", "4.5"),
+    ):
+        assert [line.rpartition(" ")[2] for line in lines_of(text, f"oz_link_{name}")] == [value]
 
 
 def test_labels_are_escaped():

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+import oz
 from oz.errors import Timeout
 from support.ports import lasting_port
 from support.waiting import DEADLINE, until
@@ -86,3 +87,11 @@ def test_a_node_whose_directory_was_deleted_makes_it_again(make, directory):
     shutil.rmtree(directory)
     until(lambda: any(map(os.path.exists, (one.removeprefix("ipc://") for one in first.endpoints))))
     make("second").wait_ready("first", timeout=DEADLINE)
+
+
+def test_a_wrong_directory_names_the_variable_that_it_came_from(monkeypatch):
+    monkeypatch.setenv("OZ_DIRECTORY", "/tmp")
+    with pytest.raises(
+        oz.ConfigurationError, match=r"^environment variable OZ_DIRECTORY: directory = '/tmp': "
+    ):
+        oz.Node("lost")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from oz.node import sampling
 from oz.node import snapshot as module
 from oz.node.snapshot import (
-    Changes,
     HandlerTimes,
     LinkStatus,
     Snapshot,
@@ -19,6 +18,7 @@ from oz.node.snapshot import (
     bounded_links,
     bounded_subscriptions,
     decode,
+    encode,
 )
 from support.waiting import until
 
@@ -37,12 +37,6 @@ def _snapshot(**changes):
     return Snapshot(**known | changes)
 
 
-def _encoded(snapshot):
-    changes = Changes(1)
-    changes.record(snapshot)
-    return changes.encode()
-
-
 def _unpack(payload):
     return msgpack.unpackb(payload, unicode_errors="surrogateescape", strict_map_key=False)
 
@@ -53,76 +47,14 @@ def _pack(content):
 
 def test_decode_returns_what_was_encoded():
     made = _snapshot()
-    assert decode(_encoded(made)).snapshot == made
+    assert decode(encode(made)) == made
 
 
 def test_elements_of_a_later_version_are_ignored():
-    version, number, known, time, uptime, parts, has_all, links, omitted = _unpack(_encoded(_snapshot()))
-    parts, links = {**parts, 99: "new"}, [[*link, "new"] for link in links]
-    later = [version + 1, number, known, time, uptime, parts, has_all, links, omitted, "new"]
-    assert decode(_pack(later)).snapshot == _snapshot()
-
-
-def _links(**pending):
-    return tuple(LINK._replace(peer=name, member=name, pending=count) for name, count in pending.items())
-
-
-STATES = [
-    _snapshot(links=_links(a=1, b=0)),
-    _snapshot(links=_links(a=1, b=0), time=2.5),
-    _snapshot(links=_links(a=1, b=7), counters={"sent": 4}, memory=4096),
-    _snapshot(links=_links(a=1, b=7, c=0), subscriptions=()),
-    _snapshot(links=_links(b=7, c=0), lost={}),
-    _snapshot(links=(), dropped={"full": 9}, name="renamed"),
-]
-
-
-def test_reader_that_knows_any_version_gets_the_newest_snapshot():
-    changes, readers = Changes(41), []
-    for state in STATES:
-        changes.record(state)
-        readers.append(decode(changes.encode()))
-        for reader in readers:
-            found = decode(changes.encode(reader.version), reader).snapshot
-            assert found.links == tuple(sorted(state.links, key=lambda link: -link.pending))
-            assert replace(found, links=state.links) == state
-
-
-def test_two_links_of_one_member_arrive_in_every_change():
-    changes = Changes(41)
-    changes.record(_snapshot())
-    reader = decode(changes.encode())
-    for number in range(2):
-        state = _snapshot(links=(LINK, LINK._replace(pending=number)))
-        changes.record(state)
-        reader = decode(changes.encode(reader.version), reader)
-        assert reader.snapshot == state
-
-
-def test_payload_of_unchanged_links_is_small():
-    links = tuple(LINK._replace(member=str(number)) for number in range(50))
-    changes = Changes(41)
-    changes.record(_snapshot(links=links))
-    reader = decode(changes.encode())
-    changes.record(_snapshot(links=links, time=2.5))
-    assert len(changes.encode(reader.version)) < 50 < len(changes.encode())
-
-
-def test_changes_without_the_snapshot_before_them_are_refused():
-    changes = Changes(41)
-    changes.record(_snapshot())
-    reader = decode(changes.encode())
-    changes.record(_snapshot(time=2.5))
-    payload = changes.encode(reader.version)
-    assert decode(payload) is None
-    assert decode(payload, reader._replace(version=reader.version - 1)) is None
-
-
-@pytest.mark.parametrize("known", [0, 41, 43, -1, 1 << 80], ids=str)
-def test_unknown_version_gets_the_whole_snapshot(known):
-    changes = Changes(41)
-    changes.record(_snapshot())
-    assert decode(changes.encode(known)).snapshot == _snapshot()
+    version, *fields, links, subscriptions, omitted = _unpack(encode(_snapshot()))
+    links = [[*link, "new"] for link in links]
+    later = [version + 1, *fields, links, subscriptions, omitted, "new"]
+    assert decode(_pack(later)) == _snapshot()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +74,7 @@ def test_unknown_version_gets_the_whole_snapshot(known):
     ids=str,
 )
 def test_element_of_a_wrong_type_is_refused(changes):
-    assert decode(_encoded(_snapshot(**changes))) is None
+    assert decode(encode(_snapshot(**changes))) is None
 
 
 @given(st.binary(max_size=200))
@@ -168,9 +100,9 @@ def test_caller_waits_until_the_answer_is_decoded(make, monkeypatch):
     first.wait_ready("second")
     waiting = []
 
-    def slow_decode(payload, before):
+    def slow_decode(payload):
         waiting.extend(bool(question.missing) for question in first._node.sampling._open.values())
-        return decode(payload, before)
+        return decode(payload)
 
     monkeypatch.setattr(sampling, "decode", slow_decode)
     assert [snapshot.name for snapshot in first.request_snapshots("second", timeout=30)] == ["second"]
@@ -180,8 +112,8 @@ def test_caller_waits_until_the_answer_is_decoded(make, monkeypatch):
 def test_answer_with_the_id_of_another_node_is_ignored(make, monkeypatch):
     first, second = make("first"), make("second")
     first.wait_ready("second")
-    other, record = first.snapshot().id, Changes.record
-    monkeypatch.setattr(Changes, "record", lambda self, snapshot: record(self, replace(snapshot, id=other)))
+    other = first.snapshot().id
+    monkeypatch.setattr(sampling, "encode", lambda snapshot: encode(replace(snapshot, id=other)))
     assert first.request_snapshots("second", timeout=30) == []
     monkeypatch.undo()
     assert [snapshot.name for snapshot in first.request_snapshots(timeout=30)] == [second.name]

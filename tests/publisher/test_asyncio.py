@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 
 import pytest
 
@@ -38,43 +37,6 @@ async def joined(publisher, *texts, **options):
     peer = Peer(publisher.link_endpoints[0], *texts, **options)
     await turned(peer, lambda: peer.link.is_answered)
     return peer
-
-
-def test_a_flood_leaves_half_of_the_loop(run):
-    async def main():
-        async with Publisher("tcp://127.0.0.1:*") as publisher:
-            peer = await joined(publisher, "a")
-            engine, rounds = publisher._engine, []
-            attend = engine.attend
-
-            def busy(**arguments):
-                began = time.monotonic()
-                attend(**arguments)
-                while time.monotonic() - began < 0.005:
-                    pass
-                rounds.append(time.monotonic() - began)
-                return True
-
-            engine.attend = busy
-            engine.wake()
-            began = time.monotonic()
-            while len(rounds) < 20:
-                await asyncio.sleep(0)
-            assert sum(rounds) < 0.7 * (time.monotonic() - began)
-            # Messages do not wait for the next round.
-            (session,) = engine.sessions()
-            before = len(rounds)
-            while len(rounds) == before:
-                await asyncio.sleep(0)
-            following = session.following
-            publisher.publish("a", b"last")
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert session.following == following + 1
-            engine.attend = attend
-            peer.close()
-
-    run(main())
 
 
 def test_a_publisher_has_no_thread(run):

@@ -1,7 +1,6 @@
 """Endpoints of a publisher and the link endpoints beside them."""
 
 import logging
-import os
 import re
 import socket
 
@@ -29,13 +28,6 @@ def pair():
         except OSError:
             continue
         return port, link
-
-
-def test_any_port_has_its_link_port(make, join):
-    publisher = make()
-    port, link = port_of(publisher.endpoint), port_of(publisher.link_endpoints[0])
-    assert abs(link - port) == 10_000
-    assert publisher.endpoints == (publisher.endpoint,)
 
 
 def test_a_port_whose_link_port_is_taken_is_not_picked(make, join, monkeypatch):
@@ -132,14 +124,6 @@ def _can_bind(endpoint):
     except OSError:
         return False
     return True
-
-
-def test_an_abstract_ipc_name(make, join):
-    name = f"ipc://@oz-test-{os.urandom(8).hex()}"
-    publisher = make(name)
-    peer = join(publisher, "a")
-    publisher.publish("a", b"x")
-    assert peer.receive(1) == [b"x"]
 
 
 def test_an_ipc_path_that_is_too_long_for_links_leaves_plain_subscribers(make, tmp_path, caplog):

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import zmq
 
 import oz
 from support.waiting import DEADLINE
@@ -71,21 +70,6 @@ def test_wrong_fields_are_refused_and_other_messages_of_the_batch_arrive(pub):
             pub.publish("a.b", b"after")
         assert [sub.receive(timeout=DEADLINE).payload for _ in range(2)] == [b"before", b"after"]
         assert pub.stats.published == 2
-
-
-def test_plain_subscribers_receive_subject_and_payload_only(pub):
-    with zmq.Context() as context, context.socket(zmq.SUB) as plain, connected(pub, "a.*") as link:
-        plain.subscribe(b"")
-        plain.connect(pub.endpoint)
-        pub.wait_for_subscribers("a.b", count=2, timeout=DEADLINE)
-        sent = [b"", b"x", bytes(70_000)]
-        for number, payload in enumerate(sent):
-            pub.publish("a.b", payload, headers={"n": number}, key="k", id=(b"s", number))
-        for number, payload in enumerate(sent):
-            assert plain.poll(1_000 * DEADLINE)
-            assert plain.recv_multipart() == [b"a.b", payload]
-            message = link.receive(timeout=DEADLINE)
-            assert (message.payload, message.headers, message.id) == (payload, {"n": number}, (b"s", number))
 
 
 DEDUPE = oz.Options(dedupe=True)

@@ -103,6 +103,7 @@ def test_other_buses_keys_and_files_are_passed_by(path, place):
     ):
         (path / name).touch()
     assert place.others() == {Directory(path, "bus", B).endpoint}
+    assert place.nodes() == {B}
 
 
 def test_directory_is_private(path, place):

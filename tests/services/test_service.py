@@ -11,7 +11,6 @@ from oz.services.proxy import Proxy, ProxyStats
 from oz.services.recorder import RecorderStats
 from oz.services.replayer import ReplayStats
 from oz.services.service import NodeService
-from oz.transport.waiting import LateCalls
 from support import scripts
 
 
@@ -22,7 +21,7 @@ class Engine:
     waiting = ()
 
     def __init__(self):
-        self.rounds, self.is_finished, self.late_calls = 0, False, LateCalls()
+        self.rounds, self.is_finished = 0, False
 
     def attend(self, *, flushes=False):
         self.rounds += 1

@@ -350,7 +350,9 @@ class BusWorld(World):
             others = [item for item in self.names if item != name and self.buses[item] == self.buses[name]]
             far = [item for item in self.names if forwarders and self.buses[item] != self.buses[name]]
             try:
-                await node.wait_ready(*others, timeout=max(0.0, ends - self.network.now))
+                # With two forwarders, one of them is enough for `wait_ready(subscriber=)`. But a request is handled by
+                # the copy that arrives first, and its reply waits until that forwarder is up in both directions.
+                await node.wait_ready(*others, *forwarders, timeout=max(0.0, ends - self.network.now))
                 for item in far:
                     left = max(0.0, ends - self.network.now)
                     await node.wait_ready(subscriber=f"svc.{item}", timeout=left)
@@ -487,8 +489,9 @@ class BusWorld(World):
         """Each job is handled if its publisher lives, and again only if it is marked as redelivered."""
         over = {life.origin for life in self.lives if life.is_over}
         dropped = {life.origin: self._count_drops(life.node.stats) for life in self.lives}
-        # A forwarder that ends may have passed a job on, while its publisher gives it to another member.
-        may_repeat = any(self.trouble[forwarder] for forwarder in FORWARDERS)
+        # A forwarder that ends may have passed a job on, while its publisher gives it to another member. So may a
+        # forwarder whose last member on the other bus ends.
+        may_repeat = self.is_bridged and any(self.trouble[name] for name in self.actors)
         for number, origin in self.jobs.items():
             handled = self.handled[number]
             dropped[origin] -= not handled

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from simulation.__main__ import run_some
-from simulation.buses import BusWorld, TwinWorld
+from simulation.buses import BridgeWorld, BusWorld, TwinWorld
 from simulation.links import LinkWorld
 from simulation.running import run
 from support.sizes import size
@@ -29,6 +29,12 @@ REGRESSIONS = {
         4516,
         (0, 1, 3),
         "slow desk lab bridge-1",
+    ),
+    "a request crossed by a forwarder that was up in one direction": (
+        BridgeWorld,
+        2143,
+        (0, 2, 3),
+        "slow desk lab bridge-1 bridge-2",
     ),
     "a forwarder did not report a loss that concerned several queues": (BusWorld, 126, None, None),
 }

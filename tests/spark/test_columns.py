@@ -75,23 +75,9 @@ def test_the_match_vectors_hold_and_every_pair_agrees_with_oz(spark, family):
 
 
 ATOMS = [
-    "a",
-    "b",
-    "k",
-    ".",
-    r"\.",
-    "é",
-    "😀",
-    "[^.]",
-    "[a-cé]",
-    "[^a.]",
-    "[.k]",
-    "^",
-    "$",
-    "(a|b)",
-    r"(?:a\.)?",
-    "|",
-]
+    "a", "b", "k", ".", r"\.", "é", "😀", "[^.]", "[a-cé]", "[^a.]", "[.k]", "^", "$", "(a|b)", r"(?:a\.)?",
+    "|"
+]  # fmt: skip
 REPEATS = ["", "", "", "*", "+", "?", "*?", "+?", "*+", "{2}", "{1,2}", "{0,3}?"]
 ODD = [r"\w", r"\d", "(?i:k)", r"\b", "(?=a)", "(a*)*"]
 
@@ -128,31 +114,12 @@ def test_random_regexes_agree_whether_java_or_python_evaluates_them(spark):
 
 
 BYTES = [
-    b"\xff",
-    b"\xc3\xa9",
-    b"\xc3",
-    b"a\xff",
-    b"a\xffb",
-    b"a\xef\xbf\xbdb",
-    b"aXb",
-    b"",
-    b"a\n",
-    b"\xc3\xa9x",
-]
+    b"\xff", b"\xc3\xa9", b"\xc3", b"a\xff", b"a\xffb", b"a\xef\xbf\xbdb", b"aXb", b"", b"a\n", b"\xc3\xa9x"
+]  # fmt: skip
 BYTE_GLOBS = [
-    b"a\xff*",
-    b"a?b",
-    b"\xc3*",
-    b"a\xffb",
-    b"[\xc3\xff]*",
-    b"*\xff*",
-    b"??",
-    b"*",
-    b"*?*",
-    b"[^a]*",
-    b"",
-    b"a*b*",
-]
+    b"a\xff*", b"a?b", b"\xc3*", b"a\xffb", b"[\xc3\xff]*", b"*\xff*", b"??", b"*", b"*?*", b"[^a]*", b"",
+    b"a*b*"
+]  # fmt: skip
 
 
 def test_subjects_that_are_not_utf8_match_byte_dialects_only(spark):

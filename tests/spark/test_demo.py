@@ -47,4 +47,5 @@ def test_the_table_has_one_column_more():
 
 def test_a_difference_is_a_failure():
     ended = oz("demo", "--spark", before=counting(*DELIVERED[:-1], 291))
-    assert (ended.returncode, ended.stderr) == (1, "oz demo: Spark and the sockets disagree\n")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("oz demo: Spark counted other matches of ")

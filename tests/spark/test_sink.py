@@ -318,28 +318,22 @@ def test_a_task_fails_if_a_member_of_a_group_dies_with_unacknowledged_messages()
 
 
 def test_a_task_waits_until_a_group_has_handled_its_messages():
-    with Listening() as unused:
-        pass
-    with oz.Subscriber(unused.endpoint.split(","), filtering="publisher") as sub:
+    endpoint = lasting_endpoint()
+    with oz.Subscriber(endpoint, filtering="publisher") as sub:
         sub.subscribe(">", group="workers", ack="handled")
-        delivery = Delivery(options_for(unused), 0)
+        delivery = Delivery(read_sink_options({"endpoint": endpoint, "timeout": "30"}), 0)
         delivery.publish(row(0))
         message = sub.receive(timeout=DEADLINE)
+        # Another thread answers the publisher: a second `receive` of this thread would acknowledge the message.
+        answering = Thread(sub.run)
+        (session,) = delivery._engine.sessions()
+        until(lambda: session.acked == session.following)
         finishing = Thread(delivery.finish)
-        # The subscriber has received the message, which the publisher knows after this.
-        session = delivery._engine.sessions()[0]
-        until(lambda: has_no_message(sub) and session.acked == session.following)
-        assert finishing.is_alive()
+        finishing.wait_until_stuck()
+        assert not delivery._engine.is_closing
         message.ack()
-        until(lambda: has_no_message(sub) and not finishing.is_alive())
-        finishing.outcome(DEADLINE)
-
-
-def has_no_message(sub):
-    """Poll a subscriber, which answers its publishers meanwhile."""
-    with pytest.raises(oz.Timeout):
-        sub.receive(timeout=0.01)
-    return True
+        finishing.outcome()
+    answering.outcome()
 
 
 @contextmanager

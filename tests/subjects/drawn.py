@@ -162,20 +162,9 @@ def encoded(text):
 
 
 REGEXES = [
-    "",
-    "a",
-    "a.*",
-    "a|b",
-    "(?i)a",
-    "(?i)é+",
-    r"(a|ab)\.b",
-    "^a$",
-    "[ab]*",
-    r"\w+",
-    "(?V1)[a-z--b]+",
-    r"a\.b",
-    "(?x) a # b",
-]
+    "", "a", "a.*", "a|b", "(?i)a", "(?i)é+", r"(a|ab)\.b", "^a$", "[ab]*", r"\w+", "(?V1)[a-z--b]+",
+    r"a\.b", "(?x) a # b"
+]  # fmt: skip
 COMPILED_REGEXES = [
     regex.compile("a", regex.I),
     regex.compile("a b", regex.X),
@@ -212,31 +201,9 @@ subjects = st.one_of(
 
 
 SUBJECT_POOL = [
-    "",
-    "a",
-    "b",
-    "ab",
-    "a.b",
-    "a.b.a",
-    "b.b.a",
-    "a.",
-    ".a",
-    "a..b",
-    "A",
-    "a*",
-    "a.*",
-    "é.a",
-    ">a",
-    "abc.b",
-    ".",
-    "a/b",
-    "a//b",
-    "/",
-    "a/",
-    "$a",
-    "$a/b",
-    "a/b.a",
-]
+    "", "a", "b", "ab", "a.b", "a.b.a", "b.b.a", "a.", ".a", "a..b", "A", "a*", "a.*", "é.a", ">a", "abc.b",
+    ".", "a/b", "a//b", "/", "a/", "$a", "$a/b", "a/b.a"
+]  # fmt: skip
 SUBJECTS = [
     *SUBJECT_POOL,
     *(subject.encode() for subject in SUBJECT_POOL),

@@ -23,28 +23,16 @@ def test_too_many_tokens(spec):
     assert warning.startswith("17 tokens")
 
 
-def test_a_dot_of_a_regex_is_no_separator():
-    assert advice(oz.compile("^a" + "." * MAX_TOKENS, "regex")) == []
-
-
-def test_the_limit_itself_is_fine():
-    assert advice(oz.compile(DEEP[2:])) == []
-
-
 @each("text", ["é.a", b"a\xff*"])
 def test_not_ascii(text):
     [warning] = advice(oz.compile(text, "redis"))
     assert warning.startswith("not ASCII")
 
 
-def test_several_at_once():
-    assert len(advice(oz.compile("*.é" + "." + DEEP))) == 3
-
-
 @each(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])
 def test_a_wildcard_of_another_dialect(text, owner):
     [warning] = advice(oz.compile(text))
-    assert f"and a wildcard in {owner}" in warning
+    assert f" a wildcard in {owner}" in warning
 
 
 @each(

@@ -3,14 +3,7 @@
 import pytest
 
 import oz
-from support.cases import each
 from support.sizes import in_suite
-
-
-@each("subject", ["", ".", "a..b", "*", "a.#", " ", "\0", "x" * 255])
-def test_any_other_text_is_a_routing_key(subject):
-    oz.validate_subject(subject, "amqp")
-    assert oz.compile("#", "amqp").matches(subject)
 
 
 def test_bytes_that_are_not_utf8_are_no_key():
@@ -18,23 +11,6 @@ def test_bytes_that_are_not_utf8_are_no_key():
         oz.validate_subject(b"a.\xff", "amqp")
     with pytest.raises(oz.PatternError, match="amqp"):
         oz.compile(b"\xff.*", "amqp")
-
-
-@each(
-    ("text", "prefix"),
-    [
-        ("a.#", b"a"),
-        ("a.#.b", b"a."),
-        ("a.#.*", b"a."),
-        ("a.*", b"a."),
-        (".#", b"."),
-        ("#.a", b""),
-        ("a..#", b"a."),
-        ("..#", b"."),
-    ],
-)
-def test_a_separator_is_in_the_prefix_where_it_is_sure_to_follow(text, prefix):
-    assert oz.compile(text, "amqp").prefixes == (prefix,)
 
 
 HOSTILE = [

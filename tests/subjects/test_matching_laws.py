@@ -17,7 +17,6 @@ from subjects.drawn import (
     glob_texts,
     is_filter,
     is_valid,
-    tokens_and_subject,
     words_and_subject,
 )
 from support.sizes import size
@@ -55,19 +54,6 @@ def test_tokens_match_by_the_rules(dialect):
             return
         expected = tokens_match(text.split("."), subject.split("."), stems=dialect == "kubemq")
         assert oz.compile(text, dialect).matches(subject) is expected
-
-    law()
-
-
-@pytest.mark.parametrize("dialect", TOKEN_DIALECTS)
-def test_a_pattern_takes_the_subjects_of_another_by_the_rules(dialect):
-    @settings(max_examples=size(15, 4000))
-    @given(tokens_and_subject(dialect), tokens_and_subject(dialect))
-    def law(first, second):
-        for text in (first[0], second[0]):
-            for subject in (first[1], second[1], second[0]):
-                expected = tokens_match(text.split("."), subject.split("."), stems=dialect == "kubemq")
-                assert oz.compile(text, dialect).matches(subject) is expected
 
     law()
 

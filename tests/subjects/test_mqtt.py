@@ -54,14 +54,6 @@ def test_what_only_looks_like_a_shared_subscription_is_a_filter(text):
     assert oz.compile(text, "mqtt").matches(text)
 
 
-@each(
-    ("text", "prefix"),
-    [("a/#", b"a"), ("/#", b"/"), ("#", b""), ("a/+/#", b"a/"), ("//#", b"/"), ("a/+", b"a/"), ("+/a", b"")],
-)
-def test_a_separator_is_in_the_prefix_where_it_is_sure_to_follow(text, prefix):
-    assert oz.compile(text, "mqtt").prefixes == (prefix,)
-
-
 @pytest.mark.sized
 def test_ten_thousand_levels_match_in_linear_time():
     subject = "/".join(["a"] * 10_000)
@@ -72,10 +64,3 @@ def test_ten_thousand_levels_match_in_linear_time():
         assert pattern.regex.fullmatch(subject, timeout=10)
         assert not pattern.regex.fullmatch("$" + subject, timeout=10)
         assert not pattern.regex.fullmatch("b" + subject, timeout=10) or text[0] == "+"
-
-
-def test_advice_counts_levels():
-    from oz.subjects.advice import advice
-
-    assert advice(oz.compile("a." * 20 + "/+", "mqtt")) == []
-    assert "18 tokens" in advice(oz.compile("a/" * 18 + "#", "mqtt"))[0]

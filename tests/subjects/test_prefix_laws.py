@@ -8,7 +8,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.subjects.prefixes.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
+from oz.subjects.prefixes.heads import concat, minimal, repeat, shrink, union
 from oz.subjects.prefixes.literal import literal_prefixes
 from support.cases import each
 from support.sizes import size
@@ -216,16 +216,6 @@ def test_repeat_loses_no_word(heads, low, more, limit, chance):
     for count in range(low, low + (3 if more is None else more) + 1):
         drawn = [chance.choice(known) for _ in range(count)]
         assert holds(found, b"".join(head + (b"" if exact else b"b") for head, exact in drawn))
-
-
-def test_identities():
-    some = frozenset({(b"a", True), (b"b", False)})
-    assert concat(NOTHING, some, 4) == some
-    assert concat(some, NOTHING, 4) == some
-    assert concat(OPEN, some, 4) == OPEN
-    assert union([some, OPEN], 4) == OPEN
-    assert repeat(some, 0, 0, 4) == NOTHING
-    assert minimal(NOTHING) == (b"",)
 
 
 def repeats(chance, depth):

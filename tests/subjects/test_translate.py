@@ -10,36 +10,11 @@ from oz.subjects.translate import translate
 from support.cases import each
 
 SOURCES = [
-    "time.*.east",
-    "md.>",
-    ">",
-    "a.b",
-    "a*b.*",
-    "rv:RUN.*",
-    "kubemq:foo*.>",
-    "raims.rv:a.>",
-    "mqtt:a/+/b",
-    "mqtt:a/#",
-    "mqtt:+/b",
-    "mqtt:#",
-    "amqp:a.#.b",
-    "amqp:#.b",
-    "amqp:*.#",
-    "amqp:",
-    "redis:time.*.east",
-    "redis:a[bc]?*",
-    "redis:[^\\]a]*",
-    "redis:x\\*",
-    "redis:é*",
-    "redis:\\é?",
-    "raims.glob:a?b",
-    "raims.sub:a*",
-    "zmq:a.",
-    "zmq:",
-    "regex:a\\.b",
-    "regex:^a\\..*",
-    "regex:a(?=b).*",
-]
+    "time.*.east", "md.>", ">", "a.b", "a*b.*", "rv:RUN.*", "kubemq:foo*.>", "raims.rv:a.>", "mqtt:a/+/b",
+    "mqtt:a/#", "mqtt:+/b", "mqtt:#", "amqp:a.#.b", "amqp:#.b", "amqp:*.#", "amqp:", "redis:time.*.east",
+    "redis:a[bc]?*", "redis:[^\\]a]*", "redis:x\\*", "redis:é*", "redis:\\é?", "raims.glob:a?b",
+    "raims.sub:a*", "zmq:a.", "zmq:", "regex:a\\.b", "regex:^a\\..*", "regex:a(?=b).*"
+]  # fmt: skip
 
 
 @each(

@@ -14,7 +14,7 @@ COUNT = 1_000
 OPTIONS = Options(resume_seconds=RESUME_SECONDS)
 
 
-@pytest.mark.parametrize("make", ["sync"], indirect=True)
+@pytest.mark.parametrize("kind", ["sync"])
 def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     gaps, feed = [], open_feed(options=OPTIONS)
     sub = make(feed.endpoint, filtering="publisher", on_gap=gaps.append, options=OPTIONS)
@@ -28,6 +28,7 @@ def test_a_program_may_sleep_between_subscribe_and_receive(make, open_feed):
     assert gaps == []
 
 
+@pytest.mark.parametrize("kind", ["asyncio"])
 def test_a_handler_may_run_for_longer_than_the_limits(make, open_feed):
     gaps, numbers, feed = [], [], open_feed(options=OPTIONS)
 

@@ -45,26 +45,6 @@ def test_a_message_in_hand_is_not_handled(make, feed):
     settle(sub, feed, 0)
 
 
-def test_ack_handles_a_message_at_once(make, feed):
-    sub, _ = subscribed(make, feed)
-    publish(feed, 3)
-    message = sub.receive(timeout=DEADLINE)
-    message.ack()
-    message.ack()
-    settle(sub, feed, 2)
-
-
-@pytest.mark.parametrize(("group", "left"), [("g", 3), (None, 0)])
-def test_close_of_the_publisher_counts_unhandled_messages_of_groups_only(make, feed, group, left):
-    sub = make(feed.endpoint, filtering="publisher")
-    got = sub.subscribe("a", group=group, ack="handled")
-    sub.wait_ready(timeout=DEADLINE)
-    publish(feed, 3)
-    until(lambda: sub.run(timeout=0.03) is not None and got.pending == 3)
-    until(lambda: sub.run(timeout=0.03) is not None and feed.publisher.subscribers[0].pending == left)
-    assert feed.publisher.close(timeout=0) == left
-
-
 def test_a_handler_that_raises_has_handled(make, feed):
     seen = []
 

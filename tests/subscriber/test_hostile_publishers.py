@@ -13,10 +13,17 @@ from oz.transport.routers import listening_router
 from oz.wire import links
 from oz.wire.links import Bye, Ping, Welcome
 from support.ports import free_endpoint
+from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
 HIGHEST = 2**64 - 1
 BODY = links.encode_body([b"a", b"x", None])
+
+
+@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
+def kind(request):
+    """Shell: one in the suite, because the engine reads the frames, and both shells use the same engine."""
+    return request.param
 
 
 class Attacker:
@@ -146,7 +153,6 @@ def test_gaps_that_no_receiver_reads_have_a_bound(make, attacker, feed, overflow
     assert 0 < len(queue.items) < 2 * GAPS
 
 
-@pytest.mark.parametrize("make", ["sync"], indirect=True)
 def test_a_publisher_that_floods_does_not_stop_the_clock_of_others(make, attacker, feed):
     sub = attacked(make, attacker, feed)
     attacker.greet(sub)

@@ -17,7 +17,7 @@ def publisher():
         yield made
 
 
-@pytest.mark.parametrize("filtering", ["publisher", "auto", "prefix"])
+@pytest.mark.parametrize("filtering", ["publisher", "auto"])
 def test_an_interrupted_close_is_completed_by_the_next(publisher, filtering):
     made = []
 
@@ -32,7 +32,7 @@ def test_an_interrupted_close_is_completed_by_the_next(publisher, filtering):
 
     places = 0
     # The end of a context waits 0.2 s for a BYE to an endpoint where nothing answers.
-    for _ in each_interruption(prepare, step=5 if filtering == "auto" else 1):
+    for _ in each_interruption(prepare, step=9 if filtering == "auto" else 1):
         places += 1
         subscriber, context = made.pop()
         subscriber.close()

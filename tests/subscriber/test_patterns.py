@@ -12,14 +12,14 @@ import oz.asyncio
 from support.cases import each
 
 FOREIGN = [
-    ("home/+/temp", "'+' is an ordinary character in nats, and a wildcard in mqtt: give dialect='mqtt'"),
-    ("stock.#", "'#' is an ordinary character in nats, and a wildcard in amqp: give dialect='amqp'"),
-    ("#", "wildcard in mqtt and in amqp"),
     (
-        "a*",
-        "'a*' is an ordinary character in nats, and a wildcard in redis and in kubemq: give dialect='redis'",
+        "home/+/temp",
+        "'+' is literal text in nats, and is a wildcard in mqtt (mqtt separates at '/'): give dialect='mqtt'",
     ),
-    ("md.*x.y", "'*x' is an ordinary character in nats, and a wildcard in redis"),
+    ("stock.#", "'#' is literal text in nats, and is a wildcard in amqp: give dialect='amqp'"),
+    ("#", "wildcard in mqtt and in amqp"),
+    ("a*", "'a*' is literal text in nats, and has a wildcard in redis and in kubemq: give dialect='redis'"),
+    ("md.*x.y", "'*x' is literal text in nats, and has a wildcard in redis"),
 ]
 
 

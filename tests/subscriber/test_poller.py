@@ -1,6 +1,5 @@
 """`oz.Poller` with subscribers, over links and over plain connections."""
 
-import os
 import time
 
 import pytest
@@ -81,31 +80,6 @@ def test_handlers_run_while_it_polls(pair, poller):
     pair.pub.publish("a.b.c", b"1")
     until(lambda: not poller.poll(5) and seen)
     assert [message.payload for message in seen] == [b"1"]
-
-
-def test_sockets_and_descriptors_mix_with_a_subscriber(pair, poller):
-    pair.subscribe("a.>")
-    context = zmq.Context()
-    left, right = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
-    left.bind("inproc://pair")
-    right.connect("inproc://pair")
-    reading, writing = os.pipe()
-    try:
-        poller.register(left, zmq.POLLIN)
-        poller.register(reading, zmq.POLLIN)
-        assert poller.poll(10) == []
-        right.send(b"x")
-        os.write(writing, b"x")
-        pair.pub.publish("a.b.c")
-        until(lambda: dict(poller.poll(100)).keys() == {pair.sub, left, reading})
-        pair.sub.receive(timeout=0)
-        assert dict(poller.poll(0)).keys() == {left, reading}
-        poller.unregister(left)
-        assert dict(poller.poll(0)).keys() == {reading}
-    finally:
-        os.close(reading)
-        os.close(writing)
-        context.destroy(0)
 
 
 @pytest.mark.parametrize("timeout", [None, -1])

@@ -9,10 +9,10 @@ from links.pair import MEMBER, ORIGIN, ids
 from oz.message import Gap
 from oz.subscriber import queue as queues
 from oz.subscriber.link import Link, Messages
-from oz.subscriber.message import HandledMessage, Message
+from oz.subscriber.message import HandledMessage
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
-from oz.wire.links import SID, StreamOptions
+from oz.wire.links import StreamOptions
 
 
 class Receiver:
@@ -113,20 +113,6 @@ def test_a_full_queue_is_bounded_with_drops_of_two_publishers():
 
 
 @pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
-def test_a_gap_of_messages_of_two_publishers_has_no_origin(overflow):
-    receiver = Receiver()
-    inbox = receiver.subscribe("a", max_pending=1, overflow=overflow, own=True)
-    for _ in range(2):
-        receiver.deliver("a", origin=b"1" * 16)
-    assert [item.origin for item in inbox.queue.items if isinstance(item, Gap)] == [b"1" * 16]
-    for _ in range(2):
-        receiver.deliver("a", origin=b"2" * 16)
-    gaps = [item for item in inbox.queue.items if isinstance(item, Gap)]
-    assert sum(gap.count for gap in gaps) == 3
-    assert {b"1" * 16, None} >= {gap.origin for gap in gaps}
-
-
-@pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
 def test_a_full_queue_keeps_the_gaps_of_publishers(overflow):
     receiver = Receiver()
     inbox = receiver.subscribe("a.*", max_pending=3, overflow=overflow, own=True)
@@ -134,18 +120,6 @@ def test_a_full_queue_keeps_the_gaps_of_publishers(overflow):
         receiver.dispatcher.put_gap(Gap(ORIGIN, count, 0, reason), 1)
     receiver.deliver(*(f"a.{number}" for number in range(6)))
     assert shown(inbox.queue) == ["dropped 5", "malformed 15", "lost None", "full 5", "a.5"]
-
-
-def test_a_full_queue_without_policy_stops_reading():
-    receiver = Receiver()
-    inbox = receiver.subscribe("a.*", max_pending=2, own=True)
-    receiver.deliver("a.1")
-    assert not receiver.dispatcher.is_full
-    receiver.deliver("a.2", "a.3")
-    assert receiver.dispatcher.is_full
-    assert shown(inbox.queue) == ["a.1", "a.2", "a.3"]
-    inbox.queue.items.clear()
-    assert not receiver.dispatcher.is_full
 
 
 def test_a_gap_of_a_stream_is_in_the_queue_of_its_only_receiver():
@@ -188,13 +162,6 @@ def test_a_batch_for_several_queues_is_sorted(size):
     assert shown(receiver.dispatcher.shared) == [names[2]]
     stats = receiver.dispatcher.stats
     assert (stats.received, stats.delivered, stats.unwanted) == (6, 5, 1)
-
-
-def test_only_the_first_message_has_the_gap():
-    receiver = Receiver()
-    receiver.subscribe("a.*")
-    receiver.deliver("a.1", "a.2", gap=5)
-    assert [message.gap for message in receiver.dispatcher.shared.items] == [5, 0]
 
 
 @pytest.mark.usefixtures("part")
@@ -255,21 +222,12 @@ def test_messages_of_an_interrupted_frame_are_taken_back():
 @pytest.mark.parametrize("extras", [{"headers": 3}, {"id": "text"}, {"reply_to": 3}, {"id": [b"x"]}])
 def test_malformed_extras_become_a_gap(extras):
     receiver = Receiver()
-    receiver.subscribe("a.*")
+    receiver.subscribe("a.*", handled=True)
     receiver.deliver("a.1", extras=extras)
     receiver.deliver("a.2")
     assert shown(receiver.dispatcher.shared) == ["malformed 1", "a.2"]
     assert receiver.dispatcher.stats.malformed == 1
-
-
-def test_a_message_of_two_patterns_of_one_subscription_arrives_once():
-    receiver = Receiver()
-    inbox = receiver.subscribe("a.*")
-    inbox.entries.append(receiver.subscriptions.add(oz.compile("*.1"), owner=inbox))
-    receiver.deliver("a.1")
-    (message,) = receiver.dispatcher.shared.items
-    assert isinstance(message, Message)
-    assert message.route.inboxes == (inbox,)
+    assert receiver.abandoned == [0]
 
 
 def test_ended_inboxes_leave_the_messages_of_others():
@@ -280,16 +238,6 @@ def test_ended_inboxes_leave_the_messages_of_others():
     receiver.dispatcher.remove(first)
     assert shown(receiver.dispatcher.shared) == ["a.1"]
     assert receiver.dispatcher.pending(second) == 1
-
-
-@pytest.mark.usefixtures("part")
-def test_an_inbox_with_a_limit_gets_no_more():
-    receiver = Receiver()
-    limited = receiver.subscribe("a.*", limit=2)
-    receiver.deliver("a.1", "a.2", "a.3")
-    assert shown(receiver.dispatcher.shared) == ["a.1", "a.2"]
-    assert receiver.dispatcher.finished == [limited]
-    assert receiver.dispatcher.stats.unwanted == 1
 
 
 @pytest.mark.usefixtures("part")
@@ -304,33 +252,6 @@ def test_inline_handlers_get_messages_apart_from_queues():
     ]
     assert shown(receiver.dispatcher.shared) == ["a.1"]
     assert receiver.dispatcher.stats.delivered == 2
-
-
-def test_handlers_have_work_in_order():
-    receiver = Receiver()
-    first, second = receiver.subscribe("a.*", print), receiver.subscribe("*.1", print)
-    receiver.deliver("a.1", "a.2")
-    assert list(receiver.dispatcher.work) == [first.queue, second.queue, first.queue]
-
-
-def test_a_last_value_goes_to_its_subscription():
-    receiver = Receiver()
-    first, second = receiver.subscribe("a.*", own=True), receiver.subscribe("a.*", own=True)
-    receiver.deliver("a.1", extras={SID: second.entries[0].sid})
-    assert (shown(first.queue), shown(second.queue)) == ([], ["a.1"])
-
-
-@pytest.mark.parametrize("payload", [b"{", b"[1]"])
-def test_a_codec_decodes_each_payload(payload):
-    receiver = Receiver(decode=lambda payload: {b"[1]": [1]}[payload])
-    receiver.subscribe("a.*", handled=True)
-    receiver.deliver("a.1", payload=payload)
-    if payload == b"{":
-        assert shown(receiver.dispatcher.shared) == ["malformed 1"]
-        assert receiver.abandoned == [0]
-        return
-    (message,) = receiver.dispatcher.shared.items
-    assert (message.payload, message.body, message.frames) == ([1], b"[1]", [b"a.1", b"[1]"])
 
 
 def test_repeats_are_dropped_by_id_and_by_source():
@@ -392,23 +313,6 @@ def test_plain_messages_are_filtered_and_sorted(own):
     assert {(item.sequence, item.position, item.origin, item.gap) for item in items} == {
         (None, None, None, 0)
     }
-
-
-def test_plain_messages_with_a_limit_end():
-    receiver = Receiver()
-    limited = receiver.subscribe("a.*", limit=1)
-    receiver.deliver_plain([b"a.1", b""], [b"a.2", b""])
-    assert shown(receiver.dispatcher.shared) == ["a.1"]
-    assert receiver.dispatcher.finished == [limited]
-
-
-def test_plain_messages_with_delimiter_and_codec():
-    receiver = Receiver(decode=int)
-    receiver.subscribe("a.*")
-    assert receiver.deliver_plain([b"a.1|5"], [b"no delimiter"], [b"a.2|x"], delimiter=b"|") == 2
-    (message,) = receiver.dispatcher.shared.items
-    assert (message.subject, message.payload, message.frames) == ("a.1", 5, [b"a.1|5"])
-    assert receiver.dispatcher.stats.malformed == 2
 
 
 def test_direct_messages_need_a_receiver():

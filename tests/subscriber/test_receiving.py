@@ -150,6 +150,28 @@ def test_a_timeout_names_what_is_missing(make, feed):
         alone.receive(timeout=0.01)
 
 
+def test_a_timeout_at_a_connected_publisher_names_the_pattern_and_messages_that_did_not_match(make, feed):
+    linked = make(feed.endpoint)
+    linked.subscribe("time.*.east")
+    linked.wait_ready(timeout=DEADLINE)
+    silence = f"connected to {feed.endpoint}, and no message that matches 'time.*.east' arrived"
+    with pytest.raises(Timeout, match=f"{re.escape(silence)}$"):
+        linked.receive(timeout=0.01)
+    plain = make(feed.endpoint, filtering="prefix")
+    plain.subscribe("time.*.east")
+    feed.publisher.wait_for_subscribers("time.us.east", count=2, timeout=DEADLINE)
+    with pytest.raises(Timeout, match=r"wait_for_subscribers\(\) before publish\(\)$"):
+        plain.receive(timeout=0.01)
+    feed.publish("time.us.west")
+
+    def reason():
+        with pytest.raises(Timeout) as raised:
+            plain.receive(timeout=0.01)
+        return str(raised.value)
+
+    until(lambda: "that no pattern matched: 1" in reason())
+
+
 def test_wrong_arguments_name_the_remedy(make, feed):
     sub = make(feed.endpoint)
     with pytest.raises(TypeError, match="did you mean 'filtering'"):

@@ -18,18 +18,11 @@ from support.waiting import DEADLINE
 @each(
     "endpoint",
     [
-        "tcp://127.0.0.1:5555",
-        "tcp://127.8.9.1:5555",
-        "tcp://[::1]:5555",
-        "tcp://localhost:5555",
-        "tcp://lo:5555",
-        "tcp://LOCALHOST:5555",
-        "tcp://[::ffff:127.0.0.1]:5555",
-        "tcp://10.0.0.1:0;127.0.0.1:5555",
-        "ipc:///tmp/x",
-        "inproc://x",
+        "tcp://127.0.0.1:5555", "tcp://127.8.9.1:5555", "tcp://[::1]:5555", "tcp://localhost:5555",
+        "tcp://lo:5555", "tcp://LOCALHOST:5555", "tcp://[::ffff:127.0.0.1]:5555",
+        "tcp://10.0.0.1:0;127.0.0.1:5555", "ipc:///tmp/x", "inproc://x"
     ],
-)
+)  # fmt: skip
 def test_what_stays_on_this_host_is_local(endpoint):
     assert endpoints.is_local(endpoint)
 
@@ -37,18 +30,12 @@ def test_what_stays_on_this_host_is_local(endpoint):
 @each(
     "endpoint",
     [
-        "tcp://0.0.0.0:5555",
-        "tcp://*:5555",
-        "tcp://[::]:5555",
-        "tcp://10.0.0.1:5555",
-        "tcp://127.0.0.1:0;10.0.0.1:5555",
-        "tcp://127.0.0.1.example.org:5555",
-        "tcp://localhost.example.org:5555",
-        "tcp://eth0:5555",
-        "epgm://127.0.0.1;239.192.1.1:5555",
-        "udp://127.0.0.1:5555",
+        "tcp://0.0.0.0:5555", "tcp://*:5555", "tcp://[::]:5555", "tcp://10.0.0.1:5555",
+        "tcp://127.0.0.1:0;10.0.0.1:5555", "tcp://127.0.0.1.example.org:5555",
+        "tcp://localhost.example.org:5555", "tcp://eth0:5555", "epgm://127.0.0.1;239.192.1.1:5555",
+        "udp://127.0.0.1:5555"
     ],
-)
+)  # fmt: skip
 def test_what_may_leave_this_host_is_not_local(endpoint):
     assert not endpoints.is_local(endpoint)
 
@@ -62,14 +49,10 @@ def test_what_is_no_endpoint_is_refused_with_an_example(endpoint):
 @each(
     "endpoint",
     [
-        "tcp://localhost",
-        "tcp://*",
-        "tcp://127.0.0.1:",
-        "tcp://[::1]",
-        "tcp://::1",
-        "tcp://127.0.0.1:0;localhost",
+        "tcp://localhost", "tcp://*", "tcp://127.0.0.1:", "tcp://[::1]", "tcp://::1",
+        "tcp://127.0.0.1:0;localhost"
     ],
-)
+)  # fmt: skip
 @each("make", [oz.Publisher, oz.Subscriber])
 @each("way", ["bind", "connect"])
 def test_an_endpoint_without_a_port_is_refused_with_an_example(make, way, endpoint):
@@ -160,15 +143,9 @@ def test_endpoints_may_be_bytes_as_zeromq_tells_them():
 @each(
     "endpoint",
     [
-        "tcp://",
-        "nonsense",
-        "",
-        "tcp://127.0.0.1:65536",
-        b"\xff",
-        b"nonsense",
-        "epgm://lo;10.1.2.3:1",
+        "tcp://", "nonsense", "", "tcp://127.0.0.1:65536", b"\xff", b"nonsense", "epgm://lo;10.1.2.3:1"
     ],
-)
+)  # fmt: skip
 @each("how", ["bind", "connect"])
 def test_what_is_no_endpoint_is_refused_as_pyzmq_does_and_as_a_value(endpoint, how):
     with oz.Subscriber() as sub:

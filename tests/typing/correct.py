@@ -176,7 +176,7 @@ def journals() -> None:
 
 def services() -> None:
     with oz.services.Forwarder([{"bus": "lan"}, {"bus": "wan"}]) as forwarder:
-        forwarder.turn(seconds=1.0)
+        forwarder.run(on_poll=lambda: None)
     with oz.services.NameServer("tcp://127.0.0.1:*", bus="lan") as server:
         server.run(on_poll=lambda: None)
     with oz.services.Proxy(frontend="tcp://127.0.0.1:*", backend=["tcp://127.0.0.1:*"]) as proxy:

@@ -85,14 +85,10 @@ def test_the_prefix_is_what_all_subjects_begin_with(subjects):
 @each(
     "damage",
     [
-        lambda frame: frame[:-3],
-        lambda frame: frame + b"x",
-        lambda frame: frame[:8] + b"?" + frame[9:],
-        lambda frame: frame[10:] + frame[:10],
-        lambda frame: b"",
-        lambda frame: frame + frame,
+        lambda frame: frame[:-3], lambda frame: frame + b"x", lambda frame: frame[:8] + b"?" + frame[9:],
+        lambda frame: frame[10:] + frame[:10], lambda frame: b"", lambda frame: frame + frame
     ],
-)
+)  # fmt: skip
 def test_a_damaged_frame_has_a_wrong_checksum(damage):
     with pytest.raises(ProtocolError, match="checksum"):
         decode(damage(ONE))

@@ -68,14 +68,10 @@ def test_the_outermost_numbers_that_a_header_may_have_go_out(number):
 @each(
     "extras",
     [
-        {},
-        {"headers": {}},
-        {"headers": {"": None, "a": 1.5, "b": b"x", "c": True, "d": -(2**63)}},
-        {"reply_to": "r"},
-        {"reply_to": None},
-        {"later": [[]]},
+        {}, {"headers": {}}, {"headers": {"": None, "a": 1.5, "b": b"x", "c": True, "d": -(2**63)}},
+        {"reply_to": "r"}, {"reply_to": None}, {"later": [[]]}
     ],
-)
+)  # fmt: skip
 def test_extras_that_are_taken(extras):
     decode_extras(msgpack.unpackb(msgpack.packb(extras)))
 
@@ -83,18 +79,10 @@ def test_extras_that_are_taken(extras):
 @each(
     "extras",
     [
-        [],
-        None,
-        {"headers": None},
-        {"headers": {b"a": 1}},
-        {"headers": {"a": {}}},
-        {"reply_to": 1},
-        {"id": None},
-        {"id": b""},
-        {"id": [b"s"]},
-        {"id": [b"s", -1]},
+        [], None, {"headers": None}, {"headers": {b"a": 1}}, {"headers": {"a": {}}}, {"reply_to": 1},
+        {"id": None}, {"id": b""}, {"id": [b"s"]}, {"id": [b"s", -1]}
     ],
-)
+)  # fmt: skip
 def test_extras_that_are_not(extras):
     with pytest.raises(oz.ProtocolError):
         decode_extras(extras)

@@ -132,6 +132,80 @@ def test_nodes_are_held_to_their_rights(api, keys):
     assert handled == ["svc.price", "svc.price"]
 
 
+@pytest.fixture
+def asker(api, keys):
+    """Node with the key of `desk` and its own file of permissions, without peers."""
+    file = keys(desk='publish = { allow = ["md.>"] }\nrequest = { allow = ["svc.*"], deny = ["svc.secret"] }')
+    options = {"directory": str(keys.root / "desk")}
+    return api.node("desk", bus="contract", security=security(keys.root, "desk", file), options=options)
+
+
+@promise(
+    "publish and request of a node raise PermissionDenied, with rule and subject, if its own file denies it."
+)
+def test_a_node_raises_what_its_own_file_denies(asker):
+    for call, subject, rule in (
+        (lambda: asker.publish("other.x", 1), "other.x", "users.desk.publish.allow[0]"),
+        (lambda: asker.publish_many([("other.y", 1)]), "other.y", "users.desk.publish.allow[0]"),
+        (lambda: asker.request("svc.secret"), "svc.secret", "users.desk.request.deny[0]"),
+        (lambda: asker.request("md.x"), "md.x", "users.desk.request.allow[0]"),
+        (lambda: list(asker.request_many("svc.secret")), "svc.secret", "users.desk.request.deny[0]"),
+    ):
+        # The second call does not read a cache of allowed subjects.
+        for _ in range(2):
+            with pytest.raises(errors.PermissionDenied) as raised:
+                call()
+            assert raised.value.subject == subject
+            assert rule in raised.value.rule
+    asker.publish("md.x", 1)
+    with pytest.raises(errors.NoResponders):
+        asker.request("svc.price")
+
+
+@promise("The own file of a node decides by its current content.")
+def test_own_rights_of_a_node_change_with_the_file(asker, keys):
+    asker.publish("md.x", 1)
+    keys(desk='publish = { allow = ["other.>"] }\nrequest = { allow = ["svc.secret"] }')
+
+    def is_denied():
+        try:
+            asker.publish("md.x", 1)
+        except errors.PermissionDenied:
+            return True
+
+    until(is_denied)
+    asker.publish("other.x", 1)
+    with pytest.raises(errors.NoResponders):
+        asker.request("svc.secret")
+
+
+@promise("A reply needs no right to publish: reply rights decide, also if it is published to the inbox.")
+def test_a_reply_needs_no_right_to_publish(api, keys):
+    file = keys(
+        feed='subscribe = { allow = ["svc.*"] }\nreply = { allow = ["svc.*"] }\npublish = { deny = [">"] }',
+        desk='request = { allow = ["svc.*"] }',
+    )
+    first, second = (
+        api.node(
+            name,
+            bus="contract",
+            security=security(keys.root, name, file),
+            options={"directory": str(keys.root)},
+        )
+        for name in ("feed", "desk")
+    )
+    got = first.subscribe("svc.*")
+    first.wait_ready("desk")
+    second.wait_ready("feed", subscriber="svc.x")
+    for reply in (
+        lambda message: message.reply(message.payload),
+        lambda message: first.publish(message.reply_to, message.payload),
+    ):
+        asked = api.start(lambda: second.request("svc.x", 1))
+        reply(got.receive())
+        assert asked.outcome().payload == 1
+
+
 @promise("A denied subscription costs nothing of the allowed ones of the same subscriber.")
 def test_denied_beside_allowed(feed, desk):
     desk.subscribe("md.eu.*")

@@ -115,27 +115,9 @@ def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
 
 SUBJECTS = ["".join(chars) for length in range(4) for chars in itertools.product("ab$\n", repeat=length)]
 PIECES = [
-    "$",
-    "$",
-    "a",
-    "b",
-    r"\$",
-    "[$]",
-    "[^$]",
-    "(",
-    ")",
-    "|",
-    "(?:",
-    "(?=",
-    "(?m:",
-    "?",
-    "*",
-    "\n",
-    "(?#$)",
-    ".",
-    "[",
-    "\\",
-]
+    "$", "$", "a", "b", r"\$", "[$]", "[^$]", "(", ")", "|", "(?:", "(?=", "(?m:", "?", "*", "\n", "(?#$)",
+    ".", "[", "\\"
+]  # fmt: skip
 
 
 @pytest.mark.sized

@@ -5,7 +5,6 @@ from weakref import WeakSet
 import regex
 
 import oz
-from oz.subjects.dialects.base import Wild
 from oz.subjects.index import words
 from oz.subjects.index.patterns import AnswerCache
 from oz.subjects.index.words import Shape, shape_of
@@ -60,16 +59,6 @@ def test_dropped_answers_are_freed_in_steps():
     assert len(held) == len(memory) == 60
 
 
-def test_cache_of_size_one_or_zero():
-    for size in (0, 1):
-        memory = AnswerCache(size)
-        memory.put("a", 1)
-        memory.drop("b")
-        assert (memory.newer.get("a") == 1) is bool(size)
-        memory.drop("a")
-        assert len(memory) == 0
-
-
 @each(
     ("text", "dialect", "shape"),
     [
@@ -87,10 +76,6 @@ def test_cache_of_size_one_or_zero():
 def test_the_shape_of_a_pattern(text, dialect, shape):
     pattern = oz.compile(text, dialect)
     assert shape_of(pattern._compiled.tokens or pattern._compiled.words) == shape
-
-
-def test_runs_of_hashes_are_one_word():
-    assert oz.compile("#.#.a.#.#.#", "amqp")._compiled.words == (Wild.ANY, b"a", Wild.ANY)
 
 
 def test_a_pattern_in_the_trie_is_found_when_its_shape_has_room_again(monkeypatch):
