@@ -69,7 +69,7 @@ def _commands(shell: str) -> Iterator[list[str]]:
 
 def unknown_word(words: list[str], main: click.Command) -> str | None:
     """The first subcommand or long option in `words` that the command line does not have."""
-    command, remaining = main, list(words)
+    command, remaining = main, words[: words.index("--")] if "--" in words else list(words)
     while isinstance(command, click.Group) and remaining and not remaining[0].startswith("-"):
         name = remaining.pop(0)
         found = command.get_command(click.Context(command), name)
@@ -77,5 +77,5 @@ def unknown_word(words: list[str], main: click.Command) -> str | None:
             return name
         command = found
     known = {name for item in command.params for name in (*item.opts, *item.secondary_opts)}
-    names = (word.partition("=")[0] for word in remaining if word.startswith("--") and word != "--")
+    names = (word.partition("=")[0] for word in remaining if word.startswith("--"))
     return next((name for name in names if name not in {*known, "--help"}), None)
