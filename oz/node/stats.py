@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
@@ -18,7 +18,7 @@ class NodeStats:
         peers: number of peers that are up.
         requests: number of requests of this node without a reply yet.
         late_replies: replies that arrived after the end of their request.
-        lost_replies: replies of this node whose requester had no session in time, or was too slow.
+        lost_replies: replies of this node that did not reach their requester, because it was gone or too slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
         dropped: messages that the publisher of this node dropped for some of its peers, by reason.
         received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.
@@ -66,8 +66,9 @@ class NodeStats:
             direct: messages that nodes sent to each other.
             requests: counters of requests and replies.
         """
-        known = {**asdict(subscriber), **asdict(publisher), **requests}
-        known |= {
+        parts = (subscriber, publisher)
+        known = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+        known |= requests | {
             "peers": peers,
             "received": subscriber.received - direct,
             "delivered": subscriber.delivered - direct,

@@ -1,5 +1,7 @@
 """The web application of `oz explorer`, on a bus of real nodes."""
 
+from contextlib import closing
+
 import pytest
 
 pytest.importorskip("starlette", reason="without the extra explorer")
@@ -15,7 +17,8 @@ pytestmark = pytest.mark.documents
 
 
 def serve(scene, **options):
-    return Server(BusView(scene.explorer, [">"]), "127.0.0.1:0", **options)
+    """Return a server for a `with` block."""
+    return closing(Server(BusView(scene.explorer, [">"]), "127.0.0.1:0", **options))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def opened(scene, browser):
     view = BusView(scene.explorer, [">"])
     scene.wait_ready()
     faults, contexts = [], []
-    with Server(view, "127.0.0.1:0", publish=scene.explorer.publish) as server:
+    with closing(Server(view, "127.0.0.1:0", publish=scene.explorer.publish)) as server:
 
         def open_page(width):
             context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")

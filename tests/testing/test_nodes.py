@@ -131,6 +131,19 @@ def test_node_that_was_replaced_while_its_link_was_half_open_is_a_loss(bus, node
     assert losses == [("one", None)]
 
 
+def test_subscription_of_a_peer_that_is_not_up_is_not_ready(bus, node):
+    async def main():
+        async with node("asks") as asks, node("answers") as answers:
+            # A peer is up with a connection in each direction.
+            asks._node._dial = lambda endpoint, now: None
+            answers.subscribe("svc")
+            await asks.wait_for_subscribers("svc")
+            with pytest.raises(oz.Timeout, match="no node subscribes"):
+                await asks.wait_ready(subscriber="svc", timeout=10)
+
+    bus.run(main())
+
+
 def test_killed_node_ends_its_calls(bus, node):
     async def main():
         async with node("other") as other:
