@@ -29,6 +29,7 @@ from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_nod
 from oz.node.responders import StreamResponders
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
+from oz.publisher.routing import Route
 from oz.publisher.session import Session
 from oz.security.identity import is_same_key
 from oz.subscriber.link import Link
@@ -157,6 +158,7 @@ class Exchange:
         retries: int = 0,
         limit: int | None = None,
         is_many: bool = False,
+        find: Callable[[], Route | None] | None = None,
     ) -> Request:
         """Send a request.
 
@@ -167,13 +169,14 @@ class Exchange:
             retries: times that the request goes to another responder after the loss of its holder.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
+            find: returns the route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
             ClosedError, OwnershipError: the node cannot be used.
         """
-        now, content = self._clock(), Content(*message)
+        now, content = self._clock(), Content(*message, find)
         with self.lock:
             request, effects = self._requests.request(
                 content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many

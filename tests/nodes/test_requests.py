@@ -105,6 +105,12 @@ def test_a_request_waits_while_a_link_is_greeting(requests, members):
     assert requests.changed(0.3) == []
 
 
+def test_a_request_with_a_route_does_not_wait(requests, members):
+    members.streams, members.is_greeting = [], True
+    with pytest.raises(NoResponders):
+        requests.request(ASK._replace(find=lambda: None), 0.0)
+
+
 def test_a_waiting_request_fails_when_no_link_is_greeting(requests, members):
     members.streams, members.is_greeting = [], True
     request, _ = requests.request(ASK, 0.0)

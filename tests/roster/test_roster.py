@@ -429,6 +429,13 @@ def test_process_that_restarts_with_another_socket_replaces_the_old_one(roster):
     assert Dial(f"{PREFIX}b.sock") in roster.out
 
 
+def test_new_process_at_the_same_endpoint_is_dialled_with_its_hello(roster):
+    roster.up(A)
+    roster("on_silent", at(A), now=1.0)
+    roster("on_hello", card(B, endpoints=[at(A)]), now=1.1)
+    assert roster.kinds() == [EndSession, PeerGone, HangUp, Dial]
+
+
 def test_node_of_the_new_process_may_be_on_another_bus_than_the_link(roster):
     """BYE for another bus comes while a new process with the same endpoint is known."""
     old = card(A, endpoints=[at(A), at(A, 2)])

@@ -187,6 +187,19 @@ def test_stalled_node_loses_no_message(bus, node):
     assert bus.run(main()) == list(range(10))
 
 
+def test_subscription_of_a_peer_that_is_not_up_is_not_ready(bus, node):
+    async def main():
+        async with node("asks") as asks, node("answers") as answers:
+            # A peer is up with a connection in each direction.
+            asks._node._dial = lambda endpoint, now: None
+            answers.subscribe("svc")
+            await asks.wait_for_subscribers("svc")
+            with pytest.raises(oz.Timeout, match="no node subscribes"):
+                await asks.wait_ready(subscriber="svc", timeout=10)
+
+    bus.run(main())
+
+
 def test_killed_node_ends_its_calls(bus, node):
     async def main():
         async with node("other") as other:
