@@ -197,8 +197,8 @@ class Recorder(Service):
         else:
             self.subscriber = opened.enter_context(Subscriber(source or None, **options))
         engine = self.subscriber._engine
-        engine.gap_listeners.append(self._on_gap)
-        opened.callback(engine.gap_listeners.remove, self._on_gap)
+        engine.gap_listeners.append(self._gaps.append)
+        opened.callback(engine.gap_listeners.remove, self._gaps.append)
         if engine.options.dedupe and self.writer.end_offset:
             self._ids = last_ids(Journal(self._directory), MAX_IDS)
         self._poller.register(self.subscriber.fileno(), zmq.POLLIN)
@@ -269,9 +269,6 @@ class Recorder(Service):
             rows += messages if not repeats else [message for message in messages if message.id not in ids]
             self._buffer.put(rows)
         return bool(messages)
-
-    def _on_gap(self, gap: Gap) -> None:
-        self._gaps.append(gap)
 
     def _receive_from_node(self, message: Message) -> None:
         rows: list[Row] = []
