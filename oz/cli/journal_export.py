@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
+The format is Parquet if the name of FILE ends with .parquet. Otherwise it is jsonl, a JSON object a line.
+
 Gap records are written too, with kind 1, for each --pattern. If subject, payload, reply_to or headers are not
 UTF-8, jsonl has them in base64, under the name with the suffix _base64.
 
@@ -38,8 +40,6 @@ Examples:
   oz journal export recorded --pattern 'rv:RUN.*' > runs.jsonl
 """
 
-_FORMATS = ("jsonl", "parquet")
-
 _TEXTS = ("payload", "subject", "reply_to", "headers")
 _FIELDS = ("offset", "time", "kind", "lost", "origin", "sequence", "position")
 
@@ -47,15 +47,12 @@ _FIELDS = ("offset", "time", "kind", "lost", "origin", "sequence", "position")
 @click.command(help=_HELP, short_help="Write records as jsonl or parquet.")
 @click.argument("directory", type=PathName(file_okay=False, path_type=Path))
 @click.argument("file", required=False, type=PathName(path_type=Path))
-@click.option("--file-format", "form", type=click.Choice(_FORMATS), metavar="NAME",
-              help="jsonl or parquet.  [default: by the suffix of FILE, or jsonl]")  # fmt: skip
 @pattern_option
 @range_options
 @quiet_option
 def export(
     directory: Path,
     file: Path | None,
-    form: str | None,
     pattern: str | None,
     start: int | datetime | None,
     end: int | datetime | None,
@@ -64,13 +61,8 @@ def export(
     """Export; the text of the help is `_HELP`."""
     from oz.journal import Journal
 
-    form = form or (file.suffix.lstrip(".") if file else "jsonl")
-    if form not in _FORMATS:
-        raise click.UsageError(
-            f"{str(file)!r} has no suffix of a format: give --file-format jsonl or parquet"
-        )
-    if form == "parquet" and file is None:
-        raise click.UsageError("parquet needs a FILE, because it is not written to a pipe")
+    if file is not None and file.suffix not in ("", ".jsonl", ".parquet"):
+        raise click.UsageError(f"{str(file)!r} has another suffix than .jsonl or .parquet")
     found = Journal(directory)
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     batches = _counted(found, start, end, found.batches(compiled, start=start, end=end, gaps=True))
@@ -78,7 +70,7 @@ def export(
         _write_lines(batches, sys.stdout.buffer)
         return
     with _output(file) as out:
-        (_write_parquet if form == "parquet" else _write_lines)(batches, out)
+        (_write_parquet if file.suffix == ".parquet" else _write_lines)(batches, out)
 
 
 @contextmanager
