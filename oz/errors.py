@@ -163,8 +163,8 @@ class WouldBlock(OzError, BlockingIOError):
 class OwnershipError(OzError, RuntimeError):
     """Use of an object outside of its process, thread or event loop.
 
-    Causes: the object is older than a fork, two threads use a socket at once, or another event loop runs. A call that
-    waits is in an inline handler, or in a running loop of a test bus.
+    Causes: the object is used in the child of a fork, in two threads at once (a drop-in socket), or in another
+    event loop. Another cause is a call that waits in an inline handler, or in a running loop of a test bus.
     """
 
 

@@ -60,7 +60,7 @@ class Gap:
     Attributes:
         origin: id of the publisher's process, 16 bytes; None if unknown.
         count: messages; None if the number is unknown.
-        recovered: messages that arrived later after all.
+        recovered: lost messages that arrived later.
         reason: one of the words in docs/errors.md, such as "lost" (over the resume limits), "dropped" (by the
             publisher) or "full" (by the queue of the subscription).
     """

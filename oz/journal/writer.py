@@ -109,8 +109,8 @@ class Writer:
         Args:
             directory: the directory of the journal; created if it is absent.
             sync: when records are durable: "batch": before `append` returns. A number: within this many seconds.
-                "none": when the operating system writes them. Then a power cut may lose acknowledged records; a
-                killed process loses none.
+                "none": when the operating system writes them. With "none" a power cut may lose acknowledged
+                records; a killed process loses none.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
             retain_bytes: size in bytes of all files above which the oldest sealed segments are removed; None keeps

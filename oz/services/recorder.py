@@ -103,8 +103,9 @@ class RecorderStats:
 class Recorder(Service):
     """Subscribes, and appends the received messages to a journal.
 
-    `run` records until `stop`, and then writes the messages that have arrived. It raises `JournalFull` if the disk was
-    full to the end, `JournalError` if the operating system failed, and `PermissionDenied` if a publisher refuses.
+    `run` records until `stop`, and then writes the messages that have arrived. `run` raises `JournalFull` if the
+    disk was full to the end, `JournalError` if the operating system failed, and `PermissionDenied` if a publisher
+    refuses.
 
     Attributes:
         stats: the counts.
@@ -137,7 +138,8 @@ class Recorder(Service):
             group: name of a queue group. Each message goes to one recorder of a group.
             ack: "received", or "handled" to acknowledge a message when it is in the journal. It needs a group and
                 links. If the recorder is killed, a recorder that joins the group within `resume_seconds` of the
-                publisher receives the unacknowledged messages. It may record some of them a second time.
+                publisher receives the unacknowledged messages. This recorder may record some messages a second
+                time.
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
             max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
                 stops receiving; while the disk is full it drops messages and counts them.

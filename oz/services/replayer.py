@@ -54,7 +54,7 @@ class ReplayStats:
         refused: messages that cannot be published: their subject or size is not allowed, or they have several
             payload frames. The first of each kind is logged as a warning.
         gaps: gaps that were passed.
-        lost: messages that those gaps stand for, as far as their number is known.
+        lost: lost messages that those gaps count, as far as their number is known.
     """
 
     published: int = 0

@@ -28,8 +28,8 @@ LONGEST = 7_200.0
 class Bus:
     """Bus in one process without sockets, threads or real time, for `with` or `async with`.
 
-    Publishers, subscribers and nodes have the methods of `oz.asyncio` and the same engines. They run on a loop
-    whose clock jumps, so that a test of hours takes milliseconds. For faults, each member is a process of its own.
+    Publishers, subscribers and nodes have the methods of `oz.asyncio`. Members run on a loop with a virtual clock,
+    so that a test of hours takes milliseconds. A fault treats each member as a separate process.
     The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:
@@ -161,7 +161,7 @@ class Bus:
         return made
 
     def node(self, name: str | None = None, **options: Any) -> Node:
-        """Create a node. It joins at once, and the bus introduces the other nodes to it.
+        """Create a node. The node joins at once, and the bus introduces the other nodes to it.
 
         Args:
             name: of the node; by default it is numbered. The name of a killed node may be used again.
