@@ -10,8 +10,7 @@
     ├── Timeout (TimeoutError)           the timeout of a call has passed
     ├── NoResponders                     no node of the bus has a subscription for a request
     ├── PeerLost                         the node that held a request is lost, or has closed
-    ├── ReplyError                       the handler of the responder raised
-    │   └── NoRequest (ValueError)       a reply to a message that is no request
+    ├── ReplyError                       the handler of the responder raised, or a reply to no request
     ├── WouldBlock (BlockingIOError)     a subscriber has reached the high-water mark
     ├── OwnershipError (RuntimeError)    an object used after a fork, or a node's socket in two threads
     ├── ConfigurationError (ValueError)  a wrong value of a setting or option, or a wrong file
@@ -138,7 +137,7 @@ class PeerLost(OzError):
 
 
 class ReplyError(OzError):
-    """The handler of the responder raised.
+    """The handler of the responder raised, or `message.reply` was called for a message that is no request.
 
     Attributes:
         subject: of the request.
@@ -155,10 +154,6 @@ class ReplyError(OzError):
         self.kind = kind
         self.text = text
         self.node = node
-
-
-class NoRequest(ReplyError, ValueError):
-    """A reply to a message that is no request, or that a subscriber received."""
 
 
 class WouldBlock(OzError, BlockingIOError):

@@ -31,8 +31,8 @@ _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
 FILE is a path, or the URI of a file on a file system of pyarrow, such as s3://bucket/march.parquet.
 
-Gap records are written too, with kind 1. If subject, payload, reply_to or headers are not UTF-8, jsonl and
-csv have them in base64, under the name with the suffix _base64.
+Gap records are written too, with kind 1, for each --pattern. If subject, payload, reply_to or headers are not
+UTF-8, jsonl and csv have them in base64, under the name with the suffix _base64.
 
 {RANGES}
 

@@ -11,8 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection
 from importlib.resources import files
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from oz.errors import ConfigurationError, OzError, PermissionDenied, missing_module
 from oz.escaping import json_text, printable
@@ -228,13 +227,3 @@ class Server:
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        """Return the server; the `with` block closes it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()

@@ -257,8 +257,9 @@ class Sampling:
         number = next(self._numbers)
         self._open[number] = question
         try:
+            payload = msgpack.packb([number])
             for peer in peers:
-                if not node.publisher.direct(peer, STATISTICS, msgpack.packb([number])):
+                if not node.publisher.direct(peer, STATISTICS, payload, is_alone=False):
                     question.missing.discard(peer)
             while question.missing and (end is None or node.clock() < end):
                 yield end
@@ -325,10 +326,13 @@ def _text(text: str | bytes) -> str:
 
 
 def _link_status(session: Session, name: str, now: float) -> LinkStatus:
-    pending, drops = session.unreceived, [0] * len(REASONS)
+    # Most links are idle, without messages.
+    pending = session.unreceived if session.bytes or session.acked != session.following else 0
+    drops = [0] * len(REASONS)
     groups: dict[str, int] = {}
     for stream in session.streams.values():
-        drops = [one + other for one, other in zip(drops, stream.drops, strict=True)]
+        if any(stream.drops):
+            drops = [one + other for one, other in zip(drops, stream.drops, strict=True)]
         if stream.group is not None and stream.patterns:
             groups[stream.group.name] = groups.get(stream.group.name, 0) + stream.load
     oldest = session.oldest if pending else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
@@ -66,8 +66,9 @@ class NodeStats:
             direct: messages that nodes sent to each other.
             requests: counters of requests and replies.
         """
-        known = {**asdict(subscriber), **asdict(publisher), **requests}
-        known |= {
+        parts = (subscriber, publisher)
+        known = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+        known |= requests | {
             "peers": peers,
             "received": subscriber.received - direct,
             "delivered": subscriber.delivered - direct,

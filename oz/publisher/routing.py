@@ -244,7 +244,7 @@ class Interest:
             pass
         # An index without regexes does not begin a search.
         self._limit.begin()
-        streams, timed_out = self._index.find(raw)
+        streams, timed_out = self._index._find(raw)
         alive = [
             stream for stream in set(streams) if not stream.session.has_ended and self._may_have(stream, raw)
         ]

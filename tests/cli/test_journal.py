@@ -134,14 +134,14 @@ def test_export_as_parquet_keeps_every_column(oz, directory, tmp_path):
 @pytest.mark.parametrize(
     ("options", "offsets"),
     [
-        (("--pattern", "md.*"), [0, 1, 2]),
-        (("--pattern", "redis:raw*"), [3]),
-        (("--pattern", "m?.x", "--dialect", "redis"), [0, 2]),
+        (("--pattern", "md.*"), [0, 1, 2, 5]),
+        (("--pattern", "redis:raw*"), [2, 3, 5]),
+        (("--pattern", "m?.x", "--dialect", "redis"), [0, 2, 5]),
         (("--start", "4"), [4, 5]),
         (("--start", "1", "--end", "3"), [1, 2]),
         (("--start", "2026-03-01T12:00:01Z", "--end", "2026-03-01T14:00:03+02:00"), [1, 2]),
         (("--start", "0001-01-01", "--end", "9999-12-31T23:59:59"), [0, 1, 2, 3, 4, 5]),
-        (("--pattern", "none"), []),
+        (("--pattern", "none"), [2, 5]),
     ],
 )
 def test_export_takes_a_subject_and_a_range(oz, directory, options, offsets):

@@ -71,22 +71,6 @@ def test_each_receive_skips_messages_that_do_not_match():
     run(main, "a.*")
 
 
-def test_a_receive_is_a_future_that_waits_for_a_match():
-    async def main(sub, send):
-        first, second = sub.recv_multipart(), sub.recv_string()
-        assert isinstance(first, asyncio.Future)
-        send("a.b.c")
-        done, _ = await asyncio.wait([first, second], timeout=0.05)
-        assert not done
-        send("a.1")
-        send("a.2")
-        done, _ = await asyncio.wait([first, second])
-        assert first.result() == [b"a.1"]
-        assert await second == "a.2"
-
-    run(main, "a.*")
-
-
 async def resolve_unseen(sub, send, receive):
     """Return a task that is cancelled after its Future has a message, and before the task runs."""
     future = receive(sub)

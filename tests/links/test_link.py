@@ -6,8 +6,6 @@ import oz
 from links.pair import NEVER, ORIGIN, Subscriber, batch
 from oz.subscriber.link import (
     ENDED,
-    GREETING,
-    LIVE,
     MAX_ATTEMPT,
     NEW,
     Gap,
@@ -40,10 +38,6 @@ def bye(following=0, streams=None, reason=links.CLOSED):
     return links.encode_bye(Bye(reason, links.PUBLISHER, following, streams or {}))
 
 
-def new(*texts):
-    return Subscriber(*(texts or ("a.*",)))
-
-
 def greeting(**options):
     subscriber = Subscriber("a.*", **options)
     subscriber.link.connect(subscriber.now)
@@ -74,9 +68,6 @@ def ended():
     subscriber = live()
     subscriber.read(bye())
     return subscriber
-
-
-MAKERS = {NEW: new, GREETING: greeting, LIVE: live, ENDED: ended}
 
 
 # connections

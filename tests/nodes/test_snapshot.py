@@ -52,7 +52,7 @@ def test_decode_returns_what_was_encoded():
 
 def test_elements_of_a_later_version_are_ignored():
     version, *fields, links, subscriptions, omitted = _unpack(encode(_snapshot()))
-    links = [[*link, "new"] for link in links]
+    links = [_pack([*_unpack(link), "new"]) for link in links]
     later = [version + 1, *fields, links, subscriptions, omitted, "new"]
     assert decode(_pack(later)) == _snapshot()
 

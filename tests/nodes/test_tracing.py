@@ -108,30 +108,24 @@ def test_own_headers_are_kept_and_the_context_is_in_traceparent(pair, spans):
     assert is_child(spans.named("process order.new")[0], spans.named("publish order.new")[0])
 
 
-def test_request_is_a_client_span_around_the_handler(pair, spans):
-    first, second = pair
-    second.subscribe("svc.add", handler=lambda message: message.payload + 1)
-    first.wait_for_subscribers("svc.add", timeout=DEADLINE)
-    assert first.request("svc.add", 1, timeout=DEADLINE).payload == 2
-    process = spans.named("process svc.add")[0]
-    (request,) = spans.named("request svc.add")
-    assert is_child(process, request)
-    assert request.kind == trace.SpanKind.CLIENT
-    assert request.start_time <= process.start_time <= process.end_time
-
-
-def test_failure_of_a_handler_is_in_both_spans(pair, spans):
+def test_request_is_a_client_span_around_the_handler_and_a_failure_is_in_both(pair, spans):
     first, second = pair
 
-    def fail(message):
-        raise KeyError("missing")
+    def divide(message):
+        return 12 // message.payload
 
-    second.subscribe("svc.fail", handler=fail)
-    first.wait_for_subscribers("svc.fail", timeout=DEADLINE)
+    second.subscribe("svc.divide", handler=divide)
+    first.wait_for_subscribers("svc.divide", timeout=DEADLINE)
+    assert first.request("svc.divide", 4, timeout=DEADLINE).payload == 3
     with pytest.raises(oz.ReplyError):
-        first.request("svc.fail", timeout=DEADLINE)
-    assert spans.named("process svc.fail")[0].attributes["error.type"] == "KeyError"
-    assert spans.named("request svc.fail")[0].attributes["error.type"] == "ReplyError"
+        first.request("svc.divide", 0, timeout=DEADLINE)
+    requests, processes = spans.named("request svc.divide", 2), spans.named("process svc.divide", 2)
+    for request, process in zip(requests, processes, strict=True):
+        assert is_child(process, request)
+        assert request.kind == trace.SpanKind.CLIENT
+        assert request.start_time <= process.start_time <= process.end_time
+    assert processes[1].attributes["error.type"] == "ZeroDivisionError"
+    assert requests[1].attributes["error.type"] == "ReplyError"
 
 
 def test_span_of_a_member_names_its_group(pair, spans):

@@ -96,7 +96,9 @@ def test_wait_for_ever_beside_timers_is_given_up():
         bus.run(main(bus))
 
 
-def test_wait_for_what_never_comes_is_an_error(bus):
+def test_wait_for_what_never_comes_is_an_error(bus, monkeypatch):
+    monkeypatch.setattr("oz.testing.loop._PATIENCE", 0.1)
+
     async def main():
         await asyncio.get_running_loop().create_future()
 

@@ -53,7 +53,7 @@ def test_message_is_what_was_said():
 
 def test_message_that_is_no_request_takes_no_reply():
     message = oz.testing.message("time.us", reply_to=None)
-    with pytest.raises(oz.NoRequest):
+    with pytest.raises(oz.ReplyError):
         message.reply(b"thanks")
     assert message.replies == []
 

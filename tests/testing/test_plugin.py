@@ -10,25 +10,17 @@ from support.waiting import DEADLINE
 ROOT = Path(__file__).parents[2]
 
 
-def run_tests(directory, *texts):
-    """Run modules of tests in one process, with the plugin as where oz is installed."""
-    for number, text in enumerate(texts):
-        (directory / f"test_of_a_user_{number}.py").write_text(text)
-    options = ["-q", "-p", "no:randomly", "-p", "pytest_oz", "-W", "error"]
-    command = [sys.executable, "-m", "pytest", *options]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE)
-
-
-def test_fixture_gives_a_bus_and_imports_nothing_before_it_is_used(tmp_path):
-    text = """
+BUS = """
 import asyncio
 import sys
 
 import pytest
 
+LOADED = [name for name in sys.modules if name.partition(".")[0] in ("oz", "zmq")]
+
 
 def test_without_it():
-    assert not [name for name in sys.modules if name.partition(".")[0] in ("oz", "zmq")]
+    assert not LOADED
 
 
 @pytest.mark.parametrize("oz_bus", [0, 7], indirect=True)
@@ -44,9 +36,6 @@ def test_with_it(oz_bus):
     assert oz_bus.run(main()) == b"c"
     assert oz_bus.now() > 600
 """
-    found = run_tests(tmp_path, text)
-    assert "3 passed" in found.stdout, found.stdout + found.stderr
-
 
 NODES = """
 import asyncio
@@ -150,9 +139,14 @@ def test_handler(oz_bus):
 """
 
 
-def test_code_under_test_creates_objects_of_the_bus(tmp_path):
-    found = run_tests(tmp_path, NODES, SOCKETS, OWNERSHIP)
-    assert "1 failed, 6 passed" in found.stdout, found.stdout + found.stderr
+def test_fixture_gives_a_bus_and_code_under_test_creates_objects_of_it(tmp_path):
+    """The modules run in one process, with the plugin as where oz is installed."""
+    for number, text in enumerate((BUS, NODES, SOCKETS, OWNERSHIP)):
+        (tmp_path / f"test_of_a_user_{number}.py").write_text(text)
+    options = ["-q", "-p", "no:randomly", "-p", "pytest_oz", "-W", "error"]
+    command = [sys.executable, "-m", "pytest", *options]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
+    assert "1 failed, 9 passed" in found.stdout, found.stdout + found.stderr
     assert "on its own" in found.stdout
 
 
