@@ -10,8 +10,7 @@
     ├── Timeout (TimeoutError)           the timeout of a call has passed
     ├── NoResponders                     no node of the bus has a subscription for a request
     ├── PeerLost                         the node that held a request is lost, or has closed
-    ├── ReplyError                       the handler of the responder raised
-    │   └── NoRequest (ValueError)       a reply to a message that is no request
+    ├── ReplyError                       the handler of the responder raised, or a reply to no request
     ├── WouldBlock (BlockingIOError)     a subscriber has reached the high-water mark
     ├── OwnershipError (RuntimeError)    an object used after a fork, or a node's socket in two threads
     ├── ConfigurationError (ValueError)  a wrong value of a setting or option, or a wrong file
@@ -138,7 +137,7 @@ class PeerLost(OzError):
 
 
 class ReplyError(OzError):
-    """The handler of the responder raised.
+    """The handler of the responder raised, or `message.reply` was called for a message that is no request.
 
     Attributes:
         subject: of the request.
@@ -157,10 +156,6 @@ class ReplyError(OzError):
         self.node = node
 
 
-class NoRequest(ReplyError, ValueError):
-    """A reply to a message that is no request, or that a subscriber received."""
-
-
 class WouldBlock(OzError, BlockingIOError):
     """A subscriber has reached the high-water mark, and `on_full` of the publisher is "block" or "raise"."""
 
@@ -168,8 +163,8 @@ class WouldBlock(OzError, BlockingIOError):
 class OwnershipError(OzError, RuntimeError):
     """Use of an object outside of its process, thread or event loop.
 
-    Causes: the object is older than a fork, two threads use a socket at once, or another event loop runs. A call that
-    waits is in an inline handler, or in a running loop of a test bus.
+    Causes: the object is used in the child of a fork, in two threads at once (a drop-in socket), or in another
+    event loop. Another cause is a call that waits in an inline handler, or in a running loop of a test bus.
     """
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from oz.errors import NoRequest
+from oz.errors import ReplyError
 
 MessageId = bytes | tuple[bytes, int]
 """Id of a message: bytes, or a series and the number of the message in the series."""
@@ -60,7 +60,7 @@ class Gap:
     Attributes:
         origin: id of the publisher's process, 16 bytes; None if unknown.
         count: messages; None if the number is unknown.
-        recovered: messages that arrived later after all.
+        recovered: lost messages that arrived later.
         reason: one of the words in docs/errors.md, such as "lost" (over the resume limits), "dropped" (by the
             publisher) or "full" (by the queue of the subscription).
     """
@@ -97,8 +97,7 @@ class Message:
         raise NotImplementedError
 
     @property
-    def extras(self) -> Extras | None:
-        """Optional fields; the properties `headers`, `reply_to` and `id` read them."""
+    def _extras(self) -> Extras | None:
         return None
 
     @property
@@ -109,17 +108,17 @@ class Message:
     @property
     def headers(self) -> Mapping[str, Any]:
         """Headers that were published with the message; empty without headers."""
-        return NO_HEADERS if self.extras is None else self.extras.headers or NO_HEADERS
+        return NO_HEADERS if self._extras is None else self._extras.headers or NO_HEADERS
 
     @property
     def reply_to(self) -> str | None:
         """Subject to publish the reply on, or None."""
-        return None if self.extras is None else self.extras.reply_to
+        return None if self._extras is None else self._extras.reply_to
 
     @property
     def id(self) -> MessageId | None:
         """Id that the message was published with: bytes, or a series and a number; or None."""
-        return None if self.extras is None else self.extras.message_id
+        return None if self._extras is None else self._extras.message_id
 
     @property
     def origin(self) -> bytes | None:
@@ -165,13 +164,13 @@ class Message:
             None; an awaitable from a node of `oz.asyncio`.
 
         Raises:
-            NoRequest: the message has no subject to reply on, or it did not come through a node.
+            ReplyError: the message has no subject to reply on, or it did not come through a node.
             ClosedError: the node is closed.
             OwnershipError: the node was created before a fork.
         """
         if self.reply_to is None:
-            raise NoRequest(f"{self.subject!r} is no request: it has no subject to reply on")
-        raise NoRequest(
+            raise ReplyError(f"{self.subject!r} is no request: it has no subject to reply on")
+        raise ReplyError(
             f"{self.subject!r} did not come through a node; publish the reply on {self.reply_to!r}"
         )
 

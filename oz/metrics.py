@@ -75,7 +75,7 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return the metrics of now. A closed node has none, and neither has a node in the child of a fork."""
+        """Return the current metrics: none for a closed node, and none in the child of a fork."""
         try:
             snapshot = self._node.snapshot()
         except (ClosedError, OwnershipError):

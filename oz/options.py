@@ -37,14 +37,14 @@ class _StrictOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(_StrictOptions):
-    """Limits of a socket, a node or a service. They bound the memory, time and connections that a peer can use.
+    """Limits of a socket, a node or a service. Limits bound the memory, time and connections that a peer can use.
 
     Attributes:
         patterns: subscriptions of one link at a publisher.
-        pattern_time: seconds for one match. A pattern that takes longer three times is suspended.
+        pattern_time: seconds for one match. A pattern is suspended after three matches that took longer.
         subscription_bytes: bytes of the subscriptions of one plain subscriber.
-        message_bytes: bytes of the payload of one message. `publish` refuses a larger one, and a peer that
-            sends a larger one is disconnected.
+        message_bytes: bytes of the payload of one message. `publish` refuses a larger payload. A peer that sends a
+            larger payload is disconnected.
         peers: links of one publisher.
         handshake: seconds within which a peer ends ZeroMQ's handshake.
     """
@@ -86,11 +86,10 @@ class Multicast:
         recovery: seconds for which lost packets can be sent again.
         hops: routers that packets may pass, plus one; 1 stays on the LAN.
         mtu: maximum size in bytes of a packet on the network, with headers.
-        stale_after: seconds without a message, while packets of the publisher arrive, after which a
-            subscriber connects again. libpgm may need 25 seconds for a repair, and connecting again ends the
-            repair. Without repairs the subscriber waits 5 seconds at most.
-        plain: whether messages are those of plain ZeroMQ, `[subject, payload]` or with a delimiter one frame.
-            Then there are no checksums, no reports of losses and no heartbeats.
+        stale_after: seconds after which a subscriber connects again, if packets of the publisher arrive and no
+            messages do. A repair by libpgm may take 25 seconds, and a new connection ends the repair. Without
+            repairs the subscriber waits at most 5 seconds.
+        plain: whether to use plain ZeroMQ messages, without checksums, reports of losses and heartbeats.
     """
 
     rate_kbps: int = 10_000
@@ -131,19 +130,20 @@ class Options(_StrictOptions):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
-        high_water_mark: maximum number of messages that wait for one subscriber, without `max_pending`; 0 for no limit
-            but `pending_bytes`.
+        high_water_mark: maximum number of messages that wait for one subscriber; 0 for no such limit. `max_pending`
+            of a subscription takes its place.
         pending_bytes: maximum size in bytes of the messages that wait for one subscriber at the publisher. With
-            `on_full="block"` or "raise", a message larger than half of it may exceed it.
-        resume_bytes: bytes that a publisher keeps for a subscriber to resume without loss.
+            `on_full="block"` or "raise", a single message larger than half of this limit may exceed it.
+        resume_bytes: bytes of sent messages that a publisher keeps until they are acknowledged, so that a
+            subscriber can resume without loss.
         resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
         send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
         batch: maximum number of messages in a batch.
         batch_delay: maximum time in seconds that a message waits for a batch.
-        delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are
-            one frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a
-            subject that contains the delimiter. A subscriber splits messages of plain publishers at the
-            first delimiter, and counts a message without one as malformed. Links do not use it.
+        delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are one
+            frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a subject
+            that contains the delimiter. A subscriber splits messages of plain publishers at the first delimiter. A
+            message without a delimiter counts as malformed. Links do not use the delimiter.
         dedupe: whether a subscriber drops messages whose id it has seen.
         multicast: options of `epgm://` and `pgm://` endpoints; None for the defaults of `Multicast`.
         limits: bounds for the resources that a peer can use.
@@ -216,10 +216,10 @@ class Delivery(_StrictOptions):
         policy: how a queue group picks the member: "round_robin", "sticky" (by the key of the message, else
             by its subject) or "failover" (the member that joined first).
         max_pending: maximum number of messages that wait for the subscription.
-        prefetch: unacknowledged messages from which a group prefers other members; None for 64 with
-            `ack="handled"` and 4,096 without.
+        prefetch: number of unacknowledged messages at which a group prefers other members; None for 64 with
+            `ack="handled"`, otherwise 4,096.
         redeliver: whether the messages that a lost member has not acknowledged go to other members.
-        inline: whether the handler runs in the thread or loop that reads. It must be fast.
+        inline: whether the handler runs in the thread or loop that reads. Such a handler must be fast.
     """
 
     policy: Policy = "round_robin"

@@ -72,7 +72,7 @@ def process(message: Message, *, tracer_provider: trace.TracerProvider | None = 
     """Begin a span for a `with` block that processes a message, such as one of `receive` or of a journal.
 
     Args:
-        message: the span is a child of the span that published it.
+        message: message to process. The span is a child of the span in which the message was published.
         tracer_provider: of the span; default: the global provider of OpenTelemetry.
     """
     with _Spans(trace.get_tracer("oz", VERSION, tracer_provider), None).process(message, None) as span:

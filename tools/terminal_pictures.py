@@ -18,12 +18,15 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
+
+import oz
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -44,21 +47,19 @@ def explain() -> Text:
 
 def sub() -> Text:
     """Return the messages of a subscriber."""
-    subjects = ("time.us.east 12:00", "time.us.west 09:00", "time.eu.east 18:00", "price.us.east 101")
-    with tempfile.TemporaryDirectory() as directory:
-        place = f"ipc://{directory}/feed"
-        publisher = subprocess.Popen(
-            [*OZ, "pub", "-", "--wait", "60", "--bind", place],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            assert publisher.stdin is not None
-            publisher.stdin.write("\n".join(subjects).encode())
-            publisher.stdin.close()
-            return output_of("oz sub 'time.*.east'", "--count", "2", "--timeout", "60", "--connect", place)
-        finally:
-            publisher.wait(TIMEOUT)
+    with tempfile.TemporaryDirectory() as directory, oz.Publisher(f"ipc://{directory}/feed") as publisher:
+
+        def publish() -> None:
+            publisher.wait_for_subscribers("time.us.east", timeout=TIMEOUT)
+            for subject, payload in (("us.east", "12:00"), ("us.west", "09:00"), ("eu.east", "18:00")):
+                publisher.publish(f"time.{subject}", payload.encode())
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        place = str(publisher.endpoint)
+        shown = output_of("oz sub 'time.*.east'", "--count", "2", "--timeout", "60", "--connect", place)
+        thread.join()
+        return shown
 
 
 NAMES: dict[str, Callable[[], Text]] = {"demo": demo, "explain": explain, "sub": sub}

@@ -1,4 +1,4 @@
-"""The sockets that wait by awaiting: the same names, the same arguments.
+"""The classes of oz for asyncio, with the same names and arguments. Methods that wait are coroutines.
 
 ::
 

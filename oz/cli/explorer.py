@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import click
@@ -72,7 +73,7 @@ def explorer(
             server = Server(view, listen, publish=node.publish if allow_publish else None, names=names)
         except oz.ConfigurationError as error:
             raise click.UsageError(f"--listen {listen}: {error.rule}") from None
-        with server:
+        with closing(server):
             print_ready(ctx, node)
             if not is_local(listen):
                 print_stderr(ctx, f"warning: {listen} has no login: whoever reaches it reads the bus")

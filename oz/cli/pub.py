@@ -27,7 +27,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import print_status, print_stderr, quiet_option
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
-from oz.cli.rights import OwnRights
+from oz.cli.rights import check_right
 from oz.configuration import resolve_limits
 from oz.escaping import printable, raw_text
 from oz.multicast.endpoints import is_multicast
@@ -128,11 +128,9 @@ def pub(
     if as_json and (is_bus or subject != _FROM_STDIN):
         raise click.UsageError("--json needs - as the SUBJECT, and no --bus")
     messages = _json_lines(payload) if as_json else _messages(subject, payload, count)
-    rights = OwnRights(given["security"], "publish")
     if subject != _FROM_STDIN:
-        # Refuse a bad or denied subject before the command binds or waits.
+        # Refuse a bad subject before the command binds or waits.
         oz.validate_subject(raw_text(subject), dialect)
-        rights.check(raw_text(subject))
     payloads = PayloadForm(form)
     extras: dict[str, Any] = {"headers": headers} if headers else {}
     if key is not None:
@@ -140,6 +138,8 @@ def pub(
     is_known = not any(map(is_multicast, (*given["bind"], *given["connect"])))
     published = unwanted = 0
     with _opened(ctx, given, payloads, dialect, last_value=last_value) as publisher:
+        if subject != _FROM_STDIN:
+            check_right(publisher, "publish", raw_text(subject))
         recipients = _Recipients(publisher, wait, is_known=is_known)
         if subject != _FROM_STDIN and not recipients.wait_for(raw_text(subject)):
             print_stderr(
@@ -154,7 +154,6 @@ def pub(
                 if as_json:
                     topic, body, own = read_json_line(body)
                     extras["headers"] = {**headers, **own} or None
-                rights.check(topic)
                 unwanted += not recipients.wait_for(topic)
                 publisher.publish(topic, payloads.read(body) if is_bus else body, **extras)
             published += 1

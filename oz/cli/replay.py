@@ -26,7 +26,7 @@ from oz.cli.options import (
 from oz.cli.output import log_in_lines, print_status, print_stderr
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
-from oz.cli.serving import report_ready, serve, service_options
+from oz.cli.serving import report_ready, serve, serve_metrics, service_options
 from oz.cli.stop_signals import StopSignals, hold_signals
 from oz.configuration import resolve_limits
 from oz.multicast.endpoints import is_multicast
@@ -126,6 +126,8 @@ def replay(
             publisher = _bound(bind, connect, security)
             line = f"{ready_line(publisher.endpoint, bind, connect)}, replaying {recorded}"
         made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
+        # Before the wait for a subscriber, which may be long.
+        opened.enter_context(serve_metrics(ctx, made))
         with closed_when_sent(ctx, publisher, lambda: made.is_stopped):
             report_ready(ctx, line)
             if not any(map(is_multicast, (*bind, *connect))):

@@ -23,7 +23,7 @@ from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number, Whole, dialect_option, group_option, parse_all
 from oz.cli.output import print_status, print_stderr, quiet_option
 from oz.cli.payloads import BadPayload, EncodedPayload, PayloadForm, payload_option
-from oz.cli.rights import OwnRights
+from oz.cli.rights import check_right
 from oz.cli.waiting import await_signal
 from oz.escaping import printable, raw_text
 from oz.system import POLLIN, make_poll
@@ -232,10 +232,6 @@ def reply(
     if [shell_command is not None, echo, text is not None].count(True) != 1:
         raise click.UsageError("give one of --command, --echo and --text")
     patterns = parse_all([pattern], dialect)
-    rights = OwnRights(joining["security"], "reply")
-    for item in patterns:
-        if item.is_literal:
-            rights.check(str(item.text).encode())
     payloads = PayloadForm(form)
     command = ShellCommand(shell_command or "", timeout)
     answer = _command_answer(command, payloads) if shell_command is not None else _echo
@@ -251,6 +247,9 @@ def reply(
         _failures_not_logged(),
         await_signal() as wait_for_end,
     ):
+        for item in patterns:
+            if item.is_literal:
+                check_right(node, "reply", str(item.text).encode())
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
         print_ready(ctx, node)
         try:

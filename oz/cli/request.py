@@ -17,7 +17,6 @@ from oz.cli.joining import joined, joining_options, print_ready
 from oz.cli.options import Number, Whole, dialect_option
 from oz.cli.output import json_option, print_stderr, quiet_option, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option, text_or_bytes
-from oz.cli.rights import OwnRights
 from oz.escaping import json_text, printable, raw_text
 
 _FROM_STDIN = "-"
@@ -80,8 +79,6 @@ def request(
     named = text_or_bytes(raw_text(subject))
     # Check subject and payload before joining the bus.
     oz.validate_subject(named, dialect)
-    rights = OwnRights(joining["security"], "request")
-    rights.check(raw_text(subject))
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
     with joined(ctx, joining, node_options={"echo": False}, dialect=dialect, codec=payloads.codec) as node:
@@ -110,7 +107,11 @@ def request(
             )
             ctx.exit(NOBODY)
         except oz.Timeout:
-            print_stderr(ctx, f"no reply to {printable(named)} within {timeout:g} s{rights.hint()}")
+            hint = "; responders do not answer a denied request: see their log and stats.denied"
+            print_stderr(
+                ctx,
+                f"no reply to {printable(named)} within {timeout:g} s{hint if joining['security'] else ''}",
+            )
             ctx.exit(TIMED_OUT)
 
 

@@ -11,40 +11,21 @@ from collections.abc import Sequence
 import oz
 from oz.escaping import printable
 from oz.node.subjects import INBOX, OWN, reaches
-from oz.security import own_rights as rights
 from oz.security.access import Access, Rights
 from oz.security.denials import Denial
 from oz.security.permissions import Action
 from oz.transport.security import credentials_of
 
 
-class OwnRights:
-    """Rights of the command's key for one action."""
+def check_right(publisher: oz.Publisher | oz.Node, action: Action, subject: bytes) -> None:
+    """Check a subject, before the command waits for a peer; see `oz.security.own_rights`.
 
-    def __init__(self, security: oz.Security | None, action: Action) -> None:
-        """Create the check for a command with `security`; None without keys."""
-        credentials = credentials_of(security)
-        self._action: Action = action
-        self._rights = (
-            None
-            if credentials is None
-            else rights.OwnRights(lambda: credentials.permissions, credentials.public_key)
-        )
-
-    def check(self, subject: bytes) -> None:
-        """Check a subject; see `oz.security.own_rights`.
-
-        Raises:
-            PermissionDenied: the file denies the subject to the command's key.
-        """
-        if self._rights is not None:
-            self._rights.check(self._action, subject)
-
-    def hint(self) -> str:
-        """Return the hint for a request without a reply; empty without keys."""
-        if self._rights is None:
-            return ""
-        return "; responders do not answer a denied request: see their log and stats.denied"
+    Raises:
+        PermissionDenied: the file denies the subject to the command's key.
+    """
+    engine = publisher._node.publisher if isinstance(publisher, oz.Node) else publisher._engine
+    if engine._own_rights is not None:
+        engine._own_rights.check(action, subject)
 
 
 def check_subscribed(

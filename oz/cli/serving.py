@@ -19,8 +19,8 @@ fails while it runs exit code 1
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -146,14 +146,19 @@ def serve(
         # Nothing wakes a service that is not ready, so that it is polled ten times a second.
         return None if line is None else inf
 
-    with (
-        stop_on_signals(service.stop) as signals,
-        metrics_server(ctx.meta[_METRICS], service, lambda: ctx.meta.get(_IS_READY, False)) as address,
-    ):
-        if address:
-            print_status(ctx, f"metrics at http://{address}/metrics")
+    with stop_on_signals(service.stop) as signals, serve_metrics(ctx, service):
         try:
             service.run(poll)
         finally:
             _report_stopping(ctx)
     return signals
+
+
+@contextmanager
+def serve_metrics(ctx: click.Context, service: Runnable) -> Iterator[None]:
+    """Serve the metrics of `--metrics` in a `with` block. A second call for a command has no effect."""
+    address = ctx.meta.pop(_METRICS, None)
+    with metrics_server(address, service, lambda: ctx.meta.get(_IS_READY, False)) as bound:
+        if bound:
+            print_status(ctx, f"metrics at http://{bound}/metrics")
+        yield

@@ -113,7 +113,7 @@ class Filter:
             self._decide = lambda subject: any(matches(subject) for matches in matchers)
 
     def _search(self, subject: bytes) -> bool:
-        found, timed_out = self._index.find(subject)
+        found, timed_out = self._index._find(subject)
         if timed_out and not found:
             raise PatternTimeout(timed_out[0].text, subject, TIME_LIMIT)
         return bool(found)

@@ -26,17 +26,16 @@ class FilteredSocket:
 class Poller(zmq.Poller):
     """A `zmq.Poller` that reports an `oz.SubSocket` and an `oz.Subscriber` readable only for a message that matches.
 
-    A subscriber is registered as a socket is. It is readable if `receive(timeout=0)` would return. Its handlers
-    run while the poller polls, and its publishers are answered. Other sockets and file descriptors are polled as
-    `zmq.Poller` polls them.
+    A subscriber is registered as a socket is. A subscriber is readable if `receive(timeout=0)` would return a
+    message. The handlers of a subscriber run in `poll`. Other sockets and file descriptors work as in `zmq.Poller`.
     """
 
     def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:
         """Wait for events, as `zmq.Poller.poll`.
 
-        A message that was reported is kept for the next receive of its socket. Receive it before another
-        poller than `oz.Poller` waits for the socket. A program without a timeout that polls less than once a
-        second keeps the publishers of a subscriber waiting.
+        A message that was reported is kept for the next receive of its socket. Receive it before another poller
+        than `oz.Poller` waits for the socket. Poll a subscriber at least once a second, because its publishers wait
+        for acknowledgements.
 
         Args:
             timeout: milliseconds; None or a negative number waits for ever.

@@ -119,8 +119,9 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         Args:
             topic: bytes are a prefix in every dialect. Text is a pattern. Empty text is everything. Patterns
                 of `oz.compile`, `re` and `regex` keep their dialect.
-            dialect: dialect of the whole text. Default: the dialect of the socket; unless that is "zmq", text
-                may name another one before a colon, as in "rv:Foo.*".
+            dialect: dialect of the whole text. Default: the dialect of the socket. With the dialect "zmq", text is
+                a literal prefix, even `md.*`, without a warning. With another dialect, text may name its dialect
+                before a colon, as in "rv:Foo.*".
 
         Raises:
             PatternError: the dialect does not allow the text.
@@ -186,11 +187,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     def set(self, option: int, optval: Any) -> None:
         """Set an option, as `zmq.Socket.set`; SUBSCRIBE and UNSUBSCRIBE take a prefix.
 
-        libzmq is never given an SNDHWM other than 0, because a SUB forwards only that many subscriptions in a
-        burst and drops the others. `get` returns the value that was set.
+        SNDHWM is always 0 in libzmq, because a SUB drops subscriptions beyond it. `get` returns the value that was
+        set.
 
         Raises:
-            ConfigurationError: CONFLATE or INVERT_MATCHING, and a pattern is subscribed to.
+            ConfigurationError: CONFLATE or INVERT_MATCHING is set while the socket has a pattern.
             zmq.ZMQError: as `zmq.Socket.set`.
         """
         reading = self._reading
@@ -258,7 +259,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     @overload
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes | zmq.Frame: ...
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes | zmq.Frame:
-        """Receive one frame, as `zmq.Socket.recv`: the next one of a message that matches.
+        """Receive the next frame of a message that matches, as `zmq.Socket.recv`.
 
         Raises:
             zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.

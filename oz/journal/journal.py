@@ -51,8 +51,7 @@ class Journal:
         """Open a journal. No file stays open between reads.
 
         Args:
-            directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
-                files. Through a URI the sealed part is readable.
+            directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed files.
             codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
                 `decode`, as in `oz.Subscriber`; None leaves bytes.
 
@@ -75,15 +74,15 @@ class Journal:
         """Read records and gaps in the order of offsets.
 
         Args:
-            pattern: read only the messages whose subject matches; a list of patterns: at least one of them.
+            pattern: read only the messages whose subject matches this pattern, or at least one pattern of a list.
                 Text as in `oz.compile`. None reads all.
             start: the first offset, or the earliest time of receipt. Text without a zone is local time.
             end: the offset or the time before which to stop; by default the acknowledged end of this moment.
             follow: wait at the end for further records, until `end` is reached. Without `end` never ends.
 
         Yields:
-            `Record` objects, which are `oz.Message` objects with an `offset`, and `JournalGap` objects for
-            missing offsets and for gap records whose pattern overlaps with `pattern`.
+            A `Record` for each message, and a `JournalGap` for missing offsets and for each gap record, because
+            `pattern` may match the lost messages.
 
         Raises:
             JournalError: a file is damaged; a `DamageError` names the file and the offsets. The codec does not decode

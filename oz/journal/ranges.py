@@ -57,7 +57,6 @@ class SealedPart(NamedTuple):
         first: the first offset of the range in the file.
         end: the offset after the last record of the range in the file.
         is_whole: whether the range contains the whole file, so that no filter on `offset` is needed.
-        bytes: the size of the file.
         gaps: the number of gap records in the file.
     """
 
@@ -65,7 +64,6 @@ class SealedPart(NamedTuple):
     first: int
     end: int
     is_whole: bool
-    bytes: int
     gaps: int
 
 
@@ -76,13 +74,11 @@ class Plan(NamedTuple):
         sealed: the sealed files, by offset.
         active: first and end offset of the part that is not sealed, for `read_range`; None if there is none.
         missing: the offsets of the range that are not in the journal.
-        bytes: the size in bytes of the parts that the range covers.
     """
 
     sealed: tuple[SealedPart, ...]
     active: tuple[int, int] | None
     missing: tuple[JournalGap, ...]
-    bytes: int
 
 
 def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
@@ -189,7 +185,7 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
     sealed: list[SealedPart] = []
     missing: list[JournalGap] = []
     active: tuple[int, int] | None = None
-    size, reached = 0, first
+    reached = first
     reason = "retention"
     for file in store.segments():
         is_after = file.first >= end
@@ -203,7 +199,6 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
             break
         if file.end is None:
             active = (max(file.first, first) if active is None else active[0], end)
-            size += store.size(file.name)
             continue
         if file.end <= first or active is not None:
             continue  # `read_range` reads sealed files after a stream, and leaves out what is missing
@@ -216,13 +211,12 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
             continue
         low, high = max(first, file.first), min(end, file.end)
         is_whole = (low, high) == (file.first, file.end)
-        sealed.append(SealedPart(store.path(file.name), low, high, is_whole, footer.size, footer.gaps))
-        size += footer.size * (high - low) // (file.end - file.first)
+        sealed.append(SealedPart(store.path(file.name), low, high, is_whole, footer.gaps))
     if active is None and reached < end:
         missing.append(missing_gap(reached, end, reason))
     if active is not None and active[0] >= active[1]:
         active = None
-    return Plan(tuple(sealed), active, tuple(missing), size)
+    return Plan(tuple(sealed), active, tuple(missing))
 
 
 def range_end(
@@ -288,7 +282,6 @@ def read_range(
     end_time: datetime | None = None,
     columns: Sequence[str] | None = None,
     gaps: bool = True,
-    segment: str | None = None,
     removed: Literal["skip", "raise"] = "skip",
 ) -> Iterator[pa.RecordBatch]:
     """Read a range of offsets in a worker process.
@@ -302,19 +295,16 @@ def read_range(
         end_time: read only records before this time.
         columns: as in `Journal.batches`.
         gaps: yield gap records too, with kind 1.
-        segment: the id of the segment before `first`, from a `Checkpoint`; None does not check it.
         removed: "raise": raise if retention removed records of the range; "skip": leave them out.
 
     Yields:
         Batches in the order of offsets, none of them empty. Lost records are left out.
 
     Raises:
-        JournalError: a file is damaged, the checkpoint is no longer valid, or retention removed records.
+        JournalError: a file is damaged, or retention removed records.
     """
     selection = _selection(pattern, first, end, columns, start_time, end_time, gaps)
     store = open_store(directory)
-    if segment is not None:
-        resume(directory, Checkpoint(first, segment))
     if (reached := end_offset(store)) < end:
         raise JournalError(
             f"{directory}: the journal ends at offset {reached}, before offset {end} of the range: it was "

@@ -103,16 +103,9 @@ class Record(Message):
         return Record, fields + tuple(getattr(self, name) for name in names)
 
     @property
-    def extras(self) -> Extras:
-        """Headers, reply subject and id, decoded from the columns."""
+    def _extras(self) -> Extras:
         headers, _, message_id = unpack_headers(self.packed_headers)
         return Extras(headers or None, self.reply_to, message_id)
-
-    @property
-    def body(self) -> Any:
-        """The payload as bytes; a list of bytes if the message has several payload frames."""
-        frames = unpack_headers(self.packed_headers)[1]
-        return [self._body, *frames] if frames else self._body
 
     @property
     def frames(self) -> list[bytes]:
@@ -220,22 +213,19 @@ def read_records(
         records = (
             record if kind == MESSAGE else _recorded_gap(record, count) for record, kind, count in rows
         )
-    return records if decode is None else map(_Decoder(decode), records)
+    return records if decode is None else _decoded(records, decode)
 
 
-class _Decoder:
-    def __init__(self, decode: Callable[[bytes], Any]) -> None:
-        self._decode = decode
-
-    def __call__(self, record: Any) -> Any:
+def _decoded(records: Iterable[Any], decode: Callable[[bytes], Any]) -> Iterator[Any]:
+    for record in records:
         if isinstance(record, Record):
             try:
-                record.payload = self._decode(record.payload)
+                record.payload = decode(record.payload)
             except Exception as error:
                 raise JournalError(
                     f"offset {record.offset}: the codec does not decode the payload ({error}); use codec=None"
                 ) from error
-        return record
+        yield record
 
 
 def _values(column: Any) -> Any:
@@ -309,7 +299,7 @@ def _pieces(records: Any) -> Iterator[dict[str, Any]]:
         )
     else:
         for chunk in _chunks(records):
-            yield _columns_of(chunk)
+            yield from _halves(_columns_of(chunk), len(chunk))
 
 
 def _is_column(value: Any) -> bool:
@@ -364,22 +354,17 @@ def _size(column: Any) -> int:
 
 
 def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Split an iterable of records into lists that each fit one batch."""
+    """Split an iterable of records into lists of about one batch."""
     source = iter(records)
     kept: list[Any] = []
     size = 0
     while step := list(itertools.islice(source, _STEP)):
         sizes = list(map(_record_size, step)) if set(map(type, step)) != {tuple} else _pair_sizes(step)
-        if size + sum(sizes) <= BATCH_BYTES and len(kept) + len(step) <= BATCH_ROWS:
-            kept += step
-            size += sum(sizes)
-            continue
-        for record, length in zip(step, sizes, strict=True):
-            if kept and (size + length > BATCH_BYTES or len(kept) == BATCH_ROWS):
-                yield kept
-                kept, size = [], 0
-            kept.append(record)
-            size += length
+        kept += step
+        size += sum(sizes)
+        if size >= BATCH_BYTES or len(kept) >= BATCH_ROWS:
+            yield kept
+            kept, size = [], 0
     if kept:
         yield kept
 

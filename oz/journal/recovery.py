@@ -101,21 +101,18 @@ def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]
         file = parse_name(name)
         if file is not None and not file.is_sealed and file.first in sealed:
             try:
-                is_sealed_form = (
-                    read_footer(LocalStore(directory), sealed[file.first]).head.segment == file.segment
-                )
+                segment = read_footer(LocalStore(directory), sealed[file.first]).head.segment
             except DamageError as error:
-                is_sealed_form = False
                 set_aside(directory, sealed[file.first].name)
                 findings.append(Finding(sealed[file.first].name, f"set aside: {error.reason}"))
                 kept.append(name)
                 continue
-            if not is_sealed_form:
+            if segment != file.segment:
                 raise JournalError(f"{directory / name}: another segment begins at its offset; move one away")
             (directory / name).unlink()
         elif file is not None:
             kept.append(name)
-    return [name for name in kept if not name.endswith(TEMPORARY) and (directory / name).exists()]
+    return [name for name in kept if (directory / name).exists()]
 
 
 def _end_stream(
@@ -177,8 +174,7 @@ def _write_end(path: Path, place: int) -> None:
 
 def _last_head(directory: Path, findings: list[Finding]) -> tuple[str, str] | None:
     """Return the ids of the journal and of its last segment."""
-    store = LocalStore(directory)
-    journal, previous = "", None
+    store, previous = LocalStore(directory), None
     for file in reversed(store.segments()):
         with suppress(FileNotFoundError):
             try:
@@ -193,7 +189,7 @@ def _last_head(directory: Path, findings: list[Finding]) -> tuple[str, str] | No
                 previous = previous or ""
                 continue
             return head.journal, head.segment if previous is None else previous
-    return (journal, previous or "") if journal else None
+    return None
 
 
 def set_aside(directory: Path, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oz.errors import OzError, PatternTimeout, SubjectError
+from oz.errors import PatternTimeout, SubjectError
 from oz.journal.format import COLUMNS, MESSAGE, TYPES, int_scalar
 from oz.journal.sealed import Footer, Group
 from oz.subjects.pattern import Pattern, compile
@@ -184,7 +184,8 @@ class Selection:
         if is_message is None:
             yield matching
         elif self.gaps:
-            yield pc.if_else(is_message, matching, self.subjects.mask_gaps(table["subject"]))
+            # All gap records: few recorders have patterns that exclude those of a reader.
+            yield pc.or_(pc.invert(is_message), matching)
         else:
             yield pc.and_(is_message, matching)
 
@@ -283,23 +284,6 @@ class SubjectFilter:
             return candidates
         verdicts = [self.matches(subject) for subject in subjects.filter(candidates).to_pylist()]
         return pc.replace_with_mask(candidates, candidates, _booleans(verdicts))
-
-    def mask_gaps(self, lost: Any) -> Any:
-        """Return the gap records whose lost messages the patterns may match."""
-        chunks = lost.chunks if isinstance(lost, pa.ChunkedArray) else [lost]
-        masks = []
-        for chunk in chunks:
-            encoded = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
-            verdicts = _booleans([self._may_match_lost(text) for text in encoded.dictionary.to_pylist()])
-            masks.append(_expand_mask(verdicts, encoded.indices))
-        return pa.chunked_array(masks, pa.bool_()) if isinstance(lost, pa.ChunkedArray) else masks[0]
-
-    def _may_match_lost(self, lost: str) -> bool:
-        try:
-            pattern = compile(lost) if lost else None
-            return pattern is None or any(pattern.overlaps(item) for item in self.patterns)
-        except OzError:  # no pattern, or a regex whose relations are undecidable
-            return True
 
 
 def _expand_mask(mask: pa.Array, indices: pa.Array) -> pa.Array:

@@ -183,7 +183,6 @@ def repair(directory: Path, progress: Progress | None = None) -> Report:
     try:
         report = verify(store, progress)
         damaged = {finding.file for finding in report.findings if finding.file}
-        _set_aside_duplicates(directory, damaged)
         for file in store.segments():
             if file.is_sealed and file.name in damaged:
                 _rewrite(store, file)
@@ -197,15 +196,6 @@ def repair(directory: Path, progress: Progress | None = None) -> Report:
         raise JournalError(f"{directory}: the repair failed: {error}") from error
     finally:
         lock.release()
-
-
-def _set_aside_duplicates(directory: Path, damaged: set[str]) -> None:
-    """Set aside a damaged file whose repaired file exists too, because a repair was killed."""
-    files = [file for file in LocalStore(directory).segments() if file.is_sealed]
-    firsts = [file.first for file in files]
-    for file in files:
-        if file.name in damaged and firsts.count(file.first) > 1:
-            set_aside(directory, file.name)
 
 
 def _rewrite(store: LocalStore, file: SegmentFile, previous: str | None = None) -> None:

@@ -65,7 +65,7 @@ from oz.journal.lock import WriterLock
 from oz.journal.records import make_batches
 from oz.journal.recovery import recover
 from oz.journal.report import Finding
-from oz.journal.store import LocalStore, is_uri
+from oz.journal.store import is_uri
 from oz.journal.stream import END, BatchEncoder
 from oz.logs import logger
 from oz.message import Message
@@ -109,8 +109,8 @@ class Writer:
         Args:
             directory: the directory of the journal; created if it is absent.
             sync: when records are durable: "batch": before `append` returns. A number: within this many seconds.
-                "none": when the operating system writes them. Then a power cut may lose acknowledged records; a
-                killed process loses none.
+                "none": when the operating system writes them. With "none" a power cut may lose acknowledged
+                records; a killed process loses none.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
             retain_bytes: size in bytes of all files above which the oldest sealed segments are removed; None keeps
@@ -227,12 +227,6 @@ class Writer:
     def end_offset(self) -> int:
         """The offset after the last record, which is the offset of the next."""
         return self._end
-
-    @property
-    def first_offset(self) -> int:
-        """The offset of the first record that retention kept."""
-        files = LocalStore(self._directory).segments()
-        return files[0].first if files else self._end
 
     def roll(self) -> None:
         """End the active segment now, and seal it in the background.

@@ -147,9 +147,9 @@ class ThreadRequesting:
     ) -> Message:
         """Send a request, and return its first reply.
 
-        It goes to each subscription that matches the subject, and to one member of each queue group. A handler
-        replies by `Message.reply` or by its return value. An error reply is raised if no other node or group may
-        reply.
+        A request goes to each subscription that matches the subject, and to one member of each queue group. A
+        handler replies by `Message.reply` or by its return value. If a handler raised an exception, and no other
+        node or group may reply, `request` raises its error.
 
         Args:
             subject: full subject.
@@ -158,7 +158,7 @@ class ThreadRequesting:
             headers: as in `publish`.
             key: for sticky queue groups, in place of the subject.
             retries: maximum number of times that the request is sent to another member after its group member is
-                lost. It may run more than once.
+                lost. The request may then run more than once.
 
         Raises:
             NoResponders: no node subscribes to the subject.

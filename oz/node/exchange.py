@@ -20,7 +20,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from oz.errors import ClosedError, NoRequest, OzError, PermissionDenied, ProtocolError, ReplyError, WouldBlock
+from oz.errors import ClosedError, OzError, PermissionDenied, ProtocolError, ReplyError, WouldBlock
 from oz.logs import peer_logger
 from oz.message import Extras
 from oz.node.handlers import Pool, Runner
@@ -29,6 +29,7 @@ from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_nod
 from oz.node.responders import StreamResponders
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
+from oz.publisher.routing import Route
 from oz.publisher.session import Session
 from oz.security.identity import is_same_key
 from oz.subscriber.link import Link
@@ -157,6 +158,7 @@ class Exchange:
         retries: int = 0,
         limit: int | None = None,
         is_many: bool = False,
+        find: Callable[[], Route | None] | None = None,
     ) -> Request:
         """Send a request.
 
@@ -167,13 +169,14 @@ class Exchange:
             retries: times that the request goes to another responder after the loss of its holder.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
+            find: returns the route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
             ClosedError, OwnershipError: the node cannot be used.
         """
-        now, content = self._clock(), Content(*message)
+        now, content = self._clock(), Content(*message, find)
         with self.lock:
             request, effects = self._requests.request(
                 content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many
@@ -260,7 +263,7 @@ class Exchange:
         """Send a reply to a request; see `Message.reply`.
 
         Raises:
-            NoRequest: the message is no request of a node.
+            ReplyError: the message is no request of a node.
             WouldBlock: the requester is too slow.
             TypeError, ValueError: payload or headers are not allowed.
             ClosedError, OwnershipError: the node cannot be used.
@@ -273,14 +276,14 @@ class Exchange:
         """Return the subject of the replies to a request.
 
         Raises:
-            NoRequest: the message is no request, or the inbox belongs to another key than the message.
+            ReplyError: the message is no request, or the inbox belongs to another key than the message.
         """
         reply_to = message.reply_to
         if reply_to is None:
-            raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
+            raise ReplyError(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
             # With a file of permissions, such a message is denied before. Without a file, only this check refuses it.
-            raise NoRequest(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
+            raise ReplyError(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
     def send_reply(
@@ -295,13 +298,13 @@ class Exchange:
             is_alone: whether no other reply is expected soon, which could join the batch.
 
         Raises:
-            NoRequest: the subject is not the inbox of a node.
+            ReplyError: the subject is not the inbox of a node.
             WouldBlock: the requester is too slow.
             ClosedError, OwnershipError: the node cannot be used.
         """
         node = inbox_node(reply_to)
         if node is None:
-            raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
+            raise ReplyError(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
         is_alone = is_alone and self._pool.is_alone and not self.inline
         is_sent = self._publisher.direct(node, reply_to, payload, extras, is_alone=is_alone)
         if self.attending == threading.get_ident() and self._publisher.waiting:
@@ -351,7 +354,7 @@ class Exchange:
             pass
         except Exception as error:
             _log.warning("the result of the handler for %r was not sent: %s", message.subject, error)
-            if not isinstance(error, (WouldBlock, NoRequest)):
+            if not isinstance(error, (WouldBlock, ReplyError)):
                 self._send_error(message, error)
 
     def handler_failed(self, handler: Any, message: Message, error: BaseException) -> None:

@@ -67,6 +67,7 @@ class Content(NamedTuple):
         payload: encoded.
         extras: map for the wire, or None.
         key: for sticky groups; the subject if None.
+        find: returns the route; None for the route of the subject. Such a request does not wait for a responder.
     """
 
     subject: str
@@ -74,6 +75,7 @@ class Content(NamedTuple):
     payload: bytes = b""
     extras: dict[str, Any] | None = None
     key: bytes | None = None
+    find: Callable[[], Any] | None = None
 
 
 class Request:
@@ -239,7 +241,7 @@ class Requests:
         request = Request(reply_to, content, deadline, retries, limit if is_many else 1, is_many=is_many)
         effects = self._send(request, now)
         if not effects:
-            if not self._responders.is_greeting:
+            if not self._may_wait(request):
                 raise self._no_responders(request)
             self._waiting[reply_to] = request
         self._open[reply_to] = request
@@ -256,6 +258,9 @@ class Requests:
         ]
         request.holders = [*held, *found]
         return [Send(stream, request) for stream in found]
+
+    def _may_wait(self, request: Request) -> bool:
+        return request.content.find is None and self._responders.is_greeting
 
     @staticmethod
     def _no_responders(request: Request) -> NoResponders:
@@ -306,7 +311,7 @@ class Requests:
         if sent:
             self._waiting.pop(request.reply_to, None)
             return sent
-        if loss is None and self._responders.is_greeting:
+        if loss is None and self._may_wait(request):
             return []
         return [self._end(request, loss or self._no_responders(request))]
 

@@ -65,14 +65,15 @@ class StreamResponders:
         Raises:
             WouldBlock: each matching stream is full, or the member of each matching group.
         """
-        route = self._cached(content.subject)
+        find = content.find
+        route = self._cached(content.subject) if find is None else None
         if route is not None and not route.groups and not excluded:
             # Without groups no load changes. Callers would wait for the lock during each send.
             streams = [item for item in route.plain if item.session.card and not item.session.has_ended]
             if all(item.pending < item.limit for item in streams):
                 return streams
         with self._lock:
-            route = self._find(content.subject, content.raw)
+            route = self._find(content.subject, content.raw) if find is None else find()
             if route is None:
                 return ()
             found: list[Stream] = [stream for stream in route.plain if stream.session.member not in excluded]

@@ -270,20 +270,19 @@ class Peer:
         link: endpoint of the last link; None before the first.
         is_linked: whether the link is LIVE.
         is_refused: whether the connection of the link has ended and its endpoint refuses another one.
-        reads_directory: whether it has a socket in the directory of this node, and so finds its peers itself.
         sessions: ids of its sessions that are UP.
         dialled: endpoint that is dialled, or was dialled when the link began.
         dial_at: time of the next turn, while there is no link.
         turn: index of the next endpoint.
-        up_since: time at which it came up; None before.
+        was_up: whether it was up before.
         down_since: time since which a peer that is UP or SILENT has no link or no session.
-        known_at: time at which a KNOWN peer is removed.
+        known_at: time of the last news of a KNOWN peer, from which its removal counts.
         greeting_until: time until which it counts as greeting.
     """
 
     __slots__ = (
         "card", "dial_at", "dialled", "down_since", "endpoints", "greeting_until", "is_linked", "is_refused",
-        "known_at", "link", "node", "reads_directory", "sessions", "state", "turn", "up_since",
+        "known_at", "link", "node", "sessions", "state", "turn", "was_up",
     )  # fmt: skip
 
     def __init__(self, node: bytes, now: float) -> None:
@@ -291,12 +290,11 @@ class Peer:
         self.card: Card | None = None
         self.endpoints: tuple[str, ...] = ()
         self.link: str | None = None
-        self.is_linked = self.is_refused = self.reads_directory = False
+        self.is_linked = self.is_refused = self.was_up = False
         self.sessions: set[bytes] = set()
         self.dialled: Endpoint | None = None
         self.dial_at = self.known_at = now
         self.turn = 0
-        self.up_since: float | None = None
         self.down_since: float | None = None
         self.greeting_until = now + GREETING_TIME
 
@@ -338,8 +336,6 @@ class Roster:
     def move(self, card: Card, local_prefix: str) -> None:
         """Replace the card of this node, because its socket and its directory were deleted and created again."""
         self.card, self._local_prefix = card, local_prefix
-        for peer in self.by_id.values():
-            peer.reads_directory = peer.card is not None and self._reads_directory(peer.card)
 
     def _take(self) -> list[Effect | Event]:
         self._deadline = None
@@ -656,12 +652,12 @@ class Roster:
             if peer.card is None:
                 self._greet(peer, now)
             peer.card = card
-            peer.reads_directory = self._reads_directory(card)
-            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
-            self._set_endpoints(peer, usable, now)
             for other in list(self.by_id.values()):
                 if other.down_since is not None and _share(other, peer):
                     self._gone(other, "restarted", now)
+            # The link of the old process has been hung up, so that its endpoint is dialled at once.
+            usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
+            self._set_endpoints(peer, usable, now)
 
     # dialling
 
@@ -724,7 +720,7 @@ class Roster:
             return
         peer.down_since = None
         if peer.state == KNOWN:
-            peer.state, peer.up_since = UP, now
+            peer.state, peer.was_up = UP, True
             self._out.append(PeerUp(card))
             up = [item.card for item in self.by_id.values() if item.state == UP and item.down_since is None]
             for other in (self.card, *up):
@@ -743,6 +739,7 @@ class Roster:
         """Introduce to a peer all peers that it can reach."""
         named = []
         known = peer.card
+        reads_directory = known is not None and self._reads_directory(known)
         for item in self._present():
             card = item.card
             if item is peer or card is None or known is None or not card.shares_bus(known):
@@ -750,7 +747,7 @@ class Roster:
             endpoints = card.endpoints
             if card.host != known.host:
                 endpoints = tuple(text for text in endpoints if not is_local(text))
-            elif peer.reads_directory and item.reads_directory:
+            elif reads_directory and self._reads_directory(card):
                 continue
             if endpoints:
                 named.append((item.node, endpoints))
@@ -759,6 +756,7 @@ class Roster:
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
     def _reads_directory(self, card: Card) -> bool:
+        """Return whether a node has a socket in the directory of this node, and so finds its peers itself."""
         # Without this, a bus of 200 nodes on one host introduces 8,000,000 nodes for nothing.
         prefix = self._local_prefix
         return (
@@ -850,7 +848,7 @@ class Roster:
     def _forget_at(self, peer: Peer) -> float:
         if peer.state != KNOWN or peer.is_linked or peer.sessions:
             return inf
-        return peer.known_at + (GIVE_UP_AFTER if peer.up_since is None else FORGET_AFTER) * self._lost_after
+        return peer.known_at + (FORGET_AFTER if peer.was_up else GIVE_UP_AFTER) * self._lost_after
 
     def next_deadline(self) -> float | None:
         """Return the time at which `tick` has something to do; None without deadlines."""

@@ -18,7 +18,7 @@ class NodeStats:
         peers: number of peers that are up.
         requests: number of requests of this node without a reply yet.
         late_replies: replies that arrived after the end of their request.
-        lost_replies: replies of this node whose requester had no session in time, or was too slow.
+        lost_replies: replies of this node that did not reach their requester, because it was gone or too slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
         dropped: messages that the publisher of this node dropped for some of its peers, by reason.
         received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.

@@ -62,10 +62,10 @@ class ReservedIndex(PatternIndex[Any]):
         for is_reserved in _kinds(pattern):
             (self._reserved.discard if is_reserved else super().discard)(pattern, value)
 
-    def find(self, subject: str | bytes) -> Matches:
+    def _find(self, subject: str | bytes) -> Matches:
         """Return the values of the patterns that match, and the patterns that exceeded their time."""
         raw = subject.encode("utf-8", "surrogateescape") if isinstance(subject, str) else subject
-        return self._reserved.find(raw) if raw.startswith(_MARK) else super().find(subject)
+        return self._reserved._find(raw) if raw.startswith(_MARK) else super()._find(subject)
 
 
 def _kinds(pattern: Pattern) -> Iterator[bool]:

@@ -148,7 +148,7 @@ class _Lifetime(ThreadLifetime):
 class Node(NodeBase, Publishing, ThreadRequesting):
     """Member of a bus, which publishes, subscribes, requests and replies by subject.
 
-    Threads may share it. A signal handler must not use it. The node has one thread for its links.
+    Threads may share it. A signal handler must not use a node. The node has one thread for its links.
     """
 
     @staticmethod
@@ -182,8 +182,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
-        The next message that the calling thread publishes here is delivered to the subscription. Peers know of it
-        after `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
+        The subscription receives messages of this node from the next one on. Peers know the subscription after
+        `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
@@ -193,9 +193,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest",
                 "conflate", or None for the `on_full` of the publisher and "drop_newest" here.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received", or "handled": a message of the group counts as delivered when the handler has
-                returned or raised, when the same thread calls `receive` again, or when `Message.ack` is called.
-                Without `group`, it counts as delivered when it has arrived, also with "handled".
+            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges it when
+                the handler has returned or raised, when the thread calls `receive` again, or by `Message.ack`.
             concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
                 their order.
             max_messages: messages after which the subscription ends.
@@ -244,8 +243,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         """Wait for peers, until no later message is lost in either direction.
 
         Afterwards each peer that is up knows the subscriptions of this node, and this node knows the earlier
-        subscriptions of the peer. It also waits for new endpoints. It does not wait for a peer that has been silent
-        for some time, unless the peer is named.
+        subscriptions of the peer. `wait_ready` also waits for new endpoints. It does not wait for a peer that has
+        been silent for some time, unless the peer is named.
 
         Args:
             peers: names of peers that must be up.
@@ -291,8 +290,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this
-        node are dropped. With redelivery, other members of the group receive them.
+        Waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this node
+        are dropped. With redelivery, other members of the group receive these messages.
 
         Args:
             timeout: seconds for the whole call; None waits while peers acknowledge, and until groups with

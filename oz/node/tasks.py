@@ -47,8 +47,9 @@ class TaskPool:
             try:
                 message = take()
             except IndexError:
-                # Only this thread adds messages. The times of a call that began before the first snapshot are unknown.
+                # A call that began before the first snapshot was not measured to its end.
                 watch.began = None
+                # Only this thread adds messages.
                 lanes.release(lane)
                 runner.owner.handler_ended()
                 return

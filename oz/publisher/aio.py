@@ -54,10 +54,11 @@ class Publishing(PublishingBase):
         key: str | bytes | None = None,
         id: bytes | tuple[bytes, int] | None = None,
     ) -> Awaitable[None]:
-        """Publish one message; the arguments and errors are those of `oz.publisher.sync.Publisher.publish`.
+        """Publish one message; the arguments and errors are those of `oz.Publisher.publish`.
 
         The message is published by the call itself, and need not be awaited. An await yields to the loop once every
-        millisecond. Only with `on_full="block"` and a full subscriber it is published when it is awaited.
+        millisecond. With `on_full="block"` and a full subscriber, the message is published only when the result is
+        awaited.
 
         Returns:
             Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
@@ -153,7 +154,7 @@ class Publishing(PublishingBase):
     async def wait_for_subscribers(
         self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
     ) -> None:
-        """Wait until subscriptions have arrived; see `oz.publisher.sync.Publisher.wait_for_subscribers`.
+        """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`.
 
         A cancellation ends the wait.
 
@@ -172,7 +173,7 @@ class Publishing(PublishingBase):
 
 
 class Publisher(Publishing, PublisherBase):
-    """Publishes messages by subject, as `oz.publisher.sync.Publisher` does, in an event loop.
+    """Publishes messages by subject, as `oz.Publisher` does, in an event loop.
 
     All calls belong to the thread of the loop. Messages that wait for a batch are sent at the end of the
     loop's turn.
@@ -194,29 +195,29 @@ class Publisher(Publishing, PublisherBase):
         self._attendance.call(self._life.drop)
 
     def bind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Bind to an endpoint at once; see `oz.publisher.sync.Publisher.bind`. The result may be awaited."""
+        """Bind to an endpoint at once; see `oz.Publisher.bind`. The result may be awaited."""
         super().bind(endpoint)
         return self._done
 
     def connect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Connect to an endpoint at once; see `oz.publisher.sync.Publisher.connect`. The result may be awaited."""
+        """Connect to an endpoint at once; see `oz.Publisher.connect`. The result may be awaited."""
         super().connect(endpoint)
         return self._done
 
     def unbind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Undo `bind` at once; see `oz.publisher.sync.Publisher.unbind`. The result may be awaited."""
+        """Undo `bind` at once; see `oz.Publisher.unbind`. The result may be awaited."""
         super().unbind(endpoint)
         return self._done
 
     def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
-        """Undo `connect` at once; see `oz.publisher.sync.Publisher.disconnect`. The result may be awaited."""
+        """Undo `connect` at once; see `oz.Publisher.disconnect`. The result may be awaited."""
         super().disconnect(endpoint)
         return self._done
 
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits as `oz.publisher.sync.Publisher.close`. After a cancellation no message can be published, and
+        Waits as `oz.Publisher.close`. After a cancellation no message can be published, and
         `close` may be called again.
 
         Args:

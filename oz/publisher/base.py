@@ -170,9 +170,10 @@ class PublisherBase(PublishingBase, ABC):
         """Close without a wait, because the publisher was garbage-collected, in any thread."""
 
     def report_loss(self, count: int | None) -> None:
-        """Report messages that were lost before this publisher to its subscribers, for gateways and forwarders.
+        """Report messages that were lost before they reached this publisher, for gateways and forwarders.
 
-        Links report a gap behind the messages that were published before. Plain subscribers receive no report.
+        Subscribers over links get a gap after the messages that were published before. Plain subscribers receive no
+        report.
 
         Args:
             count: number of lost messages; None if it is unknown.
@@ -196,7 +197,7 @@ class PublisherBase(PublishingBase, ABC):
         self._start()
 
     def connect(self, endpoint: str | bytes) -> None:
-        """Connect to an endpoint. It serves plain subscribers only: links need `bind`.
+        """Connect to an endpoint, for plain subscribers only: links need `bind`.
 
         Raises:
             EndpointError: the endpoint cannot be used.

@@ -78,7 +78,11 @@ class PublisherKeys(Keys):
         self.own_rights: OwnRights | None = None
         if self.has_permissions:
             # The same rights as for subscriptions, so that `has_changed` reports each change.
-            self.own_rights = OwnRights(lambda: self.access.rights.permissions, credentials.public_key)
+            self.own_rights = OwnRights(
+                lambda: self.access.rights.permissions,
+                credentials.public_key,
+                credentials.read_permissions_again,
+            )
         self.denied = 0
         self._peers = PeerKeys()
         self._socket: zmq.Socket[Any] | None = None

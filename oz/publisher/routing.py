@@ -227,7 +227,7 @@ class Interest:
         except KeyError:
             pass
         self._limit.begin()
-        streams, timed_out = self._index.find(raw)
+        streams, timed_out = self._index._find(raw)
         alive = [
             stream for stream in set(streams) if not stream.session.has_ended and self._may_have(stream, raw)
         ]

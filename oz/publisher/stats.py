@@ -21,8 +21,8 @@ class PublisherStats:
         dropped: messages dropped for single subscribers, by reason: "full" (the queue of the subscriber),
             "conflated" (a newer message of the subject came), "too_large" (for the subscriber), "denied". A message
             counts once for each subscriber that misses it. The subscriber gets a gap.
-        given_up: messages that were lost with links that have ended, for each link. A message of a group with
-            `ack="handled"` is lost if it was not handled.
+        given_up: messages that subscribers had not received when their links ended. For a group with
+            `ack="handled"`, messages that were not handled. A message counts once for each link.
         redelivered: messages that moved to another member of their group.
         rejected: frames from subscribers that the protocol does not allow.
         denied: subscriptions that permissions refused.

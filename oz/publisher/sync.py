@@ -129,8 +129,8 @@ class Publishing(PublishingBase):
     ) -> None:
         """Wait until subscriptions have arrived. Messages that are published then reach the subscribers.
 
-        A link counts once, while it has a connection. Plain subscribers count once for each subscription, and
-        equal subscriptions behind a proxy count once.
+        A link counts once while it is connected. A plain subscriber counts once for each of its subscriptions.
+        Equal subscriptions behind a proxy count once.
 
         Args:
             subject: count only subscribers that receive this subject.
@@ -153,9 +153,9 @@ if HOT is not None:
 class Publisher(Publishing, PublisherBase):
     """Publishes messages by subject.
 
-    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
-    loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
-    signal handler must not use it.
+    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without loss.
+    Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A signal
+    handler must not use a publisher.
     """
 
     def _begin(self, engine: Engine) -> None:
@@ -173,14 +173,14 @@ class Publisher(Publishing, PublisherBase):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until each connected subscriber has been sent its messages, and until the members of groups with
-        `ack="handled"` have handled them. It waits for acknowledgements of other sent messages while frames of the
-        subscriber arrive at least once a second. It also waits for the messages of a lost member if another member
-        can receive them.
+        Waits until the messages of each connected subscriber are sent, and then for their acknowledgements while
+        the subscriber sends a frame at least once a second. In groups with `ack="handled"` it waits until the
+        members have handled the messages. `close` also waits for the messages of a lost member if another member
+        can receive these messages.
 
         Args:
-            timeout: seconds for the whole call; None waits until each subscriber has its messages or was silent for
-                `resume_seconds`, and until connected members have handled their messages.
+            timeout: seconds for the whole call. None waits until connected members have handled their messages, and
+                until each other subscriber has its messages or was silent for `resume_seconds`.
 
         Returns:
             Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.

@@ -26,16 +26,22 @@ _VERBS: dict[Action, str] = {
 class OwnRights:
     """Rights of the own key. Allowed subjects are cached until the file changes."""
 
-    __slots__ = ("_allowed", "_key", "_permissions", "_read")
+    __slots__ = ("_allowed", "_key", "_permissions", "_read", "_read_again")
 
-    def __init__(self, read: Callable[[], Permissions | None], key: str) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Permissions | None],
+        key: str,
+        read_again: Callable[[], Permissions | None],
+    ) -> None:
         """Start with an empty cache.
 
         Args:
-            read: returns the current permissions, the same object while they do not change; None allows everything.
+            read: returns the permissions, the same object while they do not change; None allows everything.
             key: own public key.
+            read_again: checks the file before a denial, because peers may have read a change of it already.
         """
-        self._read, self._key = read, key
+        self._read, self._key, self._read_again = read, key, read_again
         self._permissions: Permissions | None = None
         self._allowed: dict[Action, set[bytes]] = {action: set() for action in _VERBS}
 
@@ -56,20 +62,30 @@ class OwnRights:
         allowed = self._allowed[action]
         if permissions is None or subject in allowed:
             return
-        user = permissions.user_of(self._key)
-        if user is None:
-            return
-        denial = self._denial(permissions, user, action, subject)
-        if denial is not None:
-            shown = subject.decode(errors="backslashreplace")
-            raise PermissionDenied(
-                f"{user.name} may not {_VERBS[action]} {shown!r}, and peers would drop it: {denial}",
-                rule=denial.rule,
-                subject=shown,
-            )
+        error = self._error(permissions, action, subject)
+        if error is not None and (current := self._read_again()) is not permissions:
+            error = self._error(current, action, subject)
+        if error is not None:
+            raise error
         if len(allowed) >= MAX_CACHED:
             allowed.clear()
         allowed.add(subject)
+
+    def _error(
+        self, permissions: Permissions | None, action: Action, subject: bytes
+    ) -> PermissionDenied | None:
+        user = None if permissions is None else permissions.user_of(self._key)
+        if permissions is None or user is None:
+            return None
+        denial = self._denial(permissions, user, action, subject)
+        if denial is None:
+            return None
+        shown = subject.decode(errors="backslashreplace")
+        return PermissionDenied(
+            f"{user.name} may not {_VERBS[action]} {shown!r}, and peers would drop it: {denial}",
+            rule=denial.rule,
+            subject=shown,
+        )
 
     def _denial(self, permissions: Permissions, user: User, action: Action, subject: bytes) -> Denial | None:
         is_reply = action == "reply"

@@ -247,7 +247,7 @@ class BridgeEngine:
             streams = publisher.recipients(publisher.find_route(message.subject, raw), None, excluded)
             if streams:
                 if extras is None:
-                    extras = rules.extras_of(message.extras, source, self.id)
+                    extras = rules.extras_of(message._extras, source, self.id)
                 publisher.publish_to(tuple(streams), raw, message.payload, extras)
                 self.stats.passed += 1
                 is_wanted = True

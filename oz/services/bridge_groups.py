@@ -144,7 +144,7 @@ class Jobs:
         message = job.message
         raw, source = message.subject_bytes, rules.source_of_message(message)
         members = self._members(job)
-        extras = rules.extras_of(message.extras, source, self._own, is_redelivered=job.is_redelivered)
+        extras = rules.extras_of(message._extras, source, self._own, is_redelivered=job.is_redelivered)
         for stream in rules.by_rank([*members], raw, source):
             leg = members[stream]
             position = leg.publisher.send_job(stream, raw, message.payload, extras)
@@ -179,7 +179,7 @@ class Jobs:
                 del leg.held[stream]
 
     def _reclaim(self, leg: Leg, stream: Stream, positions: Sequence[int], is_final: bool) -> bool:
-        """Let the jobs of a member wait for another member; return False if they stay with the member."""
+        """Return jobs of a member to the waiting jobs; return False if they stay with the member."""
         jobs = leg.held.get(stream, {})
         found = [position for position in positions if position in jobs]
         if not is_final and not all(self._has_other(jobs[position], stream) for position in found):

@@ -101,14 +101,12 @@ class LegPublisher(NodePublisher):
     """Publisher of a leg.
 
     Attributes:
-        asked: while a request is passed on: its group, or None, and the forwarders that do not receive it.
         reclaim: see `LegSessions`.
     """
 
     __slots__ = ()
 
     sessions_class = LegSessions
-    asked: tuple[str | None, Collection[bytes]] | None = None
     reclaim: Callable[[Stream, Sequence[int], bool], bool]
 
     def _new_sessions(self) -> Sessions:
@@ -117,17 +115,11 @@ class LegPublisher(NodePublisher):
         sessions.reclaim = lambda stream, positions, is_final: self.reclaim(stream, positions, is_final)
         return sessions
 
-    def cached_route(self, subject: str) -> Route | None:
-        """Return None: the streams depend on the request, and `responders` finds them."""
-        return None
-
-    def responders(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams of nodes that receive a request."""
-        route = super().responders(subject, raw)
-        if route is None or self.asked is None:
-            return None
-        found = self.recipients(route, *self.asked)
-        return Route(raw, [*found], {}) if found else None
+    def request_route(self, request: Message, group: str | None, excluded: Collection[bytes]) -> Route | None:
+        """Return the streams of nodes that receive a request; see `recipients`."""
+        route = self.responders(request.subject, request.subject_bytes)
+        found = self.recipients(route, group, excluded)
+        return Route(request.subject_bytes, [*found], {}) if found else None
 
     def send_job(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any]) -> int | None:
         """Publish a message of a group to a member; return its position, or None if the member has no space."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oz.errors import ClosedError, OzError, ReplyError, Timeout
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT = 60.0
 """Seconds that a forwarder waits for the replies to a request."""
-STANDBY_TIMEOUT = 5.0
-"""As above, while it stands by: responders usually reply to the copy of the other forwarder."""
 
 _log = peer_logger("oz.forwarder")
 
@@ -57,21 +56,20 @@ class Crossing:
         """
         leg, message = self._leg, self._message
         source = rules.source_of_message(message)
-        extras = rules.extras_of(message.extras, source, own, is_request=True)
+        extras = rules.extras_of(message._extras, source, own, is_request=True)
         content = Outgoing(message.subject, message.subject_bytes, message.payload, extras, None)
-        is_many = bool(message.extras is not None and message.extras.to_all)
-        timeout = STANDBY_TIMEOUT if leg.is_standby else REQUEST_TIMEOUT
+        is_many = bool(message._extras is not None and message._extras.to_all)
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         first = source.position % len(targets)
         for other in targets[first:] + targets[:first]:
-            other.publisher.asked = group, excluded
+            find = partial(other.publisher.request_route, message, group, excluded)
             try:
-                request = other.engine.exchange.begin(content, self.notify, timeout=timeout, is_many=is_many)
+                request = other.engine.exchange.begin(
+                    content, self.notify, timeout=REQUEST_TIMEOUT, is_many=is_many, find=find
+                )
             except OzError as failure:
                 self.failure = None if is_many else failure
                 continue
-            finally:
-                other.publisher.asked = None
             self.requests.append(request)
             self._stats.requests += 1
             self._stats.passed += 1
@@ -87,7 +85,7 @@ class Crossing:
                 if isinstance(reply, ReplyError):
                     self._fail(reply)
                 else:
-                    extras = None if reply.extras is None else encode_extras(Extras(reply.extras.headers))
+                    extras = None if reply._extras is None else encode_extras(Extras(reply._extras.headers))
                     self._send(reply.payload, extras)
             if request.error is not None and not isinstance(request.error, (Timeout, ClosedError)):
                 self.failure = request.error

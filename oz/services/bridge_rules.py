@@ -113,7 +113,7 @@ class Side:
         """Return whether a message may enter the bus."""
         if subject.startswith(_RESERVED):
             return False
-        return not self.allowed or bool(self._index.find(subject).values)
+        return not self.allowed or bool(self._index._find(subject).values)
 
 
 def stands_by(own: bytes, sides: Sequence[Side], at: int) -> bool:
@@ -226,7 +226,7 @@ def source_of(
 
 def source_of_message(message: Message) -> Forwarded:
     """Return the source of a message."""
-    forwarded = message.extras.forwarded if message.extras is not None else None
+    forwarded = message._extras.forwarded if message._extras is not None else None
     return source_of(forwarded, message.origin, message.position, message.reply_to)
 
 

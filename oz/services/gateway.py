@@ -67,7 +67,7 @@ _LOCAL = b"_LOCAL."
 
 @dataclass
 class GatewayStats:
-    """Counters of a gateway: messages, but for `restarts`."""
+    """Counters of a gateway. All except `restarts` count messages."""
 
     received: int = 0
     """Messages of multicast that were published to local subscribers."""
@@ -117,8 +117,8 @@ class Gateway(Service):
             send: multicast endpoint for the messages of local publishers, with a UDP port of its own.
             subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
             publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. They are plain.
-            connect: endpoints of local publishers, `Publisher(bind=…)`. They get links, so that losses are known and
-                headers are kept.
+            connect: endpoints of local publishers, `Publisher(bind=…)`. These publishers get links, so that losses
+                are known and headers are kept.
             multicast: options of both multicast sockets.
             echo: whether local subscribers also get the messages of local publishers. PGM does not deliver them on
                 the host that sent them.

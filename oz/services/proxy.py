@@ -79,7 +79,7 @@ class Proxy(Service):
             connect: endpoints of publishers that bind, or of the backends of other forwarders.
             high_water_mark: messages that may wait for each subscriber. Further messages are dropped for it. 0 is
                 no limit.
-            limits: `message_bytes` and `handshake` count. See docs/limits.md.
+            limits: only `message_bytes` and `handshake` have an effect. See docs/limits.md.
 
         Raises:
             TypeError: `limits` is not an `oz.Limits`.

@@ -64,8 +64,8 @@ class Service:
         """Serve until `stop` or `close` is called.
 
         Args:
-            on_poll: called in this thread after each round, and ten times a second, or at the time of the monotonic
-                clock that it returns as a float.
+            on_poll: called in this thread after each round, and at least every 0.1 seconds. If it returns a float, the
+                next call comes at this time of the monotonic clock instead.
         """
         self._idle.clear()
         try:

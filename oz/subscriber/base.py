@@ -168,8 +168,8 @@ class SubscriberBase:
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when there may be a message.
 
-        A program that polls it calls `receive(timeout=0)` until `Timeout`, and once a second without
-        messages, so that publishers are answered.
+        When the descriptor is readable, call `receive(timeout=0)` until it raises `Timeout`. Without messages, call
+        `receive(timeout=0)` once a second, so that publishers get acknowledgements.
 
         Raises:
             ClosedError: the subscriber is closed.

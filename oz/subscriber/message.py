@@ -132,7 +132,7 @@ class Message(MessageFields, message.Message):
         return arrival.gap if arrival.gap and arrival.gap_offset == self.offset else 0
 
     @property
-    def extras(self) -> Extras | None:
+    def _extras(self) -> Extras | None:
         """Optional fields of the message; None without any."""
         return self[5] if len(self) > 5 else None
 
@@ -166,13 +166,13 @@ class Message(MessageFields, message.Message):
 
     @property
     def _forwarded(self) -> Forwarded | None:
-        extras = self.extras
+        extras = self._extras
         return None if extras is None else extras.forwarded
 
     @property
     def redelivered(self) -> bool:
         """Whether another member of the group may have handled the message."""
-        extras = self.extras
+        extras = self._extras
         return self.arrival.is_redelivered or (extras is not None and extras.redelivered is True)
 
     @property
@@ -193,7 +193,7 @@ class Message(MessageFields, message.Message):
         """Pickle the content. Subscriptions belong to a process."""
         arrival = self.arrival
         shared = arrival.origin, arrival.time_ns, arrival.is_redelivered, arrival.frames
-        extras = None if self.extras is None else tuple(self.extras)
+        extras = None if self._extras is None else tuple(self._extras)
         own = self.subject, self.payload, self.sequence, self.position, self.gap, self.body
         return _restore, (own, extras, shared)
 

@@ -63,7 +63,7 @@ class PlainPatterns:
 
     def match(self, subject: bytes) -> tuple[Inbox, ...]:
         """Return the inboxes that match a subject. A pattern that exceeds its time does not match."""
-        found = dict.fromkeys(self._index.find(subject).values)
+        found = dict.fromkeys(self._index._find(subject).values)
         if subject.startswith(RESERVED):
             named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
             return tuple(dict.fromkeys(entry.owner for entry in named if entry.pattern.matches(subject)))

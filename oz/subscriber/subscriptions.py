@@ -224,7 +224,7 @@ class Subscriptions:
         index = self._indexes.get(stream)
         if index is None:
             return ()
-        found = tuple(index.find(subject).values)
+        found = tuple(index._find(subject).values)
         if subject.startswith(RESERVED):
             found = tuple(entry for entry in found if names_reserved(entry.pattern))
         return found

@@ -33,8 +33,8 @@ Handler = Callable[[BaseMessage], None]
 class Subscription(SubscriptionBase):
     """One subscription of a `Subscriber`.
 
-    A subscription without handler delivers to `Subscriber.receive` until its own `receive` or iteration is
-    used. After that only these return its messages.
+    `Subscriber.receive` returns the messages of a subscription without handler. After the first use of
+    `Subscription.receive` or of its iteration, only these return the messages.
     """
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
@@ -64,7 +64,7 @@ class Subscription(SubscriptionBase):
         self._engine.unsubscribe(self._inbox)
 
     def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End the subscription and keep the messages that were published before.
+        """End the subscription, but deliver the messages that were published before.
 
         Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after
         the last one.
@@ -86,8 +86,8 @@ class Subscription(SubscriptionBase):
 class Subscriber(SubscriberBase, Pollable):
     """Receives messages of publishers by pattern. Threads may share it.
 
-    The subscriber has no thread. Handlers run in the thread that calls `receive`, `run`, `drain` or iterates.
-    `connect` and `subscribe` send at once.
+    The subscriber has no thread. Handlers run in the thread that calls `receive`, `run` or `drain`, or that
+    iterates. `connect` and `subscribe` send at once.
 
     Args:
         connect: endpoint of a publisher, or several.
@@ -130,7 +130,7 @@ class Subscriber(SubscriberBase, Pollable):
         self._engine.connect(as_text(endpoint))
 
     def bind(self, endpoint: str | bytes) -> str:
-        """Bind an endpoint for plain publishers that connect. They are filtered by prefix and pattern.
+        """Bind an endpoint for plain publishers that connect. Messages are filtered by prefix and pattern.
 
         Returns:
             The endpoint with the real port.
@@ -180,15 +180,15 @@ class Subscriber(SubscriberBase, Pollable):
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
-            handler: called with each message, in the thread that waits. Its exceptions are logged and counted.
+            handler: called with each message, in the thread that waits. Exceptions of the handler are logged and
+                counted.
             dialect: of the text.
             group: name of a queue group. Each message goes to one member of a group.
             overflow: policy of the publisher when too many messages wait: "drop_newest", "drop_oldest",
                 "conflate", or None for the `on_full` of the publisher.
             last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: "received", or "handled": a message of the group counts as delivered when the handler has
-                returned or raised, when the same thread calls `receive` again, or when `Message.ack` is called.
-                Without `group`, it counts as delivered when it has arrived, also with "handled".
+            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges it when
+                the handler has returned or raised, when the thread calls `receive` again, or by `Message.ack`.
             max_messages: messages after which the subscription ends.
             delivery: few programs change it.
             unknown: misspelled arguments, for an error with a suggestion.
@@ -305,10 +305,10 @@ class Subscriber(SubscriberBase, Pollable):
         self._waits.run(waits.wait_ready(self._engine, timeout))
 
     def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End all subscriptions and keep the messages that were published before.
+        """End all subscriptions, but deliver the messages that were published before.
 
-        Handlers run meanwhile. Other messages remain for `receive`, which raises ClosedError after the last
-        one; iteration ends.
+        Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after the
+        last message. Iteration ends.
 
         Args:
             timeout: seconds to wait for publishers; None waits for ever.

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 from oz.errors import SubjectError
-from oz.message import Extras, Message, MessageId
+from oz.message import Message, MessageId
 
 INBOX = "_INBOX.testing"
 """Subject for replies to messages of `message` by default."""
@@ -29,7 +29,9 @@ class _Fields(NamedTuple):
 
     subject: str
     payload: Any
-    extras: Extras
+    headers: Mapping[str, Any]
+    reply_to: str | None
+    id: MessageId | None
     origin: bytes
     sequence: int
     position: int | None
@@ -45,7 +47,9 @@ class RecordedMessage(_Fields, Message):
     Attributes:
         subject: text; bytes that are not UTF-8 are kept by `surrogateescape`.
         payload: bytes or a decoded value.
-        extras: headers, `reply_to` and `id`.
+        headers: of the message; empty without headers.
+        reply_to: subject to publish the reply on, or None.
+        id: bytes, or a series and a number; or None.
         origin: of the publisher, 16 bytes.
         sequence: number in the session.
         position: number among all messages of the publisher.
@@ -78,11 +82,11 @@ class RecordedMessage(_Fields, Message):
             An awaitable.
 
         Raises:
-            NoRequest: the message has no subject to reply on.
+            ReplyError: the message has no subject to reply on.
         """
         if self.reply_to is None:
             return super().reply(payload, headers=headers)
-        reply = RecordedMessage(self.reply_to, payload, Extras(headers), _ORIGIN, 0, None, 0, 0, False, [])
+        reply = message(self.reply_to, payload, headers=headers, reply_to=None)
         self.replies.append(reply)
         return _Done()
 
@@ -134,5 +138,6 @@ def message(
     for name, number in numbers:
         if number < 0:
             raise ValueError(f"{name} is 0 or more, not {number}")
-    extras = Extras(headers, reply_to, id)
-    return RecordedMessage(text, payload, extras, origin, sequence, position, gap, time_ns, redelivered, [])
+    return RecordedMessage(
+        text, payload, headers or {}, reply_to, id, origin, sequence, position, gap, time_ns, redelivered, []
+    )

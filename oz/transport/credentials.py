@@ -113,6 +113,10 @@ class Credentials:
         """Permissions of the file as it is now; None without a file."""
         return None if self._permissions is None else self._permissions.value
 
+    def read_permissions_again(self) -> Permissions | None:
+        """Return the permissions after a check of the file, whenever the last check was."""
+        return None if self._permissions is None else self._permissions.check_again()
+
     def admits(self, key: str, address: str) -> bool:
         """Return whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.value_for_unknown_key():
@@ -344,6 +348,15 @@ class Reloaded(Generic[T]):
                     self._seen = self._changing
                     self._reload()
                 self._due_at = self._checked_at + (_SHORT_INTERVAL if self.is_changing else _CHECK_INTERVAL)
+        return self._value
+
+    def check_again(self) -> T:
+        """Return the content of a file. A change is read at once, unless it is so new that it may be incomplete."""
+        with self._lock:
+            state: Any = _state(self._path)
+            if state not in (None, self._seen) and time.time_ns() - max(state[:2]) >= _SHORT_INTERVAL * 1e9:
+                self._seen = self._changing = state
+                self._reload()
         return self._value
 
     def _reload(self) -> None:

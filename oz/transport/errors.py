@@ -10,8 +10,8 @@ from oz.errors import OzError
 class EndpointError(OzError, ValueError, zmq.ZMQError):
     """A malformed endpoint, or an endpoint that this socket or this system cannot use.
 
-    `errno` is EINVAL for a text that is no endpoint, EPROTONOSUPPORT if libzmq was built without the transport,
-    else that of libzmq, such as EADDRINUSE.
+    `errno` is EINVAL for a text that is no endpoint, and EPROTONOSUPPORT if libzmq was built without the transport.
+    Otherwise it is the errno of libzmq, such as EADDRINUSE.
     """
 
     def __init__(self, text: str, code: int = zmq.EINVAL) -> None:

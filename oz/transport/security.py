@@ -20,8 +20,8 @@ _KEYS = ("key", "trusted", "permissions", "servers")
 class Security:
     """Key of a program, trusted keys, and permissions.
 
-    One object may serve any number of sockets. A listener demands CURVE and a trusted key. A socket that connects
-    proves `key`, and connects only to listeners with a trusted key.
+    One object may serve any number of sockets. A socket that binds accepts only connections with a trusted key. A
+    socket that connects proves that it has `key`, and accepts only listeners with a trusted key.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Security:
             trusted: directory of public certificates. Files may be added and removed later.
             permissions: file of permissions, which is read again after a change. Without it a trusted key may do
                 everything.
-            servers: name in `trusted` of the certificate of a listener, by endpoint. Other listeners are tried
-                with each trusted key.
+            servers: name in `trusted` of the certificate of a listener, by endpoint. For other endpoints, all
+                trusted keys are tried.
 
         Raises:
             ConfigurationError: a file cannot be read or used, or other users may read or write it.
@@ -76,7 +76,7 @@ class Security:
 
     @property
     def public_key(self) -> str:
-        """The own public key, 40 characters of Z85."""
+        """Public key of this program, 40 characters of Z85."""
         return self._credentials.public_key
 
     @property

@@ -21,6 +21,7 @@ def test_command_without_the_extra_names_the_remedy(oz, directory, monkeypatch):
     assert "pip install '.[explorer]'" in ended.stderr
 
 
+@pytest.mark.documents  # `tox -e docs` has the extra
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -36,6 +37,7 @@ def test_wrong_options_are_usage_errors(directory, oz, options, reason):
     assert (result.exit_code, reason in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.documents
 @pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 def test_process_serves_the_page_and_its_key_decides_what_it_reads_and_publishes(
     directory, tmp_path, oz, oz_start

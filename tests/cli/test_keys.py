@@ -47,11 +47,6 @@ def test_no_command_prints_a_secret(oz, keys):
         assert secret not in result.stdout + result.stderr
 
 
-def test_existing_files_are_not_replaced(oz, keys):
-    assert oz("keys", "new", "desk", "--key-directory", str(keys)).exit_code == 0
-    assert oz("keys", "new", "desk", "--key-directory", str(keys)).exit_code == 1
-
-
 def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):
     trusted = str(tmp_path / "trusted")
     assert oz("keys", "trust", KEY, "--in", trusted).exit_code == 2

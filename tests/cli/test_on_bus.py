@@ -50,28 +50,15 @@ def pub(oz_run, directory, *arguments, stdin=None):
 VALUES = ["text", "a\nb", b"\xff", {"bid": 1.5, "raw": b"x"}, [1, None], 7]
 
 
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [
-        ((), ["text", "a\\nb", "\\xff", '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"]),
-        (
-            ("--payload", "json"),
-            ['"text"', '"a\\nb"', '"/w=="', '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"],
-        ),
-    ],
-)
-def test_values_are_printed_as_text_or_json(sub, options, shown):
-    assert sub(*options, values=VALUES) == [f"a {item}" for item in shown]
-
-
-def test_json_output_keeps_values(sub):
+def test_values_are_printed_as_text_or_json(sub):
+    shown = ["text", "a\\nb", "\\xff", '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"]
+    assert sub(values=VALUES) == [f"a {item}" for item in shown]
+    shown[:3] = '"text"', '"a\\nb"', '"/w=="'
+    assert sub("--payload", "json", values=VALUES) == [f"a {item}" for item in shown]
+    payloads = [{"payload": "text"}, {"payload": "a\nb"}, {"payload_base64": "/w=="}]
+    payloads += [{"payload": value} for value in ({"bid": 1.5, "raw": "x"}, [1, None], 7)]
     assert [json.loads(line) for line in sub("--json", values=VALUES)] == [
-        {"subject": "a", "payload": "text"},
-        {"subject": "a", "payload": "a\nb"},
-        {"subject": "a", "payload_base64": "/w=="},
-        {"subject": "a", "payload": {"bid": 1.5, "raw": "x"}},
-        {"subject": "a", "payload": [1, None]},
-        {"subject": "a", "payload": 7},
+        {"subject": "a", **payload} for payload in payloads
     ]
 
 

@@ -211,52 +211,26 @@ def test_text_stays_on_its_line(feed, sub):
     assert sub("a").stdout == b"a x\\xff\\n\\x1b[31m\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "lines"),
-    [
-        ((), ["a b \\xff c", "a b c"]),
-        (
-            ("--json",),
-            [
-                '{"subject": "a", "payload": "b", "more": [{"payload_base64": "/w=="}, {"payload": "c"}]}',
-                '{"subject": "a", "payload": "b", "more": [{"payload": "c"}]}',
-            ],
-        ),
-    ],
-)
-def test_frames_of_a_plain_publisher_are_printed(sub, endpoint, options, lines):
-    with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
-        publisher.bind(endpoint)
+def test_frames_of_a_plain_publisher_are_printed(sub, endpoint):
+    more = '{"subject": "a", "payload": "b", "more": [{"payload_base64": "/w=="}, {"payload": "c"}]}'
+    for options, line in ((), "a b \\xff c"), (("--json",), more):
+        with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
+            publisher.bind(endpoint)
 
-        def send():
-            assert publisher.poll(DEADLINE * 1000)
-            publisher.send_multipart([b"a", b"b", b"\xff", b"c"])
-            publisher.send_multipart([b"a", b"b", b"c"])
+            def send(publisher=publisher):
+                assert publisher.poll(DEADLINE * 1000)
+                publisher.send_multipart([b"a", b"b", b"\xff", b"c"])
 
-        sending = Thread(send)
-        assert sub("a", *options, count=2).lines == lines
-        sending.outcome()
+            sending = Thread(send)
+            assert sub("a", *options).lines == [line]
+            sending.outcome()
 
 
-@pytest.mark.parametrize(
-    ("options", "lines"),
-    [
-        (
-            ("--headers",),
-            ['a {"n": 1, "no": null, "raw_base64": "/w==", "line": "1\\n\\u009b2"} b', "a {} b"],
-        ),
-        (("--headers", "--json"), None),
-    ],
-)
-def test_headers_of_each_kind_are_printed(feed, sub, options, lines):
+def test_headers_of_each_kind_are_printed(feed, sub):
     headers = {"n": 1, "no": None, "raw": b"\xff", "line": "1\n\x9b2"}
     feed(("a", b"b", headers), ("a", b"b"))
-    ended = sub("a", *options, count=2)
-    if lines:
-        assert ended.lines == lines
-    else:
-        found = {"n": 1, "no": None, "raw_base64": "/w==", "line": "1\n\x9b2"}
-        assert json.loads(ended.lines[0]) == {"subject": "a", "payload": "b", "headers": found}
+    shown = 'a {"n": 1, "no": null, "raw_base64": "/w==", "line": "1\\n\\u009b2"} b'
+    assert sub("a", "--headers", count=2).lines == [shown, "a {} b"]
 
 
 @pytest.mark.parametrize(

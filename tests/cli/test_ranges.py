@@ -12,7 +12,6 @@ pytest.importorskip("pyarrow")
 
 from oz.journal import Writer
 
-COMMANDS = [("replay",), ("journal", "export")]
 HOUR = 3600 * 10**9
 
 
@@ -28,14 +27,6 @@ def directory(tmp_path):
             ]
         )
     return where
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_describes_relative_times(oz, command):
-    text = " ".join(oz(*command, "--help").stdout.split())
-    assert "--start and --end are an offset, a time such as 2026-03-01T09:00, or a time before now" in text
-    assert "such as -90s or -1h" in text
-    assert "without a zone is local time" in text
 
 
 @pytest.mark.parametrize(

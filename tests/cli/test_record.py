@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 
 import oz
-from oz.journal import Journal, JournalGap, Writer
+from oz.journal import Journal, JournalGap
 from support import waiting
 from support.ports import lasting_endpoint
 from support.waiting import Thread
@@ -76,21 +76,6 @@ def test_signal_ends_it_with_each_message_and_a_summary(publisher, record, recor
         "oz record: recorded 3000 messages, up to offset 3000; 0 known to be lost",
     ]
     assert payloads(recorded) == [b"%d" % at for at in range(3000)]
-
-
-def test_it_binds_and_continues_a_journal(record, recorded, endpoint):
-    with Writer(recorded) as writer:
-        writer.append([("a.0", b"0")])
-
-    def publish():
-        with oz.Publisher(connect=endpoint) as pub:
-            pub.wait_for_subscribers(timeout=waiting.DEADLINE)
-            pub.publish("a.1", b"1")
-
-    ended = record("a.*", "--bind", endpoint, beside=publish, count=3)
-    assert ended.code == 0
-    assert "from offset 1" in ended.stderr.splitlines()[0]
-    assert payloads(recorded) == [b"0", b"1"]
 
 
 def test_missing_publisher_is_reported_and_recorded_once_it_starts(record, recorded, monkeypatch):
@@ -168,18 +153,3 @@ def test_terminal_shows_progress(publisher, recorded):
         process.send_signal(signal.SIGTERM)
         assert process.wait(waiting.DEADLINE) == 0
     os.close(controller)
-
-
-def test_bus_is_recorded(directory, record, recorded):
-    with oz.Node("speaker", bus="recorded") as speaker:
-
-        def publish():
-            speaker.wait_for_subscribers("a.1", timeout=waiting.DEADLINE)
-            for at in range(300):
-                speaker.publish("a.1", {"n": at})
-
-        ended = record("a.>", "--bus", "recorded", beside=publish, count=300, number=signal.SIGTERM)
-    assert ended.code == 0
-    assert "on bus recorded" in ended.stderr
-    assert "recorded 300 messages" in ended.stderr
-    assert payloads(recorded, codec="msgpack") == [{"n": at} for at in range(300)]

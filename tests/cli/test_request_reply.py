@@ -45,16 +45,15 @@ def ask(oz_run, directory):
     return ask
 
 
-def test_reply_is_the_output_of_the_command_in_another_process(oz_start, ask, directory, tmp_path):
-    options = ("--command", 'cat; echo "$OZ_SUBJECT $OZ_HEADER_USER"', "--name", "upper")
-    running = oz_start("reply", *on_bus(directory, "text.*", *options))
-    assert re.fullmatch(r"oz reply: ready, upper on bus default, 0 peers", running.ready_line())
-    # Nothing of a payload or header is run.
+def test_reply_is_the_output_of_the_command_and_nothing_of_a_request_is_run(served, node, tmp_path):
     hostile = f"$(touch {tmp_path}/pwned) `touch {tmp_path}/pwned`; touch {tmp_path}/pwned '\"\\ \x01"
-    ended = ask("text.a", hostile, "--header", "user=$(id)", "--json")
-    assert ended.code == 0
-    assert json.loads(ended.stdout)["payload"] == f"{hostile}text.a $(id)"
-    assert re.fullmatch(r"oz request: ready, oz-request-\d+ on bus default, 1 peer\n", ended.stderr)
+    command = 'cat; echo "$OZ_SUBJECT $OZ_HEADER_USER"'
+    ended, found = served(
+        *("text.*", "--command", command, "--name", "upper"),
+        client=lambda: answered(node, "text.a", hostile, headers={"user": "$(id)"}),
+    )
+    assert found == f"{hostile}text.a $(id)"
+    assert re.fullmatch(r"oz reply: ready, upper on bus default, 1 peer", ended.stderr.splitlines()[0])
     assert not list(tmp_path.iterdir())
 
 
@@ -128,6 +127,7 @@ def test_several_answers_are_a_line_each(node, ask):
     for text in ("one", "two\n2"):
         node.subscribe("a", handler=lambda message, text=text: message.reply(text))
     ended = ask("a", "--count", "2")
+    assert re.fullmatch(r"oz request: ready, oz-request-\d+ on bus default, 1 peer\n", ended.stderr)
     assert (ended.code, sorted(ended.lines)) == (0, ["one", "two\\n2"])
 
 

@@ -12,7 +12,7 @@ import oz
 import oz.asyncio
 from contract.adapter import command
 from oz.journal import Journal, Recorder
-from oz.node.trace import HEADER, MAX_REPORTS, TRACE
+from oz.node.trace import HEADER, MAX_REPORTS, TRACE, Traces
 from oz.services.bridge import Forwarder
 from services.buses.conftest import running
 from support.keyring import Keyring
@@ -273,11 +273,12 @@ def test_questions_that_wait_are_bounded_by_bytes(join, monkeypatch):
     engine, answered = join("desk")._node, []
     monkeypatch.setattr(engine.publisher, "direct", lambda peer, *_: answered.append(peer))
     (link,) = engine.readiness._links_to(engine.id)
-    with engine.lock:
-        for number in range(50):
-            question = [number.to_bytes(16), 0, b"md.x", b"", bytes(1_000_000)]
-            engine.traces.on_direct(link, msgpack.packb(question))
-        engine.traces.turn(engine.clock())
+    # Not those of the engine, whose thread would answer between two questions.
+    traces = Traces(engine)
+    for number in range(50):
+        question = [number.to_bytes(16), 0, b"md.x", b"", bytes(1_000_000)]
+        traces.on_direct(link, msgpack.packb(question))
+    traces.turn(engine.clock())
     assert len(answered) == 8
 
 

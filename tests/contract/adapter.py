@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import select
 import time
+import urllib.request
 
 import zmq
 import zmq.auth
@@ -286,6 +287,13 @@ class Node(_Subscribing):
         return map(self._wrapped, self.shell.iterate(found))
 
 
+def limit_requests(node, number):
+    """Set the maximum number of open requests of a node; return the maximum before."""
+    requests = node.raw._node.exchange._requests
+    before, requests._max_requests = requests._max_requests, number
+    return before
+
+
 class Subscription(_Object):
     def __init__(self, subscriber, raw):
         super().__init__(subscriber.api, raw)
@@ -463,6 +471,24 @@ def command(*arguments, stdin=None):
 
     ran = CliRunner().invoke(main, list(arguments), input=stdin)
     return ran.exit_code, ran.stdout, ran.stderr
+
+
+@contextlib.contextmanager
+def explorer_page(bus, directory):
+    """Serve the page of `oz explorer` on a bus; yield a function that reads a path."""
+    from oz.explorer.server import Server
+    from oz.explorer.view import BusView
+
+    def read(path):
+        with urllib.request.urlopen(server.url + path, timeout=DEADLINE) as answer:
+            return answer.read()
+
+    options = oz.NodeOptions(directory=directory)
+    with (
+        oz.Node("explorer", bus=bus, codec=None, options=options) as node,
+        Server(BusView(node, [">"]), "127.0.0.1:0") as server,
+    ):
+        yield read
 
 
 # Spark --------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from oz.publisher.stats import REASONS
-from support.cases import each
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "errors.md"
@@ -30,7 +29,7 @@ def entries(section):
 
 @cache
 def modules():
-    """Return the syntax tree of each module of oz. Parsing them takes a tenth of the collection of all tests."""
+    """Return the syntax tree of each module of oz."""
     return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "oz").rglob("*.py"))}
 
 
@@ -38,8 +37,9 @@ def name_of(node):
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
+@cache
 def nodes(kind):
-    return (node for tree in modules().values() for node in ast.walk(tree) if isinstance(node, kind))
+    return [node for tree in modules().values() for node in ast.walk(tree) if isinstance(node, kind)]
 
 
 def exported(module):
@@ -84,33 +84,16 @@ def gap_reasons():
 
 
 @pytest.mark.documents
-def test_page_has_an_entry_for_each_public_error():
+def test_page_has_an_entry_with_cause_and_remedy_for_each_error_warning_gap_and_drop():
     classes = errors()
     public = {f"{module}.{name}" for module in PUBLIC for name in exported(module) if name in classes}
     listed = set(entries("Errors"))
     assert listed <= public
     # `oz.JournalError` is also `oz.journal.JournalError`.
     assert {name.rpartition(".")[2] for name in listed} == {name.rpartition(".")[2] for name in public}
-
-
-@pytest.mark.documents
-def test_page_has_an_entry_for_each_warning():
     assert {name.rpartition(".")[2] for name in entries("Warnings")} == warned()
-
-
-@pytest.mark.documents
-def test_page_has_an_entry_for_each_gap_reason():
     assert {text.strip('"') for text in entries("Reasons of gaps")} == gap_reasons()
-
-
-@pytest.mark.documents
-def test_page_has_an_entry_for_each_drop_reason():
     assert {text.strip('"') for text in entries("Reasons of drops")} == set(REASONS)
-
-
-@pytest.mark.documents
-@each("section", ["Errors", "Warnings", "Reasons of gaps", "Reasons of drops"])
-def test_each_entry_has_a_cause_and_a_remedy(section):
-    assert {
-        name: cells for name, cells in entries(section).items() if len(cells) != 2 or not all(cells)
-    } == {}
+    for section in ("Errors", "Warnings", "Reasons of gaps", "Reasons of drops"):
+        found = entries(section)
+        assert {name: cells for name, cells in found.items() if len(cells) != 2 or not all(cells)} == {}

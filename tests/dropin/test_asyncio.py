@@ -71,22 +71,6 @@ def test_each_receive_skips_messages_that_do_not_match():
     run(main, "a.*")
 
 
-def test_a_receive_is_a_future_that_waits_for_a_match():
-    async def main(sub, send):
-        first, second = sub.recv_multipart(), sub.recv_string()
-        assert isinstance(first, asyncio.Future)
-        send("a.b.c")
-        done, _ = await asyncio.wait([first, second], timeout=0.05)
-        assert not done
-        send("a.1")
-        send("a.2")
-        done, _ = await asyncio.wait([first, second])
-        assert first.result() == [b"a.1"]
-        assert await second == "a.2"
-
-    run(main, "a.*")
-
-
 async def resolve_unseen(sub, send, receive):
     """Return a task that is cancelled after its Future has a message, and before the task runs."""
     future = receive(sub)
@@ -213,22 +197,6 @@ def test_refused_messages_without_end_do_not_hold_the_loop():
             turns += 1
         send("a.b")
         assert await receiving == b"a.b"
-
-    run(main, "a.*")
-
-
-@pytest.mark.parametrize("make", [copy.copy, oz.asyncio.SubSocket, oz.asyncio.SubSocket.from_socket])
-def test_shadows_share_subscriptions(make):
-    async def main(sub, send):
-        shadow = make(sub)
-        send("a.b.c")
-        send("a.b", "1")
-        assert await shadow.recv() == b"a.b"
-        assert oz.SubSocket(sub).recv() == b"1"
-        shadow.unsubscribe("a.*")
-        send("a.b")
-        assert await sub.poll(20) == 0
-        shadow._clear_io_state()
 
     run(main, "a.*")
 

@@ -26,14 +26,6 @@ def pair(context, made):
     return make
 
 
-def test_the_dialect_zmq_allows_any_first_frame(pair):
-    pub, plain = pair("zmq")
-    assert pub.dialect == "zmq"
-    for frame in (b"", b"a b", b"\xff", b"a..b", b"\0" * 1_000):
-        pub.send_multipart([frame, b""])
-        assert plain.recv_multipart() == [frame, b""]
-
-
 @pytest.mark.parametrize("subject", [b"a..b", b"", b"a b", b"\xff", b"a.*"])
 def test_a_first_frame_that_is_no_subject_is_not_sent(pair, subject):
     pub, plain = pair("nats")
@@ -64,17 +56,6 @@ def test_frames_after_the_first_are_not_checked(pair):
     assert plain.recv_multipart() == [b"a.b", b"", b".."]
     with pytest.raises(oz.SubjectError):
         pub.send(b"..")
-
-
-def test_wrong_frames_are_refused_as_by_pyzmq(pair):
-    pub, plain = pair("nats")
-    for send in (pub.send, lambda frame: pub.send_multipart([b"a.b", frame])):
-        with pytest.raises(TypeError):
-            send("text")
-        with pytest.raises(TypeError):
-            send(1)
-    pub.send(b"a.b")
-    assert plain.recv_multipart() == [b"a.b"]
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, oz.PubSocket, oz.PubSocket.shadow])

@@ -65,24 +65,6 @@ def test_wrong_arguments_are_refused_as_by_pyzmq(make_sub, publisher, context):
         assert sub.recv() == b"a.b"
 
 
-def test_a_subclass_may_override_it(context, publisher, made):
-    class Counting(oz.SubSocket):
-        def recv(self, flags=0, copy=True, track=False):
-            seen.append((flags, copy))
-            return super().recv(flags, copy, track)
-
-    seen = []
-    sub = made(Counting(context, dialect="nats"))
-    sub.subscribe("a.*")
-    sub.connect(publisher.endpoint)
-    publisher.expect()
-    publisher.send("a.b.c")
-    publisher.send("a.b", "1")
-    assert sub.recv_string() == "a.b"
-    assert sub.recv(copy=False).bytes == b"1"
-    assert seen == [(0, True), (0, False)]
-
-
 def shapes(alphabet, maximum):
     """Return all byte strings of up to `maximum` items of an alphabet."""
     for size in range(maximum + 1):
@@ -227,24 +209,6 @@ class Interruption(Exception):
 needs_timers = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="the system has no interval timers"
 )
-
-
-@needs_timers
-@pytest.mark.parametrize("copies", [True, False])
-def test_signal_handlers_run_while_a_receive_waits(make_sub, publisher, copies):
-    sub = make_sub("a.*")
-    calls = []
-
-    def handle(number, frame):
-        calls.append(number)
-        if len(calls) == 5:
-            publisher.send("a.b.c")
-            publisher.send("a.b", "1")
-
-    with alarms(handle, 0.01):
-        found = sub.recv(copy=copies)
-    assert len(calls) >= 5
-    assert (found if copies else found.bytes) == b"a.b"
 
 
 @needs_timers

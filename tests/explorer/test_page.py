@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,10 @@ def opened(scene, browser):
     view = BusView(scene.explorer, [">"])
     scene.wait_ready()
     faults, contexts = [], []
-    with Server(view, "127.0.0.1:0", publish=scene.explorer.publish) as server:
+    with closing(Server(view, "127.0.0.1:0", publish=scene.explorer.publish)) as server:
 
-        def open_page(width, scheme="light"):
-            context = browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
-            )
+        def open_page(width):
+            context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
             contexts.append(context)
             page = context.new_page()
             page.set_default_timeout(TIMEOUT)
@@ -76,7 +75,7 @@ def fill(scene, page):
     expect(page.get_by_role("button", name="EURUSD")).to_be_visible(timeout=TIMEOUT)
 
 
-def test_tree_fills_and_a_payload_shows(scene, opened):
+def test_tree_payload_filter_and_graph(scene, opened):
     page = opened(1280)
     fill(scene, page)
     page.get_by_role("button", name="EURUSD").click()
@@ -84,11 +83,6 @@ def test_tree_fills_and_a_payload_shows(scene, opened):
     expect(page.locator("#message-about")).to_contain_text("as msgpack")
     page.get_by_label("Show as").select_option("hex")
     expect(page.locator("#payload")).to_contain_text(re.compile("^0000  83 "), timeout=TIMEOUT)
-
-
-def test_filter_keeps_the_subjects_that_match(scene, opened):
-    page = opened(1280)
-    fill(scene, page)
     page.get_by_label("Pattern").fill("regex:(")
     expect(page.locator("#pattern-error")).to_contain_text("regex", timeout=TIMEOUT)
     page.get_by_label("Pattern").fill("redis:md.*USD")
@@ -99,11 +93,6 @@ def test_filter_keeps_the_subjects_that_match(scene, opened):
     page.get_by_label("Pattern").fill("")
     expect(page.get_by_role("button", name="ACME")).to_have_count(0)
     expect(page.get_by_role("button", name="job", exact=True)).to_be_visible(timeout=TIMEOUT)
-
-
-def test_graph_shows_links_pending_messages_and_groups(scene, opened):
-    page = opened(1280)
-    fill(scene, page)
     expect(page.locator("#graph circle")).to_have_count(4, timeout=TIMEOUT)
     expect(page.locator("#graph")).to_contain_text("dashboard")
     row = page.locator("#table-subscribers tr", has_text="dashboard")
@@ -144,17 +133,14 @@ def test_page_is_usable_with_more_subjects_than_it_keeps_and_shows_what_it_leave
         thread.outcome()
 
 
-def test_text_of_the_bus_is_not_html(scene, opened):
+def test_keys_open_a_branch_and_publish(scene, opened):
     page = opened(400)
+    # Text of the bus is not HTML.
     attack = "<img/src=x/onerror=alert(1)>"
     scene.feed.publish(attack, attack)
     page.get_by_role("button", name=attack).click()
     expect(page.locator("#payload")).to_contain_text(attack, timeout=TIMEOUT)
     assert page.locator("img").count() == 0
-
-
-def test_keys_open_a_branch_and_publish(scene, opened):
-    page = opened(400)
     scene.publish()
     toggle = page.get_by_role("button", name="Entries below md", exact=True)
     toggle.focus()
@@ -172,10 +158,9 @@ def test_keys_open_a_branch_and_publish(scene, opened):
     expect(page.locator("#published")).to_contain_text("Published to typed.here")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_page_is_accessible_and_does_not_scroll_sideways(width, scheme, scene, opened, tmp_path):
-    page = opened(width, scheme)
+def test_page_is_accessible_and_does_not_scroll_sideways(width, scene, opened, tmp_path):
+    page = opened(width)
     fill(scene, page)
     page.get_by_role("button", name="EURUSD").click()
     expect(page.locator("#payload")).to_be_visible(timeout=TIMEOUT)
@@ -185,9 +170,12 @@ def test_page_is_accessible_and_does_not_scroll_sideways(width, scheme, scene, o
     scene.publish()
     expect(page.locator("#totals")).to_contain_text("88 messages", timeout=TIMEOUT)
     pictures = Path(os.environ.get("OZ_PICTURES", tmp_path))
-    page.screenshot(path=pictures / f"explorer-{width}-{scheme}.png", full_page=width < 1000)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.screenshot(path=pictures / f"explorer-{width}-{scheme}.png", full_page=width < 1000)
+        violations = axe.Axe().run(page).response["violations"]
+        assert [(found["id"], found["nodes"][0]["html"]) for found in violations] == []
     page.get_by_label("Pattern").fill("md.*.EURUSD")
     expect(page.locator("#explained")).to_contain_text("1 of 12 match", timeout=TIMEOUT)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    violations = axe.Axe().run(page).response["violations"]
-    assert [(found["id"], found["nodes"][0]["html"]) for found in violations] == []
+    assert axe.Axe().run(page).response["violations"] == []

@@ -1,12 +1,10 @@
 """Kill writers of a journal, and compare what is left with an oracle.
 
-    python killing.py random|sealing DIRECTORY ROUNDS SEED
+    python killing.py DIRECTORY ROUNDS SEED
 
-In each round a child process opens the journal and appends until it is killed with SIGKILL. `random` kills
-it from outside at a random time, or before, within or after a random system call that changes a file.
-`sealing` kills it before and after each system call of sealing, retention and opening, in turn. The child
-reports through a pipe each group that it begins to append, and each acknowledged group with its offsets and
-digest.
+In each round a child process opens the journal and appends until it is killed with SIGKILL: before, within and
+after each system call of appending, sealing, retention and opening, in turn. The child reports through a pipe
+each group that it begins to append, and each acknowledged group with its offsets and digest.
 
 Between the rounds the tail behind the acknowledged size is torn or overwritten. Two readers follow the
 journal all the time. The oracle is the pipe: no acknowledged record may be lost, none may come twice, no
@@ -21,7 +19,6 @@ import os
 import random
 import signal
 import sys
-import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -49,11 +46,6 @@ CHANGING = (
     "link",
     "ftruncate",
     "truncate",
-)
-OPTIONS = (
-    {"segment_bytes": 60_000},
-    {"segment_bytes": 8_000, "sync": 0.001},
-    {"segment_bytes": 250_000, "sync": "none"},
 )
 END = "end"
 """Subject of the last record, at which readers stop."""
@@ -110,27 +102,15 @@ def digest(records):
     return hashlib.sha256(repr([(record[0], bytes(record[1])) for record in records]).encode()).hexdigest()
 
 
-def write_until_killed(directory, pipe, number, chance):
-    """Child of `random`: killed at a random call, or from outside."""
-    if number % 2:
-        Killer().arm(chance.randrange(1, 150), chance.choice(("before", "within", "after")))
-    writer = Writer(directory, **chance.choice(OPTIONS))
-    say(pipe, "open", writer.end_offset)
-    for group in itertools.count():
-        append(writer, pipe, number, group, chance.choice((1, 1, 3, 40, 300)))
-        if chance.random() < 0.05:
-            writer.roll()
-
-
-def write_until_sealed(directory, pipe, number, chance):
-    """Child of `sealing`: killed at call number `number // 2`; `open` is the last phase."""
+def write_until_killed(directory, pipe, number):
+    """Append and seal; killed at call number `number // 3`; the opening is the last phase."""
     killer = Killer()
     writer = Writer(directory, retain_bytes=40_000)
     say(pipe, "open", writer.end_offset)
     for group in range(3):
         append(writer, pipe, number, group, 40)
     writer.wait_sealed()
-    killer.arm(number // 2, ("before", "after")[number % 2])
+    killer.arm(number // 3, ("before", "within", "after")[number % 3])
     writer.roll()
     append(writer, pipe, number, 3, 5)
     writer.wait_sealed()
@@ -140,26 +120,21 @@ def write_until_sealed(directory, pipe, number, chance):
     say(pipe, "survived", len(killer.calls))
 
 
-def run_child(work, directory, number, chance):
+def run_child(directory, number):
     """Let a child write until it is killed; return the lines that it reported."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(readable)
-            work(directory, writable, number, chance)
+            write_until_killed(directory, writable, number)
             os._exit(0)
         except BaseException as error:
             print(f"round {number}: {error!r}", file=sys.stderr, flush=True)
             os._exit(1)
     os.close(writable)
     with os.fdopen(readable) as lines:
-        reported = []
-        if work is write_until_killed and number % 2 == 0:
-            reported.append(lines.readline())
-            time.sleep(random.random() * 0.05)  # A random moment is the purpose.
-            os.kill(child, signal.SIGKILL)
-        reported += lines.readlines()
+        reported = lines.readlines()
     _, status = os.waitpid(child, 0)
     is_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     assert is_killed or (status == 0 and reported[-1:] and reported[-1].startswith("survived")), (
@@ -171,12 +146,11 @@ def run_child(work, directory, number, chance):
 class Oracle:
     """Record of each offset, as the pipe and the readers reported it."""
 
-    def __init__(self, *, keeps_all=True):
+    def __init__(self):
         self.known = {}
         self.acknowledged = set()
         self.end = 0
         self.begun = set()  # groups that may be in the journal in part
-        self._keeps_all = keeps_all
 
     def add(self, number, lines):
         """Add the reports of a round."""
@@ -202,10 +176,9 @@ class Oracle:
 
     def check(self, directory, what):
         """Compare the journal with all reports."""
-        seen, keys, gaps = set(), set(), set()
+        seen, keys = set(), set()
         for record in Journal(directory).read():
             if isinstance(record, JournalGap):
-                gaps |= set(range(record.first, record.end))
                 continue
             key = key_of(record.payload)
             assert (record.subject, record.payload) == content(*key), (
@@ -220,13 +193,12 @@ class Oracle:
             assert key not in keys, f"{what}: {key} comes twice"
             keys.add(key)
         lost = self.acknowledged - seen
-        if not self._keeps_all:  # Retention removes the oldest.
-            lost = {offset for offset in lost if offset > min(seen, default=0)}
+        # Retention removes the oldest.
+        lost = {offset for offset in lost if offset > min(seen, default=0)}
         assert not lost, f"{what}: {len(lost)} acknowledged records are lost, from {min(lost)}"
         for group in self.begun:
             partial = sorted(key[2] for key in keys if key[:2] == group)
             assert partial == list(range(len(partial))), f"{what}: the torn group {group} has holes"
-        assert not gaps & self.known.keys() or not self._keeps_all, f"{what}: a gap hides records"
 
 
 def tear(directory, chance):
@@ -284,31 +256,27 @@ def start_readers(directory):
     return found
 
 
-def check_reader(path, oracle, *, keeps_all):
+def check_reader(path, oracle):
     """Check that a reader saw each record once and in order; return the number."""
     reached = seen = 0
     for line in Path(path).read_text().splitlines():
         if line.startswith("gap"):
-            _, first, end, _ = line.split()
-            assert not keeps_all or not oracle.acknowledged & set(range(int(first), int(end))), line
+            _, _, end, _ = line.split()
             reached = max(reached, int(end))
             continue
         offset, *key = map(int, line.split())
         assert offset >= reached, f"a reader saw offset {offset} after {reached - 1}"
-        if keeps_all:
-            skipped = oracle.acknowledged & set(range(reached, offset))
-            assert not skipped, f"a reader skipped {len(skipped)} records from {min(skipped)}"
         assert oracle.known[offset] == tuple(key), f"a reader saw {key} at {offset}"
         reached, seen = offset + 1, seen + 1
     return seen
 
 
-def main(mode, directory, rounds, seed):
+def main(directory, rounds, seed):
     logging.disable()
     Writer(directory).close()
     readers = start_readers(directory)
     try:
-        found = attack(mode, directory, rounds, seed, readers)
+        found = attack(directory, rounds, seed, readers)
     except BaseException:
         for child, _ in readers:
             with suppress(ProcessLookupError):
@@ -317,14 +285,13 @@ def main(mode, directory, rounds, seed):
     print(json.dumps(found))
 
 
-def attack(mode, directory, rounds, seed, readers):
+def attack(directory, rounds, seed, readers):
     """Run the rounds; return their counts."""
     chance = random.Random(seed)
-    work = write_until_killed if mode == "random" else write_until_sealed
-    oracle = Oracle(keeps_all=mode == "random")
+    oracle = Oracle()
     torn, calls = [], 0
     for number in range(rounds):
-        lines = run_child(work, directory, number, random.Random(f"{seed} {number}"))
+        lines = run_child(directory, number)
         oracle.add(number, lines)
         oracle.check(directory, f"round {number}, before the next writer")
         torn.append(tear(directory, chance))
@@ -339,7 +306,7 @@ def attack(mode, directory, rounds, seed, readers):
         oracle.acknowledged |= oracle.known.keys()
         if lines and lines[-1][0] == "survived":
             calls = int(lines[-1][1])
-            if number // 2 >= calls:
+            if number // 3 >= calls:
                 break
     # A group whose writer was killed before the acknowledgement may appear only now.
     Writer(directory).close()
@@ -351,7 +318,7 @@ def attack(mode, directory, rounds, seed, readers):
     for child, path in readers:
         _, status = os.waitpid(child, 0)
         assert status == 0, f"a reader failed: {status}"
-        seen.append(check_reader(path, oracle, keeps_all=mode == "random"))
+        seen.append(check_reader(path, oracle))
     assert Journal(directory).verify().ok
     return {
         "rounds": number + 1,
@@ -363,4 +330,4 @@ def attack(mode, directory, rounds, seed, readers):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

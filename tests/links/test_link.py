@@ -6,8 +6,6 @@ import oz
 from links.pair import NEVER, ORIGIN, Subscriber, batch
 from oz.subscriber.link import (
     ENDED,
-    GREETING,
-    LIVE,
     MAX_ATTEMPT,
     NEW,
     Gap,
@@ -40,10 +38,6 @@ def bye(following=0, streams=None, reason=links.CLOSED):
     return links.encode_bye(Bye(reason, links.PUBLISHER, following, streams or {}))
 
 
-def new(*texts):
-    return Subscriber(*(texts or ("a.*",)))
-
-
 def greeting(**options):
     subscriber = Subscriber("a.*", **options)
     subscriber.link.connect(subscriber.now)
@@ -74,9 +68,6 @@ def ended():
     subscriber = live()
     subscriber.read(bye())
     return subscriber
-
-
-MAKERS = {NEW: new, GREETING: greeting, LIVE: live, ENDED: ended}
 
 
 # connections
@@ -451,6 +442,13 @@ def test_marks_ignore_unknown_sequences():
     marks.handled(9)
     marks.handled(4)
     assert marks.mark(7) == 5
+
+
+def test_close_sends_the_last_ack_and_bye():
+    subscriber = live()
+    subscriber.read(batch(0))
+    subscriber.link.close()
+    assert subscriber.pull() == [Ack(1, {}), Bye(links.CLOSED, links.SUBSCRIBER, 1, {})]
 
 
 def test_numbers_of_unknown_streams_are_ignored():

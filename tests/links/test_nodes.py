@@ -44,15 +44,6 @@ def log_events(publisher):
 # cards
 
 
-def test_hello_and_welcome_carry_cards():
-    publisher = Publisher()
-    publisher.sessions.card = b"card of the publisher"
-    session = publisher.hello(card=b"card")
-    assert session.card == b"card"
-    [welcome] = publisher.pull(session)
-    assert (welcome.origin, welcome.card) == (ORIGIN, b"card of the publisher")
-
-
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_the_last_hello_has_the_card(attempt):
     publisher, session = node()

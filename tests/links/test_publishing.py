@@ -157,7 +157,7 @@ def test_a_pattern_that_exceeds_its_time_three_times_is_suspended(monkeypatch):
     publisher = Publisher()
     session = session_of(publisher, 1, StreamOptions())
     pattern = oz.compile("a.*")
-    monkeypatch.setattr(PatternIndex, "find", lambda index, raw: ((), (pattern,)))
+    monkeypatch.setattr(PatternIndex, "_find", lambda index, raw: ((), (pattern,)))
     for number in range(3):
         publisher.sessions.publish(f"a.{number}", b"")
     (answer,) = publisher.pull(session)

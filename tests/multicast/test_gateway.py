@@ -14,7 +14,7 @@ import zmq
 
 from multicast.bridging import Bridge, free_endpoint
 from multicast.malformed import malformed_packet
-from oz.services import gateway, worker
+from oz.services import worker
 from oz.services.gateway import Gateway
 from oz.services.worker import WorkerError
 from oz.subscriber.sync import Subscriber
@@ -173,17 +173,6 @@ def test_killed_sender_loses_only_its_own_messages(bridge):
     assert far.payloads[-50:] == numbers(50)
     # It goes on as the same publisher.
     assert len({message.origin for message in far.messages}) == 1
-
-
-def test_messages_wait_for_the_next_sender(bridge, monkeypatch):
-    # However long a busy machine takes to start it.
-    monkeypatch.setattr(gateway, "HOLD_SECONDS", 3_600.0)
-    near, far = bridge.local_publisher(), bridge.far_subscriber()
-    hello = bridge.connect_far(near, far)
-    with without(bridge, "sender", monkeypatch):
-        publish(near, numbers(50))
-    assert far.settle(hello + 50) <= hello
-    assert far.payloads[-50:] == numbers(50)
 
 
 @pytest.mark.parametrize(

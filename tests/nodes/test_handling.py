@@ -74,21 +74,6 @@ def test_a_slow_handler_holds_up_nobody_and_is_reported(make):
     assert gate.seen == list(range(6))
 
 
-def test_a_drain_waits_for_the_handler(pair):
-    gate = Gate(pair[0])
-    subscription = subscribe(pair, "x", gate)
-    for number in range(5):
-        pair[1].publish("x", number)
-    gate.wait_until_entered()
-    assert not subscription.drain(timeout=0.1)
-    assert not subscription.active
-    gate.opened.set()
-    until(lambda: len(gate.seen) == 5)
-    other = subscribe(pair, "y", lambda message: None)
-    pair[1].publish("y", 1)
-    assert other.drain(timeout=DEADLINE)
-
-
 def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     began = time.monotonic()
     for _ in range(40):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import warnings
 from contextlib import suppress
 
@@ -18,7 +17,6 @@ from oz.errors import ClosedError, PatternError, SubjectError, Timeout
 from oz.node.engine import INTRODUCTION
 from oz.node.sync import Node
 from oz.options import NodeOptions
-from support.scripts import started
 from support.waiting import DEADLINE, until
 
 
@@ -40,28 +38,6 @@ def exchange(node, other):
         got.unsubscribe()
 
 
-VICTIM = (
-    "import os, sys\nfrom oz.node.sync import Node\nfrom oz.options import NodeOptions\n"
-    "node = Node('victim', bus='test', bind=sys.argv[2:], options=NodeOptions(directory=sys.argv[1]))\n"
-    "if os.fork() == 0:\n    os.close(1)\n    os.read(0, 1)\n    os._exit(0)\n"
-    "print(node.endpoint, flush=True)\nsys.stdin.read()\n"
-)
-
-
-def test_a_killed_peer_whose_socket_lives_on_is_silent_and_lost(make, directory):
-    """A child of the process has inherited the listening socket, so that a new connection is not refused."""
-    events = []
-    node = make("survivor", on_event=events.append, lost_after=1.0)
-    with started("-c", VICTIM, directory) as process:
-        assert process.stdout.readline().strip(), process.stderr.read()
-        node.wait_ready("victim", timeout=DEADLINE)
-        began = time.monotonic()
-        process.kill()
-        until(lambda: "peer_lost" in kinds(events))
-        assert time.monotonic() - began >= 1.0
-    assert not node.peers
-
-
 def test_a_node_without_echo_receives_only_from_peers(make):
     first, second = make("first", echo=False), make("second")
     own, other = first.subscribe("a"), second.subscribe("a")
@@ -79,7 +55,7 @@ def test_wait_ready_means_both_directions(make):
     """Each side receives messages for its earlier subscriptions, whichever side waits."""
     first, second = make("first"), make("second")
     first.wait_ready("second", timeout=DEADLINE)
-    for number in range(30):
+    for number in range(10):
         got = second.subscribe(f"a.{number}")
         first.wait_ready(timeout=DEADLINE)
         first.publish(f"a.{number}", number)
@@ -224,6 +200,8 @@ def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
             lambda: node.wait_ready(timeout=DEADLINE),
             lambda: node.wait_for_subscribers("other", timeout=DEADLINE),
             lambda: other.drain(timeout=DEADLINE),
+            lambda: node.request("x"),
+            lambda: list(node.request_many("x")),
         ):
             try:
                 call()
@@ -236,7 +214,7 @@ def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
     node.subscribe("a", handle, delivery=Delivery(inline=True))
     node.publish("a", 1)
     assert done.wait(20)
-    assert len(refused) == 4
+    assert len(refused) == 6
 
 
 def test_an_inline_handler_may_close_the_node(make):
@@ -257,7 +235,7 @@ def test_an_inline_handler_may_close_the_node(make):
 def test_messages_during_a_join_have_no_hole(make, group):
     """A peer with two endpoints is dialled at both; a group must not pick the link that ends."""
     first = make("first", bind="tcp://127.0.0.1:*")
-    for number in range(5):
+    for number in range(2):
         second = make(f"second {number}", connect=first.endpoint)
         got = second.subscribe("count", group=group)
         until(lambda: first.has_subscribers("count"))

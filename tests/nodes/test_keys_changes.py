@@ -1,14 +1,19 @@
 """Changes of keys and rights while nodes run, and the reasons that a node without a trusted key reports."""
 
 import logging
-import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import zmq
 
+import oz
 from oz.errors import PermissionDenied, Timeout
 from oz.logs import forget_rates
+from oz.publisher.keys import PublisherKeys
+from oz.subscriber.keys import SubscriberKeys
+from oz.transport import credentials
+from oz.transport.security import credentials_of
 from support.keyring import Keyring
 from support.sizes import in_suite
 from support.waiting import DEADLINE, until
@@ -24,8 +29,6 @@ def kind(request):
 
 FIRST = 'publish = { allow = ["md.>"] }\nsubscribe = { allow = ["notes.>"] }'
 SECOND = 'publish = { allow = ["notes.>"] }\nsubscribe = { allow = ["md.>"] }'
-SOON = 4.0
-"""Seconds for a change that takes effect within one second on a machine with nothing else to do."""
 
 
 @pytest.fixture
@@ -74,13 +77,51 @@ def links_between(node, peer):
     return ([] if session is None else [session]) + live
 
 
+def publish(node, subject, payload):
+    """Publish, if the own file permits it."""
+    with suppress(PermissionDenied):
+        node.publish(subject, payload)
+
+
+@pytest.mark.parametrize("phase", range(0, 50, 7))
+def test_changes_of_files_take_effect_within_a_second(ring, monkeypatch, phase):
+    """The clock is that of the test, so that a busy machine is not late."""
+    now = 0.0
+    monkeypatch.setattr(credentials, "time", SimpleNamespace(monotonic=lambda: now))
+    made = credentials_of(ring.security("first", permissions=True))
+    sender, receiver = PublisherKeys(made, "nats"), SubscriberKeys(made, bool, bool, bool, bool)
+    receiver.rights.key = second = ring.public("second")
+
+    def rights():
+        """Do what is due, as the thread of a node, and return the rights."""
+        sender.has_changed(now)
+        if now >= receiver.next_deadline():
+            receiver.tend(now)
+        denial = sender.access.denial(second, (oz.compile("md.>"),))
+        return sender.is_trusted(second), denial is None, receiver.rights.allows(b"notes.1")
+
+    def seconds_until(wanted):
+        nonlocal now
+        began = now
+        while rights() != wanted:
+            now += 0.01
+            assert now < began + 1
+        now += phase / 100
+
+    seconds_until((True, True, True))
+    ring.permit(first=FIRST, second="subscribe = { deny = ['>'] }")
+    seconds_until((True, False, False))
+    ring.permit(first=FIRST, second=SECOND)
+    seconds_until((True, True, True))
+    ring.distrust("second")
+    seconds_until((False, False, False))
+
+
 def test_a_key_that_is_revoked_loses_its_links_in_both_directions(pair, ring):
     first, second = pair
     assert len(links_between(first, second)) == 2
-    began = time.monotonic()
     ring.distrust("second")
     until(lambda: not links_between(first, second))
-    assert time.monotonic() - began < SOON
     until(lambda: not first.peers and not second.peers)
     assert "does not trust the key of this side" in reason(second, "first")
     ring.trust("second")
@@ -96,12 +137,10 @@ def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     with pytest.raises(PermissionDenied):
         second.wait_ready("first", timeout=40)
     for round_number in range(2):
-        began = time.monotonic()
         ring.permit(first=FIRST, second=SECOND.replace('"md.>"', '"md.>", "notes.>"'))
         until(lambda: first.has_subscribers("notes.1"))
-        assert time.monotonic() - began < SOON
         ring.permit(first='publish = { allow = [">"] }', second=SECOND.replace('"md.>"', '"md.>", "notes.>"'))
-        until(lambda number=round_number: first.publish("notes.1", number) or inbox.pending)
+        until(lambda number=round_number: publish(first, "notes.1", number) or inbox.pending)
         assert inbox.receive(timeout=DEADLINE).payload == round_number
         ring.permit(first=FIRST, second=SECOND)
         until(lambda: not first.has_subscribers("notes.1"))
@@ -113,13 +152,15 @@ def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     assert kept.receive(timeout=DEADLINE).payload == 1
 
 
-def test_a_right_to_publish_ends_at_once(pair, ring):
-    first, second = pair
+def test_a_right_to_publish_ends(keyed, ring):
+    first = keyed("first", bind="tcp://127.0.0.1:*")
+    # Without a file of its own, so that its publications reach the first node.
+    second = keyed("second", connect=first.endpoint, permissions=False)
+    second.wait_ready("first", timeout=DEADLINE)
     inbox = first.subscribe("notes.>")
     first.wait_ready("second", timeout=DEADLINE)
     second.publish("notes.1", 1)
     assert inbox.receive(timeout=DEADLINE).payload == 1
-    began = time.monotonic()
     ring.permit(first=FIRST, second=SECOND.replace("notes.>", "other.>"))
 
     def is_denied():
@@ -127,7 +168,6 @@ def test_a_right_to_publish_ends_at_once(pair, ring):
         return first.stats.denied
 
     until(is_denied)
-    assert time.monotonic() - began < SOON
     left = inbox.pending
     second.publish("notes.1", 3)
     denied = first.stats.denied

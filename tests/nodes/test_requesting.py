@@ -1,13 +1,11 @@
 """Requests, replies and errors between nodes, over real sockets."""
 
-import asyncio
 import threading
 
 import pytest
 
 from oz.errors import (
     ClosedError,
-    OwnershipError,
     PatternError,
     ReplyError,
     Timeout,
@@ -64,18 +62,6 @@ def test_a_message_that_is_received_can_be_answered_later(pair):
     message = subscription.receive(timeout=IMMEDIATE)
     message.reply(message.payload + 1)
     assert work.outcome().payload == 2
-
-
-def test_the_second_reply_is_late(pair):
-    server, client = pair
-
-    def reply_twice(message):
-        message.reply(1)
-        message.reply(2)
-
-    serve(server, client, "svc", reply_twice)
-    assert [ask(client, "svc").payload for _ in range(10)] == 10 * [1]
-    until(lambda: client.stats.late_replies == 10)
 
 
 def test_wildcards_do_not_see_replies_and_an_inbox_cannot_be_subscribed(make):
@@ -163,17 +149,9 @@ def test_an_error_among_the_replies_of_many_comes_last(make):
 def test_an_iterator_that_is_dropped_forgets_its_request(pair):
     server, client = pair
     serve(server, client, "who", lambda message: "reply")
-    replies = client.request_many("who", timeout=None)
-    assert next(replies).payload == "reply"
-    assert client.stats.requests == 1
-    del replies
-    until(lambda: client.stats.requests == 0)
-
-
-def test_garbage_collection_of_an_iterator_needs_no_lock(pair):
-    server, client = pair
-    serve(server, client, "who", lambda message: "reply")
     kept = [client.request_many("who", timeout=None)]
+    assert next(kept[0]).payload == "reply"
+    assert client.stats.requests == 1
     lock = bare(client)._node.exchange.lock
 
     def collect():
@@ -212,21 +190,3 @@ def test_an_inline_handler_replies(pair):
     serve(server, client, "call", lambda message: message.reply(1), delivery=Delivery(inline=True))
     assert ask(client, "fast", 5).payload == 5
     assert ask(client, "call").payload == 1
-
-
-def test_an_inline_handler_that_asks_is_refused(pair):
-    server, client = pair
-
-    def wait(message):
-        return asyncio.sleep(1) if is_asyncio(server) else ask(server, "x")
-
-    serve(server, client, "slow", wait, delivery=Delivery(inline=True))
-    with pytest.raises(ReplyError, match=OwnershipError.__name__):
-        ask(client, "slow")
-    if is_asyncio(server):
-        return
-    serve(
-        server, client, "many", lambda message: list(server.request_many("x")), delivery=Delivery(inline=True)
-    )
-    with pytest.raises(ReplyError, match=OwnershipError.__name__):
-        ask(client, "many")

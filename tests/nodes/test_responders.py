@@ -34,8 +34,13 @@ class Peers:
 
     def __init__(self):
         self.streams, self.route, self.groups = [], None, {}
+        self.cached = None
         self.responders = StreamResponders(
-            lambda subject, raw: self.route, lambda: False, bytes.decode, nullcontext()
+            lambda subject, raw: self.route,
+            lambda: False,
+            bytes.decode,
+            nullcontext(),
+            lambda subject: self.cached,
         )
 
     def add(self, session, group=None, policy="round_robin"):
@@ -62,6 +67,14 @@ def peers():
 
 def test_no_subscription_is_no_stream(peers):
     assert list(peers.find()) == []
+
+
+def test_a_request_with_a_route_ignores_the_cache(peers):
+    one, _ = peers.add(Session("a")), peers.add(Session("b"))
+    peers.cached = peers.route
+    route = Route(b"jobs", [one], {})
+    assert peers.find(content=ASK._replace(find=lambda: route)) == [one]
+    assert peers.find(content=ASK._replace(find=lambda: None)) == ()
 
 
 def test_all_plain_streams_and_one_member_of_each_group(peers):

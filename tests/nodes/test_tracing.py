@@ -83,15 +83,6 @@ def test_span_of_a_handler_is_a_child_of_the_publication(pair, spans):
     assert process.attributes["messaging.operation.type"] == "process"
 
 
-def test_publication_in_a_span_of_the_program_is_its_child(directory, spans):
-    options = oz.NodeOptions(directory=directory)
-    with oz.Node("one", bus="test", options=options) as node:
-        spans.instrument(node)
-        with spans.provider.get_tracer("program").start_as_current_span("work"):
-            node.publish("a.b", 1)
-    assert is_child(spans.named("publish a.b")[0], spans.named("work")[0])
-
-
 def test_own_headers_are_kept_and_the_context_is_in_traceparent(pair, spans):
     first, second = pair
     received = second.subscribe("order.*")
@@ -108,40 +99,38 @@ def test_own_headers_are_kept_and_the_context_is_in_traceparent(pair, spans):
     assert is_child(spans.named("process order.new")[0], spans.named("publish order.new")[0])
 
 
-def test_request_is_a_client_span_around_the_handler(pair, spans):
-    first, second = pair
-    second.subscribe("svc.add", handler=lambda message: message.payload + 1)
-    first.wait_for_subscribers("svc.add", timeout=DEADLINE)
-    assert first.request("svc.add", 1, timeout=DEADLINE).payload == 2
-    process = spans.named("process svc.add")[0]
-    (request,) = spans.named("request svc.add")
-    assert is_child(process, request)
-    assert request.kind == trace.SpanKind.CLIENT
-    assert request.start_time <= process.start_time <= process.end_time
-
-
-def test_failure_of_a_handler_is_in_both_spans(pair, spans):
+def test_request_is_a_client_span_around_the_handler_and_a_failure_is_in_both(pair, spans):
     first, second = pair
 
-    def fail(message):
-        raise KeyError("missing")
+    def divide(message):
+        return 12 // message.payload
 
-    second.subscribe("svc.fail", handler=fail)
-    first.wait_for_subscribers("svc.fail", timeout=DEADLINE)
+    second.subscribe("svc.divide", handler=divide)
+    first.wait_for_subscribers("svc.divide", timeout=DEADLINE)
+    assert first.request("svc.divide", 4, timeout=DEADLINE).payload == 3
     with pytest.raises(oz.ReplyError):
-        first.request("svc.fail", timeout=DEADLINE)
-    assert spans.named("process svc.fail")[0].attributes["error.type"] == "KeyError"
-    assert spans.named("request svc.fail")[0].attributes["error.type"] == "ReplyError"
+        first.request("svc.divide", 0, timeout=DEADLINE)
+    requests, processes = spans.named("request svc.divide", 2), spans.named("process svc.divide", 2)
+    for request, process in zip(requests, processes, strict=True):
+        assert is_child(process, request)
+        assert request.kind == trace.SpanKind.CLIENT
+        assert request.start_time <= process.start_time <= process.end_time
+    assert processes[1].attributes["error.type"] == "ZeroDivisionError"
+    assert requests[1].attributes["error.type"] == "ReplyError"
 
 
-def test_span_of_a_member_names_its_group(pair, spans):
+def test_span_of_a_member_names_its_group_and_a_publication_is_a_child_of_the_span_of_the_program(
+    pair, spans
+):
     first, second = pair
     second.subscribe("job.*", handler=lambda message: None, group="workers")
     first.wait_for_subscribers("job.1", timeout=DEADLINE)
-    first.publish("job.1")
-    process = spans.named("process job.1")[0]
+    with spans.provider.get_tracer("program").start_as_current_span("work"):
+        first.publish("job.1")
+    process, publish = spans.named("process job.1")[0], spans.named("publish job.1")[0]
     assert process.attributes["messaging.consumer.group.name"] == "workers"
-    assert is_child(process, spans.named("publish job.1")[0])
+    assert is_child(process, publish)
+    assert is_child(publish, spans.named("work")[0])
 
 
 def test_span_of_a_coroutine_lasts_until_its_end(make, spans):

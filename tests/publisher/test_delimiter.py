@@ -78,14 +78,6 @@ def test_a_literal_is_exact_on_the_wire(delimiter):
             assert server.recv() == b"\x01md"
 
 
-def test_a_publisher_counts_subscribers_of_literals(delimiter):
-    with publisher(delimiter) as pub, subscriber(pub.endpoint, delimiter) as sub:
-        sub.subscribe("foo")
-        pub.wait_for_subscribers("foo", timeout=DEADLINE)
-        assert pub.has_subscribers("foo")
-        assert not pub.has_subscribers("foobar")
-
-
 def test_a_message_without_delimiter_is_malformed():
     with raw(zmq.XPUB) as server:
         server.bind(LOOPBACK)

@@ -5,52 +5,38 @@ from hypothesis import strategies as st
 
 from oz.services import relaying as bridge
 from oz.services.relaying import Relaying
+from support.cases import each
 
 A, B = b"a" * 16, b"b" * 16
 
 
-def test_what_comes_in_order_is_complete():
+@each(
+    "steps",
+    [
+        # Publishers do not disturb each other.
+        [
+            ("take", A, 7, 3, (0, 0)), ("take", B, 100, 1, (0, 0)), ("take", A, 10, 1, (0, 0)),
+            ("take", A, 11, 0, (0, 0)),
+        ],
+        # A jump is a loss, and earlier numbers are skipped.
+        [
+            ("take", A, 0, 10, (0, 0)), ("take", A, 15, 5, (5, 0)), ("take", A, 18, 5, (0, 2)),
+            ("take", A, 0, 4, (0, 4)),
+        ],
+        # A loss that a link reports counts once.
+        [
+            ("take", A, 0, 10, (0, 0)), ("lose", A, 10, 5, 5), ("lose", A, 10, 5, 0), ("lose", A, 12, 8, 5),
+            ("take", A, 20, 1, (0, 0)),
+        ],
+        # Losses before the first message count too. A replacement link reports them again, and all later numbers.
+        [("take", A, 5, 2, (0, 0)), ("lose", A, 0, 5, 5), ("lose", A, 0, 9, 2), ("lose", A, 0, 9, 0)],
+        [("lose", A, 0, 3, 3)],
+    ],
+)  # fmt: skip
+def test_each_number_is_passed_on_or_lost_once(steps):
     relay = Relaying()
-    assert relay.take(A, 7, 3) == (0, 0)
-    assert relay.take(A, 10, 1) == (0, 0)
-    assert relay.take(A, 11, 0) == (0, 0)
-
-
-def test_a_jump_is_a_loss_and_what_came_before_is_skipped():
-    relay = Relaying()
-    relay.take(A, 0, 10)
-    assert relay.take(A, 15, 5) == (5, 0)
-    assert relay.take(A, 18, 5) == (0, 2)
-    assert relay.take(A, 0, 4) == (0, 4)
-
-
-def test_publishers_do_not_disturb_each_other():
-    relay = Relaying()
-    relay.take(A, 0, 10)
-    assert relay.take(B, 100, 1) == (0, 0)
-    assert relay.take(A, 10, 1) == (0, 0)
-
-
-def test_a_loss_that_a_link_tells_of_counts_once():
-    relay = Relaying()
-    relay.take(A, 0, 10)
-    assert relay.lose(A, 10, 5) == 5
-    assert relay.lose(A, 10, 5) == 0
-    assert relay.lose(A, 12, 8) == 5
-    assert relay.take(A, 20, 1) == (0, 0)
-
-
-def test_what_was_lost_before_the_first_message_that_came_counts_too():
-    relay = Relaying()
-    relay.take(A, 5, 2)
-    assert relay.lose(A, 0, 5) == 5
-    # A replacement link reports these losses again, and all later numbers.
-    assert relay.lose(A, 0, 9) == 2
-    assert relay.lose(A, 0, 9) == 0
-
-
-def test_the_first_that_is_heard_of_a_publisher_may_be_a_loss():
-    assert Relaying().lose(A, 0, 3) == 3
+    for call, *arguments, expected in steps:
+        assert getattr(relay, call)(*arguments) == expected
 
 
 def test_only_so_many_publishers_are_remembered(monkeypatch):

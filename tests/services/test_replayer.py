@@ -105,15 +105,6 @@ def test_metrics_of_a_replay_have_its_counts_and_those_of_its_node(journal, publ
         assert 'oz_peers{bus="lan",node="me",' in service_metrics(replay(found, node, speed=None))
 
 
-def test_pattern_and_bounds_select_messages(journal, listener):
-    pub, sub = listener
-    found = journal([(f"{'ab'[at % 2]}.{at}", b"%d" % at) for at in range(20)])
-    done = replay(found, pub, "a.*", start=5, end=15, speed=None, headers=False)
-    messages = received(sub, done.stats.published)
-    assert [message.payload for message in messages] == [b"6", b"8", b"10", b"12", b"14"]
-    assert not any(message.headers for message in messages)
-
-
 @pytest.mark.parametrize("speed", [1.0, 10_000.0])
 def test_the_time_between_messages_is_kept_at_any_speed(journal, listener, speed):
     pub, sub = listener

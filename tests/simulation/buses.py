@@ -489,8 +489,9 @@ class BusWorld(World):
         """Each job is handled if its publisher lives, and again only if it is marked as redelivered."""
         over = {life.origin for life in self.lives if life.is_over}
         dropped = {life.origin: self._count_drops(life.node.stats) for life in self.lives}
-        # A forwarder that ends may have passed a job on, while its publisher gives it to another member.
-        may_repeat = any(self.trouble[forwarder] for forwarder in FORWARDERS)
+        # A forwarder that ends may have passed a job on, while its publisher gives it to another member. So may a
+        # forwarder whose last member on the other bus ends.
+        may_repeat = self.is_bridged and any(self.trouble[name] for name in self.actors)
         for number, origin in self.jobs.items():
             handled = self.handled[number]
             dropped[origin] -= not handled

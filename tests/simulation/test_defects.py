@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from oz.node.exchange import Exchange
-from oz.node.readiness import Readiness
 from oz.node.roster import Introduce, Roster
 from oz.publisher.session import Session
 from oz.publisher.sessions import Sessions
@@ -87,11 +86,6 @@ DEFECTS = {
     "c61152d6 a session does not resume if its first HELLO had the epoch of an ended one": Defect(
         BusWorld, 570, "{} is not ready after {} s", Session, "resumes",
         ("hello.epoch == self._known_epoch", "hello.epoch == links.UNKNOWN_EPOCH"),
-    ),
-    "0e8df9a6 wait_ready counts the subscriptions of a silent peer": Defect(
-        BusWorld, 4516, "{} on {} failed", Readiness, "_missing",
-        ("present.isdisjoint(self._node.publisher.nodes_that_receive(subject))",
-         "not self._node.publisher.count_subscribers(subject, only_up=True)"),
     ),
     "05dc41a3 a forwarder reports no loss of several queues": Defect(
         BusWorld, 126, "{} misses {} of another bus", Leg, "__init__", _report_no_loss_of_several_queues

@@ -24,12 +24,6 @@ REGRESSIONS = {
     "a forwarder lost the messages of a member that ended": (BusWorld, 868, (2,), "slow desk bridge-2"),
     "a forwarder passed a message on that went to another member": (BusWorld, 1126, None, None),
     "a forwarder gave messages back to the bus from which they came": (BusWorld, 868, None, None),
-    "wait_ready counted the subscription of a silent peer": (
-        BusWorld,
-        4516,
-        (0, 1, 3),
-        "slow desk lab bridge-1",
-    ),
     "a request crossed by a forwarder that was up in one direction": (
         BridgeWorld,
         2143,

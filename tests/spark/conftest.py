@@ -30,8 +30,6 @@ def pytest_collection_modifyitems(items):
             continue
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))
-        if "engine" in item.fixturenames:
-            item.add_marker(pytest.mark.heavy)
 
 
 @pytest.fixture(scope="session")
@@ -45,13 +43,3 @@ def spark(tmp_path_factory):
     signal.signal(signal.SIGINT, handler)  # PySpark replaces the handler
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory):
-    """Return a driver with executors in processes of their own: `engine.run(job, …)`."""
-    from spark.cluster import CLUSTER, Driver
-
-    driver = Driver(CLUSTER, tmp_path_factory.mktemp("driver"))
-    yield driver
-    driver.close()

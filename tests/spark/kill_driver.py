@@ -1,14 +1,12 @@
-"""Streaming queries in a process that a test kills.
+"""A streaming query in a process that a test kills.
 
-    python kill_driver.py MASTER rows|bus JOURNAL DIRECTORY TARGET ROWS [TIMEOUT]
+    python kill_driver.py MASTER JOURNAL DIRECTORY ENDPOINT ROWS [TIMEOUT]
 
-`rows` writes the journal into Parquet files at TARGET, until the file `written` is in DIRECTORY and
-everything is read. `bus` publishes the journal at the endpoint TARGET, and ends at the end of the journal.
-DIRECTORY holds the checkpoint; ROWS is the limit of a micro-batch; TIMEOUT is an option of the sink.
+It publishes the journal, and ends at the end of the journal. DIRECTORY holds the checkpoint; ROWS is the limit of a
+micro-batch; TIMEOUT is an option of the sink.
 """
 
 import sys
-from pathlib import Path
 
 import oz.spark
 
@@ -33,16 +31,6 @@ def source(spark, journal, rows):
     )
 
 
-def write_rows(spark, journal, directory, target, rows):
-    sink = source(spark, journal, rows).writeStream.format("parquet")
-    query = sink.option("checkpointLocation", f"{directory}/checkpoint").start(str(target))
-    while not Path(directory, "written").exists():
-        if query.awaitTermination(0.2):
-            raise RuntimeError("the query has ended")
-    query.processAllAvailable()
-    query.stop()
-
-
 def publish(spark, journal, directory, target, rows, timeout=600):
     sink = (
         source(spark, journal, rows)
@@ -55,6 +43,6 @@ def publish(spark, journal, directory, target, rows, timeout=600):
 
 
 if __name__ == "__main__":
-    master, kind, *arguments = sys.argv[1:]
+    master, *arguments = sys.argv[1:]
     session = oz.spark.session(master, **CONF)
-    (write_rows if kind == "rows" else publish)(session, *arguments)
+    publish(session, *arguments)

@@ -186,7 +186,7 @@ def test_a_pattern_that_exceeds_its_time_fails_the_query_by_name(spark):
 
 # Parquet ------------------------------------------------------------------------------------------
 
-ROWS, GROUP = 200_000, 2_000
+ROWS, GROUP = 20_000, 200
 
 
 def scan(table, condition):
@@ -216,12 +216,12 @@ def parquet(spark, tmp_path_factory):
 @pytest.mark.parametrize(
     ("pattern", "count", "groups"),
     [
-        ("s07.*.*", 2_000, 2),
-        ("s07.k03.>", 20, 1),
+        ("s07.*.*", 200, 2),
+        ("s07.k03.>", 2, 1),
         ("s07.k03.n307", 1, 1),
-        ("redis:s07.k0[37].*", 40, 2),
-        (r"regex:^(s07|s42|s99)\.k5.\.n.*", 600, 6),
-        (r"regex:^s07\.\p{L}5.\.n.*", 200, 2),
+        ("redis:s07.k0[37].*", 4, 2),
+        (r"regex:^(s07|s42|s99)\.k5.\.n.*", 60, 6),
+        (r"regex:^s07\.\p{L}5.\.n.*", 20, 2),
     ],
 )
 def test_parquet_skips_the_row_groups_that_the_prefixes_exclude(parquet, pattern, count, groups):
@@ -232,9 +232,9 @@ def test_parquet_skips_the_row_groups_that_the_prefixes_exclude(parquet, pattern
 
 def test_a_prefix_that_ends_within_a_character_loses_no_row(spark, tmp_path):
     path = str(tmp_path / "accents")
-    subjects = [f"x{chr(0xC0 + at % 64)}.{at:05}" for at in range(20_000)]
+    subjects = [f"x{chr(0xC0 + at % 64)}.{at:05}" for at in range(4_000)]
     table = spark.createDataFrame([(each,) for each in subjects], "subject string").repartition(1)
-    table.sortWithinPartitions("subject").write.option("parquet.block.row.count.limit", 500).parquet(path)
+    table.sortWithinPartitions("subject").write.option("parquet.block.row.count.limit", 100).parquet(path)
     pattern = oz.compile(b"x\xc3*", "redis")
     for condition in (oz.spark.matches("subject", pattern), oz.spark.prefix("subject", pattern)):
         assert scan(spark.read.parquet(path), condition)[0] == len(subjects)
@@ -323,19 +323,6 @@ def test_match_all_lists_patterns_in_the_given_order_and_join_patterns_joins_the
     assert tuple(single) == (["a.*"], [])
     with pytest.raises(ValueError, match="not UTF-8"):
         oz.spark.match_all("subject", [oz.compile(b"\xff", "redis")])
-
-
-def test_match_all_of_thousands_of_patterns_agrees_with_the_index(spark):
-    chance = random.Random(4)
-    tokens = [f"t{number}" for number in range(30)]
-    patterns = list({".".join(chance.choices([*tokens, "*"], k=3)) for _ in range(5_000)})
-    subjects = [".".join(chance.choices(tokens, k=3)) for _ in range(3_000)]
-    index = oz.PatternIndex()
-    for pattern in patterns:
-        index.add(oz.compile(pattern), pattern)
-    table = spark.createDataFrame([(each,) for each in subjects], "subject string")
-    for subject, found in table.select("subject", oz.spark.match_all("subject", patterns)).collect():
-        assert set(found) == set(index.match(subject))
 
 
 # gaps ---------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """`oz demo --spark`: Spark counts what the sockets delivered."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from oz import compile as compile_pattern
+from oz.demo import run as demo
 
 
 def oz(*arguments, before=""):
@@ -15,15 +17,13 @@ def oz(*arguments, before=""):
     return subprocess.run(command, capture_output=True, text=True, timeout=1_000, check=False)
 
 
-def test_the_column_spark_equals_what_was_delivered():
-    ended = oz("demo", "--spark", "--json")
-    assert ended.returncode == 0, ended.stderr
-    rows = json.loads(ended.stdout)
-    assert [row["spark"] for row in rows] == [row["delivered"] for row in rows]
-    assert [row["spark"] for row in rows][:2] == [1_159, 9_161]  # to Los Angeles, and from JFK
-
-
 DELIVERED = 1159, 9161, 759, 933, 290
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_counts_what_the_patterns_match():
+    expected = demo.count_matches([compile_pattern(spec) for spec in demo.SPECS])
+    assert demo.count_in_spark(demo.SPECS) == expected == list(DELIVERED)
 
 
 def counting(*counts):

@@ -1,6 +1,6 @@
-"""Streams whose driver is killed: each record is in Parquet once, and each message is delivered once.
+"""A stream whose driver is killed: each message is delivered once.
 
-Without OZ_SOAK it is 10,000 records and 2 kills, with it a million records and 20 kills.
+Without OZ_SOAK it is 10,000 messages and 2 kills, with it a million messages and 20 kills.
 """
 
 import os
@@ -17,22 +17,20 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from pyspark.sql import functions as F
-
 from oz.journal import Writer
 from spark.sink_listening import Listening
 from support.scripts import ENVIRONMENT
 from support.sizes import SOAK, size
-from support.waiting import Thread, until
+from support.waiting import until
 
 ROWS, BATCH, KILLS = size((10_000, 2_500, 2), (1_000_000, 50_000, 20))
 SECONDS = 1_500.0
 APPEND = 500
-pytestmark = [pytest.mark.sized, pytest.mark.timeout(7200 if SOAK else 3000)]
+DRIVER = Path(__file__).with_name("kill_driver.py")
 
 
 class Killable:
-    """A query in a process group of its own; its standard error goes to a file."""
+    """A driver and its Java in a process group of their own; the standard error goes to a file."""
 
     def __init__(self, log, *arguments):
         self._log, self._arguments = log, [str(each) for each in arguments]
@@ -41,7 +39,7 @@ class Killable:
     def start(self):
         with self._log.open("ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("kill_driver.py")), *self._arguments],
+                [sys.executable, DRIVER, *self._arguments],
                 stdout=subprocess.DEVNULL,
                 stderr=file,
                 env=ENVIRONMENT,
@@ -52,128 +50,33 @@ class Killable:
     def has_ended(self):
         return self._process.poll() is not None
 
-    def kill(self, what):
-        """Kill the driver and its JVM, or only the JVM."""
-        if what == "jvm":
-            for pid, command in family_of(self._process.pid).items():
-                if "SparkSubmit" in command:
-                    end(pid)
-        self.close()
+    def kill(self):
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(SECONDS)
 
     def finish(self):
         """Wait for the end; a query that ended with an error, such as after a kill, starts again."""
         for _ in range(5):
-            self._process.wait(SECONDS)
-            if self._process.returncode == 0:
+            if self._process.wait(SECONDS) == 0:
                 return
             self.start()
         raise AssertionError(self._log.read_text()[-5000:])
 
-    def close(self):
-        for pid in family_of(self._process.pid):
-            end(pid)
-        end(self._process.pid)
-        self._process.wait(SECONDS)
 
-
-def family_of(process):
-    """Return the descendants of a process, and their command lines."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(path.parent.name)] = int(path.read_text().rsplit(")", 1)[1].split()[1])
-    found = {process}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    commands = {}
-    for child in found - {process}:
-        with suppress(OSError):
-            commands[child] = Path(f"/proc/{child}/cmdline").read_text()
-    return commands
-
-
-def end(process):
-    with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-
-
-def seeded():
+@pytest.mark.sized
+@pytest.mark.heavy
+@pytest.mark.timeout(7200 if SOAK else 3000)
+def test_each_message_is_delivered_once(tmp_path):
     seed = int(os.environ.get("OZ_SEED", random.randrange(1 << 32)))
     print(f"OZ_SEED={seed}")
-    return random.Random(seed)
-
-
-def append(writer, first, end):
-    writer.append([(f"number.{at % 97}", b"%d" % at) for at in range(first, min(first + APPEND, end))])
-
-
-class Writing:
-    """Appends numbered messages in a thread, up to a number that the test raises."""
-
-    def __init__(self, directory):
-        self.enough = 0
-        self._directory = directory
-        self._thread = Thread(self._write)
-        until((directory / "acknowledged").exists, SECONDS)
-
-    def _write(self):
-        with Writer(self._directory, segment_bytes=200_000) as writer:
-            for first in range(0, ROWS, APPEND):
-                until(lambda: writer.end_offset <= self.enough, SECONDS)
-                append(writer, first, ROWS)
-
-    def finish(self):
-        self.enough = ROWS
-        self._thread.outcome(SECONDS)
-
-
-def batches(directory):
-    commits = directory / "checkpoint" / "commits"
-    return len(list(commits.glob("[0-9]*"))) if commits.is_dir() else 0
-
-
-@pytest.mark.heavy
-def test_each_record_is_in_parquet_once(spark, tmp_path):
-    chance, killed, began = seeded(), Counter(), time.monotonic()
-    writing = Writing(tmp_path / "journal")
-    query = Killable(
-        tmp_path / "log", "local[2,4]", "rows", tmp_path / "journal", tmp_path, tmp_path / "rows", BATCH
-    )
-    try:
-        for at in range(KILLS):
-            writing.enough = ROWS * (at + 1) // (KILLS + 1)
-            before = batches(tmp_path)
-            until(lambda: query.has_ended or batches(tmp_path) > before, SECONDS)  # noqa: B023
-            time.sleep(chance.random())  # so that not each kill is between batches
-            what = ("driver", "jvm")[at % 2]
-            killed[what] += 1
-            query.kill(what)
-            query.start()
-        writing.finish()
-        (tmp_path / "written").touch()
-        query.finish()
-    finally:
-        query.close()
-    took = time.monotonic() - began
-    print(f"{ROWS:,} records, killed {dict(killed)}, {batches(tmp_path)} batches, {took:.0f} s")
-    found = spark.read.parquet(str(tmp_path / "rows")).withColumn(
-        "number", F.col("payload").cast("string").cast("long")
-    )
-    columns = [F.count("*"), F.count_distinct("offset"), F.count_distinct("number"), F.max("number")]
-    columns.append(F.count_if(F.col("number") != F.col("offset")))
-    assert tuple(found.agg(*columns).first()) == (ROWS, ROWS, ROWS, ROWS - 1, 0)
-
-
-@pytest.mark.heavy
-def test_each_message_is_delivered_once(tmp_path):
-    chance, killed, began = seeded(), Counter(), time.monotonic()
+    chance, kills = random.Random(seed), 0
     with Writer(tmp_path / "journal") as writer:
         for first in range(0, ROWS, APPEND):
-            append(writer, first, ROWS)
+            writer.append([(f"number.{at % 97}", b"%d" % at) for at in range(first, first + APPEND)])
     with Listening("number.*", dedupe=True) as sub:
-        query = Killable(
-            tmp_path / "log", "local[2,4]", "bus", tmp_path / "journal", tmp_path, sub.endpoint, BATCH
-        )
+        arguments = "local[2,4]", tmp_path / "journal", tmp_path, sub.endpoint, BATCH
+        query = Killable(tmp_path / "log", *arguments)
         try:
             for left in range(KILLS, 0, -1):
                 before = len(sub.messages)
@@ -182,16 +85,14 @@ def test_each_message_is_delivered_once(tmp_path):
                 time.sleep(chance.random() / 2)  # not always while it publishes
                 if query.has_ended:
                     break
-                what = chance.choice(["driver", "jvm"])
-                killed[what] += 1
-                query.kill(what)
+                query.kill()
+                kills += 1
                 query.start()
             query.finish()
         finally:
-            query.close()
+            query.kill()
         sub.received(ROWS, SECONDS)
-    took = time.monotonic() - began
-    print(f"{ROWS:,} messages, killed {dict(killed)}, {took:.0f} s")
+    print(f"{ROWS:,} messages, {kills} kills")
     numbers = Counter(int(message.payload) for message in sub.messages)
     assert [number for number, times in numbers.items() if times > 1] == []
     assert set(range(ROWS)) - numbers.keys() == set()

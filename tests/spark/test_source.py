@@ -63,9 +63,7 @@ def test_rows_have_the_columns_and_values_of_the_journal(spark, recorded):
     assert rows == list(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize(
-    "patterns", [["a.*"], ["rv:a.>", "b.c"], ["redis:a.?"], ["regex:^a\\.b"], ["x.y"], ["zmq:a.b"]]
-)
+@pytest.mark.parametrize("patterns", [["rv:a.>", "b.c"], ["regex:^a\\.b"], ["x.y"]])
 def test_patterns_select_what_the_journal_selects(spark, recorded, patterns):
     found = offsets(load(spark, recorded, subject="\n".join(patterns)))
     assert found == expected(recorded, *patterns)
@@ -281,66 +279,78 @@ def test_a_flipped_byte_fails_the_query_with_the_file(tmp_path):
 # streams ----------------------------------------------------------------------------------------------------
 
 
-class Query:
-    """A stream from journals into Parquet that runs until it has read everything, again and again."""
-
-    def __init__(self, spark, directory, journal, **options):
-        self._spark, self._directory, self._journal = spark, directory, str(journal)
-        self.options = options
-        self.progress = []
-
-    def run(self, **options):
-        source = (
-            self._spark.readStream.format("oz").options(**{**self.options, **options}).load(self._journal)
-        )
-        sink = source.select("offset", "payload").writeStream.format("parquet")
-        sink = sink.option("checkpointLocation", f"{self._directory}/checkpoint").trigger(availableNow=True)
-        query = sink.start(f"{self._directory}/rows")
-        try:
-            query.awaitTermination()
-        finally:
-            self.progress = [item for item in query.recentProgress if item.numInputRows]
-        return self
-
-    @property
-    def offsets(self):
-        return offsets(self._spark.read.parquet(f"{self._directory}/rows"))
-
-    @property
-    def rows_of_batches(self):
-        return [item.numInputRows for item in self.progress]
-
-
 def test_a_stream_reads_each_record_once_while_segments_are_sealed(spark, tmp_path):
-    journal, query = tmp_path / "journal", Query(spark, tmp_path, tmp_path / "journal", maxRowsPerTrigger=40)
+    journal = tmp_path / "journal"
+
+    def run():
+        """Read everything into Parquet; return the progress of each micro-batch."""
+        source = spark.readStream.format("oz").options(maxRowsPerTrigger=40).load(str(journal))
+        sink = source.select("offset", "payload").writeStream.format("parquet")
+        sink = sink.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True)
+        query = sink.start(f"{tmp_path}/rows")
+        query.awaitTermination()
+        return [item for item in query.recentProgress if item.numInputRows]
+
     with Writer(journal) as writer:
         append_numbers(writer, 0, 100, roll=False)
-        assert query.run().rows_of_batches == [40, 40, 20]
+        assert [item.numInputRows for item in run()] == [40, 40, 20]
         append_numbers(writer, 100, 130, roll=False)
         writer.roll()  # seals what the query has read halfway
         writer.wait_sealed()
         append_numbers(writer, 130, 150, roll=False)
-        query.run()
-    with Writer(journal) as writer:
-        append_numbers(writer, 150, 160)
-    query.run()
-    assert query.offsets == list(range(160))
-    state = query.progress[-1].sources[0]
+    state = run()[-1].sources[0]
+    assert offsets(spark.read.parquet(f"{tmp_path}/rows")) == list(range(150))
     assert '"lag": 0' in state.latestOffset
-    assert f'"{journal}": 160' in state.latestOffset
+    assert f'"{journal}": 150' in state.latestOffset
 
 
-def test_the_limits_of_a_micro_batch(spark, tmp_path):
-    with open_journal(tmp_path / "journal", 90, sealed=90):
-        by_bytes = Query(spark, tmp_path / "q1", tmp_path / "journal", maxBytesPerTrigger=500).run()
-        sizes = by_bytes.rows_of_batches
-        assert len(sizes) > 3
-        all_of_them = Query(spark, tmp_path / "q2", tmp_path / "journal", gaps="true").run()
-        assert all_of_them.rows_of_batches == [90]
-        both = Query(
-            spark, tmp_path / "q3", tmp_path / "journal", maxBytesPerTrigger=10**9, maxRowsPerTrigger=50
-        )
-        assert len(both.run().rows_of_batches) == 2
+class Stream:
+    """A query with the trigger availableNow, without Spark.
+
+    Attributes:
+        offsets: of the records that it has read.
+        batches: number of rows of each micro-batch of the last run.
+        at: its checkpoint.
+    """
+
+    def __init__(self, journal, **options):
+        self._journal, self._options = journal, options
+        self.offsets, self.at = [], None
+
+    def run(self, journal=None, **options):
+        """Read everything, as a query that begins at the checkpoint."""
+        made = reader(journal or self._journal, JournalStreamReader, **{**self._options, **options})
+        self.at, self.batches = self.at or made.initialOffset(), []
+        made.prepareForTriggerAvailableNow()
+        while (end := made.latestOffset(self.at, made.getDefaultReadLimit())) != self.at:
+            parts = made.partitions(self.at, end)
+            found = [at for part in parts for batch in made.read(part) for at in batch[0].to_pylist()]
+            self.at = end
+            self.offsets += found
+            self.batches.append(len(found))
+        return self
+
+
+def test_a_micro_batch_that_is_planned_again_has_the_same_rows(tmp_path):
+    """As after a kill of the driver, although segments were sealed meanwhile."""
+    with Writer(tmp_path) as writer:
+        append_numbers(writer, 0, 30, roll=False)
+        begin = reader(tmp_path, JournalStreamReader).initialOffset()
+        end = Stream(tmp_path).run().at
+        append_numbers(writer, 30, 40)
+        again = reader(tmp_path, JournalStreamReader)
+        parts = again.partitions(begin, end)
+        assert [at for part in parts for batch in again.read(part) for at in batch[0].to_pylist()] == [
+            *range(30)
+        ]
+
+
+def test_the_limits_of_a_micro_batch(tmp_path):
+    with open_journal(tmp_path, 90, sealed=90):
+        assert len(Stream(tmp_path, maxBytesPerTrigger="500").run().batches) > 3
+        assert Stream(tmp_path, gaps="true").run().batches == [90]
+        both = {"maxBytesPerTrigger": str(10**9), "maxRowsPerTrigger": "50"}
+        assert Stream(tmp_path, gaps="true", **both).run().batches == [50, 40]
 
 
 @pytest.mark.parametrize(
@@ -352,71 +362,60 @@ def test_the_limits_of_a_micro_batch(spark, tmp_path):
         ({"startingTime": "-1h"}, 20),
     ],
 )
-def test_a_new_query_begins_where_it_is_told_and_goes_on_from_its_checkpoint(tmp_path, options, first):
+def test_a_new_query_begins_where_it_is_told(tmp_path, options, first):
     with open_journal(tmp_path, 20, sealed=10):
-        made = reader(tmp_path, JournalStreamReader, gaps="true", **options)
-        begin = made.initialOffset()
-        assert begin["journals"][str(tmp_path)]["offset"] == first
-        end = made.latestOffset(begin, made.getDefaultReadLimit())
-        found = [
-            at
-            for part in made.partitions(begin, end)
-            for batch in made.read(part)
-            for at in batch[0].to_pylist()
-        ]
-    assert found == list(range(first, 20))
+        assert Stream(tmp_path, gaps="true", **options).run().offsets == list(range(first, 20))
 
 
-def test_removed_records_fail_a_stream_or_are_counted(spark, tmp_path):
-    journal, query = tmp_path / "journal", Query(spark, tmp_path, tmp_path / "journal")
-    with Writer(journal, retain_bytes=1) as writer:
+def test_removed_records_fail_a_stream_or_are_counted(tmp_path):
+    stream = Stream(tmp_path)
+    with Writer(tmp_path, retain_bytes=1) as writer:
         append_numbers(writer, 0, 10)
-        query.run()
+        stream.run()
         append_numbers(writer, 10, 20)
         append_numbers(writer, 20, 30)  # retention removes 0 to 19
         with pytest.raises(
-            PySparkException, match="10 records are not in the journal any more, offsets 10 to 19"
+            JournalError, match="10 records are not in the journal any more, offsets 10 to 19"
         ):
-            query.run()
-        query.run(failOnDataLoss="false")
-        assert query.offsets == [*range(10), *range(20, 30)]
-        assert '"lost": 10' in query.progress[-1].sources[0].endOffset
+            stream.run()
+        stream.run(failOnDataLoss="false")
+        assert stream.offsets == [*range(10), *range(20, 30)]
+        assert stream.at["lost"] == 10
         append_numbers(writer, 30, 40)
-        query.run()
-    assert query.offsets == [*range(10), *range(20, 40)]
+        stream.run()
+    assert stream.offsets == [*range(10), *range(20, 40)]
 
 
-def test_a_journal_that_was_replaced_fails_the_stream(spark, tmp_path):
-    journal, query = tmp_path / "journal", Query(spark, tmp_path, tmp_path / "journal")
+def test_a_journal_that_was_replaced_fails_the_stream(tmp_path):
+    journal = tmp_path / "journal"
+    stream = Stream(journal)
     with Writer(journal) as writer:
         append_numbers(writer, 0, 10)
-    query.run()
+    stream.run()
     shutil.rmtree(journal)
     with Writer(journal) as writer:
         append_numbers(writer, 0, 20)
-    with pytest.raises(PySparkException, match="replaced or restored"):
-        query.run()
-    with pytest.raises(PySparkException, match="replaced or restored"):
-        query.run(failOnDataLoss="false")
-    assert query.offsets == list(range(10))
+    for options in ({}, {"failOnDataLoss": "false"}):
+        with pytest.raises(JournalError, match="replaced or restored"):
+            stream.run(**options)
+    assert stream.offsets == list(range(10))
 
 
-def test_a_journal_may_move_and_others_may_join(spark, tmp_path):
+def test_a_journal_may_move_and_others_may_join(tmp_path):
+    moved = tmp_path / "moved"
     with Writer(tmp_path / "one") as writer:
         append_numbers(writer, 0, 10)
-    Query(spark, tmp_path, tmp_path / "one").run()
-    (tmp_path / "one").rename(tmp_path / "moved")
-    with Writer(tmp_path / "moved") as writer:
+    stream = Stream(tmp_path / "one").run()
+    (tmp_path / "one").rename(moved)
+    with Writer(moved) as writer:
         append_numbers(writer, 10, 15)
-    query = Query(spark, tmp_path, tmp_path / "moved").run()
-    assert query.offsets == list(range(15))
+    assert stream.run(moved).offsets == list(range(15))
     with Writer(tmp_path / "two") as writer:
         append_numbers(writer, 0, 5)
-    both = Query(spark, tmp_path, f"{tmp_path}/moved\n{tmp_path}/two", maxRowsPerTrigger=4)
-    assert sum(both.run().rows_of_batches) == 5
-    assert both.offsets == sorted([*range(15), *range(5)])
-    with pytest.raises(PySparkException, match=f"a position in {tmp_path}/moved"):
-        Query(spark, tmp_path, f"{tmp_path}/two\n{tmp_path}/two").run()
+    assert sum(stream.run(f"{moved}\n{tmp_path}/two", maxRowsPerTrigger="4").batches) == 5
+    assert stream.offsets == [*range(15), *range(5)]
+    with pytest.raises(JournalError, match=f"a position in {moved}"):
+        stream.run(f"{tmp_path}/two\n{tmp_path}/two")
 
 
 def test_a_bad_end_of_a_stream_is_refused(tmp_path):

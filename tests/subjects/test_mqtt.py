@@ -64,3 +64,10 @@ def test_ten_thousand_levels_match_in_linear_time():
         assert pattern.regex.fullmatch(subject, timeout=10)
         assert not pattern.regex.fullmatch("$" + subject, timeout=10)
         assert not pattern.regex.fullmatch("b" + subject, timeout=10) or text[0] == "+"
+
+
+def test_advice_counts_levels():
+    from oz.subjects.advice import advice
+
+    assert advice(oz.compile("a." * 20 + "/+", "mqtt")) == []
+    assert "18 tokens" in advice(oz.compile("a/" * 18 + "#", "mqtt"))[0]

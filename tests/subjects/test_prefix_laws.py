@@ -8,7 +8,6 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.subjects.prefixes.heads import concat, minimal, repeat, shrink, union
 from oz.subjects.prefixes.literal import literal_prefixes
 from support.cases import each
 from support.sizes import size
@@ -177,80 +176,6 @@ def test_brute_force(pieces, longest, count):
 
 
 # The algebra by itself, against the strings that its sets stand for.
-
-letters = st.text("ab", max_size=3).map(str.encode)
-sets = st.frozensets(st.tuples(letters, st.booleans()), min_size=1, max_size=6)
-limits = st.integers(1, 6)
-WORDS = [bytes(word) for length in range(6) for word in itertools.product(b"ab", repeat=length)]
-
-
-def holds(heads, word):
-    return any(word == head if exact else word.startswith(head) for head, exact in heads)
-
-
-@given(sets, limits)
-def test_shrink_loses_no_word(heads, limit):
-    small = shrink(heads, limit)
-    assert 1 <= len(small) <= limit
-    assert all(holds(small, word) for word in WORDS if holds(heads, word))
-    assert all(word.startswith(minimal(small)) for word in WORDS if holds(heads, word))
-
-
-@given(sets, sets, limits)
-def test_concat_and_union_lose_no_word(left, right, limit):
-    both, either = concat(shrink(left, limit), right, limit), union([left, right], limit)
-    assert len(both) <= limit
-    for word in WORDS:
-        if any(holds(left, word[:cut]) and holds(right, word[cut:]) for cut in range(len(word) + 1)):
-            assert holds(both, word)
-        if holds(left, word) or holds(right, word):
-            assert holds(either, word)
-
-
-@given(sets, st.integers(0, 5), st.none() | st.integers(0, 3), limits, st.randoms())
-def test_repeat_loses_no_word(heads, low, more, limit, chance):
-    high = None if more is None else low + more
-    found = repeat(shrink(heads, limit), low, high, limit)
-    assert len(found) <= limit
-    known = sorted(heads)
-    for count in range(low, low + (3 if more is None else more) + 1):
-        drawn = [chance.choice(known) for _ in range(count)]
-        assert holds(found, b"".join(head + (b"" if exact else b"b") for head, exact in drawn))
-
-
-def repeats(chance, depth):
-    """Write a regex of a, b and repeats, one within the other."""
-    if depth == 0 or chance.random() < 0.2:
-        return chance.choice(["a", "a", "b", "ab", "[ab]", "a?", "(?:a|b)", "(?:aa|a)"])
-    if chance.random() < 0.5:
-        return "".join(repeats(chance, depth - 1) for _ in range(2))
-    count = chance.choice(["{2}", "{2,}", "{1,2}", "+", "*", "{2,3}", "+?", "{0,1}"])
-    return f"(?:{repeats(chance, depth - 1)}){count}"
-
-
-def common(texts):
-    first, last = min(texts), max(texts)
-    length = sum(
-        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    )
-    return first[:length]
-
-
-@pytest.mark.sized
-def test_a_prefix_of_repeats_is_sound_and_as_long_as_can_be():
-    chance = random.Random(46)
-    subjects = ["".join(chars) for long in range(10) for chars in itertools.product("ab", repeat=long)]
-    tried = 0
-    for text in dict.fromkeys(repeats(chance, 3) for _ in range(size(80, 250))):
-        fits = regex.compile(text).fullmatch
-        matched = [subject.encode() for subject in subjects if fits(subject)]
-        if not matched or min(map(len, matched)) > 6:
-            continue
-        tried += 1
-        heads = literal_prefixes(text).heads
-        assert all(subject.startswith(heads) for subject in matched), text
-        assert common(heads) == common(matched), text
-    assert tried > size(25, 80)
 
 
 @each(

@@ -159,16 +159,6 @@ def test_servers_names_the_certificate_of_an_endpoint(make, ring, pub):
     sub.wait_ready(timeout=DEADLINE)
 
 
-def test_publishers_with_different_keys_are_received_by_one_subscriber(make, ring, feed):
-    feeds = [feed("feed", permissions=False), feed("other", permissions=False)]
-    sub = make([item.endpoint for item in feeds], filtering="publisher", security=ring.security("desk"))
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    for number, item in enumerate(feeds):
-        item.publish("md.eu", b"%d" % number)
-    assert {sub.receive(timeout=DEADLINE).payload for _ in feeds} == {b"0", b"1"}
-
-
 def test_a_key_that_is_refused_while_connected_is_told_and_called_again(ring, pub, sub):
     sub.subscribe("md.eu")
     sub.wait_ready(timeout=DEADLINE)
@@ -184,22 +174,6 @@ def test_a_key_that_is_refused_while_connected_is_told_and_called_again(ring, pu
     pub.publish("md.eu", b"1")
     payloads, refusals = receive_until(sub, lambda payloads, _: payloads)
     assert (payloads, refusals) == ([b"1"], [])
-
-
-def test_a_publisher_that_loses_its_keys_is_told_and_found_again(ring, feed, make):
-    endpoint = lasting_endpoint()
-    before = feed("feed", endpoint)
-    sub = make(endpoint, filtering="publisher", security=ring.security("desk"))
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    before.close(timeout=0)
-    plain = feed(None, endpoint)
-    _, refusals = receive_until(sub, lambda _, refusals: refusals)
-    assert "has no key at all" in str(refusals[0])
-    plain.close(timeout=0)
-    after = feed("other", endpoint, permissions=False)
-    payloads, _ = receive_until(sub, lambda payloads, _: after.publish("md.eu", b"1") or payloads)
-    assert payloads[0] == b"1"
 
 
 def test_a_publisher_whose_key_is_not_trusted_any_more_is_left(ring, pub, sub):

@@ -5,7 +5,6 @@ import gc
 import os
 import sys
 import threading
-import warnings
 
 import pytest
 import zmq
@@ -95,41 +94,6 @@ def test_a_full_queue_does_not_hold_up_others_for_ever(sub, feed):
     # Reading continues as the program takes messages of the full queue.
     assert [full.receive(timeout=DEADLINE).subject for _ in range(200)] == ["a"] * 200
     assert thread.outcome().subject == "b"
-
-
-def test_a_handler_may_use_the_subscriber(make, feed):
-    sub, seen = make(feed.endpoint), []
-    raw = sub.raw
-
-    def handle(message):
-        seen.append(message.subject)
-        if message.subject == "a.1":
-            raw.subscribe("b.*", handle)
-        else:
-            raw.close()
-
-    sub.subscribe("a.*", handle)
-    sub.wait_ready(timeout=DEADLINE)
-    feed.publish("a.1")
-    until(lambda: sub.run(timeout=0.02) is not None and len(raw.subscriptions) == 2)
-    sub.wait_ready(timeout=DEADLINE)
-    feed.publish("b.1")
-    sub.run()
-    assert seen == ["a.1", "b.1"]
-
-
-def test_an_unclosed_subscriber_warns_and_closes(feed):
-    sub = sync.Subscriber(feed.endpoint)
-    sub.subscribe("a")
-    feed.wait_for_patterns()
-    text = f"unclosed {sub!r}"
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        del sub
-        gc.collect()
-    # Objects of other tests may be collected here too.
-    assert [item.category for item in caught if str(item.message) == text] == [ResourceWarning]
-    until(lambda: not feed.publisher.subscribers)
 
 
 def test_close_ends_waits_and_cancels_handlers_in_a_loop(feed):

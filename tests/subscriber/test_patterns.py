@@ -51,22 +51,6 @@ def test_other_patterns_give_no_warning(pattern):
         subscriber.subscribe(pattern)
 
 
-@each(
-    ("pattern", "dialect", "expected"),
-    [
-        ("rv:Foo.*", None, oz.compile("Foo.*", "rv")),
-        ("rv:Foo.*", "nats", oz.compile("rv:Foo.*", "nats")),
-        (b"rv:Foo.", None, oz.compile("rv:Foo.", "zmq")),
-        ("foo:bar", None, oz.compile("foo:bar", "nats")),
-    ],
-)
-def test_a_known_dialect_before_a_colon_is_read(pattern, dialect, expected):
-    with oz.Subscriber() as subscriber:
-        assert subscriber.subscribe(pattern, dialect=dialect).patterns == (expected,)
-    with oz.Subscriber(dialect="zmq") as subscriber:
-        assert subscriber.subscribe("rv:Foo.*").patterns == (oz.compile("rv:Foo.*", "zmq"),)
-
-
 def test_nodes_read_a_dialect_before_the_colon_and_warn():
     # ipc paths are short.
     with (

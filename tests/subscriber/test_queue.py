@@ -334,7 +334,7 @@ def test_a_pickled_message_keeps_its_fields():
     receiver.deliver("a.1", "a.2", gap=3, extras={"headers": {"h": 1}, "reply_to": "r"}, payload=b"x")
     first, second = receiver.dispatcher.shared.items
     assert (first.subscriptions, first.time_ns, first.gap, second.gap) == (("the subscription",), 1, 3, 0)
-    with pytest.raises(oz.NoRequest):
+    with pytest.raises(oz.ReplyError):
         first.reply(b"")
     inbox.replier = lambda *given: given
     assert first.reply(b"y", headers={"n": 1}) == (first, b"y", {"n": 1})

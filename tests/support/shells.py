@@ -73,7 +73,12 @@ class Portal(Stepped):
         if threading.get_ident() == self._thread.ident:
             outcome = function(*arguments, **options)
             return asyncio.ensure_future(outcome) if inspect.isawaitable(outcome) else outcome
-        future = asyncio.run_coroutine_threadsafe(_done(function, arguments, options), self._loop)
+        made = _done(function, arguments, options)
+        try:
+            future = asyncio.run_coroutine_threadsafe(made, self._loop)
+        except RuntimeError:  # A handler that has not ended calls after `close`.
+            made.close()
+            raise
         if (futures := getattr(self._current, "futures", None)) is not None:
             futures.append(future)
         return future.result()
@@ -102,6 +107,8 @@ class Portal(Stepped):
         self.call(self._loop.shutdown_asyncgens)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(DEADLINE)
+        # Calls of handlers that came after the first time.
+        self._loop.run_until_complete(end_tasks())
         self._loop.close()
         self._pool.shutdown(wait=False)
 

@@ -37,11 +37,3 @@ def in_suite(values, others):
     """Return values for the suite, followed by values for the heavy run only."""
     others = (other if isinstance(other, tuple) else (other,) for other in others)
     return [*values, *(pytest.param(*other, marks=pytest.mark.heavy) for other in others)]
-
-
-def first_in_suite(*axes):
-    """Return all combinations: the suite has the first one, the heavy run has all."""
-    return [
-        pytest.param(*values, marks=pytest.mark.heavy if at else ())
-        for at, values in enumerate(product(*axes))
-    ]

@@ -60,7 +60,7 @@ def test_timeout_of_receive_takes_virtual_time(bus):
     assert bus.run(main()) == pytest.approx(86_400)
 
 
-@pytest.mark.parametrize("seconds", [0.2, 5, 25])
+@pytest.mark.parametrize("seconds", [0.2, 25])
 def test_cut_loses_nothing_because_the_link_resumes(bus, seconds):
     async def main():
         gaps = []
@@ -108,73 +108,6 @@ def test_outage_longer_than_the_limit_of_resuming_is_a_gap_of_unknown_size(bus):
     assert time.perf_counter() - began < 10
 
 
-def test_stalled_messages_come_late_and_none_is_lost(bus):
-    async def main():
-        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")
-        subscriber.subscribe("a")
-        await subscriber.wait_ready(timeout=5)
-        bus.stall(publisher, subscriber)
-        for number in range(10):
-            await publisher.publish("a", b"%d" % number)
-        with pytest.raises(oz.Timeout):
-            await subscriber.receive(timeout=1)
-        bus.heal()
-        return [(await subscriber.receive(timeout=5)).payload for _ in range(10)], subscriber.stats.lost
-
-    assert bus.run(main()) == ([b"%d" % number for number in range(10)], 0)
-
-
-@pytest.mark.parametrize("is_publisher_mute", [True, False])
-def test_connection_of_a_mute_member_is_replaced_without_loss(bus, is_publisher_mute):
-    async def main():
-        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")
-        subscriber.subscribe("a")
-        await subscriber.wait_ready(timeout=5)
-        hosts = publisher.place.host, subscriber.place.host
-        bus.network.mute(*(hosts if is_publisher_mute else hosts[::-1]))
-        subscriber.subscribe("b")
-        await publisher.publish("a", b"first")
-        if is_publisher_mute:
-            with pytest.raises(oz.Timeout):
-                await subscriber.receive(timeout=2)
-        await subscriber.wait_ready(timeout=7)
-        await publisher.publish("b", b"last")
-        return [(await subscriber.receive(timeout=5)).payload for _ in range(2)], subscriber.stats.lost
-
-    assert bus.run(main()) == ([b"first", b"last"], 0)
-
-
-@pytest.mark.parametrize("of_subscription", [True, False])
-def test_messages_of_a_member_that_drains_are_handled_once(bus, of_subscription):
-    async def main():
-        handled, running = [], []
-
-        async def handle(message):
-            handled.append(int(message.payload))
-            await asyncio.sleep(0.25)
-
-        publisher, leaving, other = (
-            bus.publisher(),
-            *(bus.subscriber(filtering="publisher") for _ in range(2)),
-        )
-        options = {"group": "g", "ack": "handled", "delivery": oz.Delivery(redeliver=True)}
-        subscription = leaving.subscribe("a", handler=handle, **options)
-        other.subscribe("a", handler=handle, **options)
-        for member in (leaving, other):
-            await member.wait_ready(timeout=5)
-            running.append(asyncio.ensure_future(member.run()))
-        for number in range(20):
-            await publisher.publish("a", b"%d" % number)
-        await asyncio.sleep(0.6)
-        assert await (subscription if of_subscription else leaving).drain(timeout=60)
-        await asyncio.sleep(5)
-        for task in running:
-            task.cancel()
-        return sorted(handled)
-
-    assert bus.run(main()) == [*range(20)]
-
-
 @pytest.mark.parametrize("kind", ["publisher", "subscriber", "node"])
 def test_killed_member_refuses_all_calls(bus, kind):
     async def main():
@@ -215,10 +148,14 @@ def busy_day(seed):
             other.subscribe(
                 "tick.>", handler=lambda message: seen.append((bus.now(), message.subject, message.origin))
             )
-            bus.disturb(2, 2)
             running = asyncio.ensure_future(subscriber.run())
             for number in range(40):
                 await asyncio.sleep(0.25)
+                if number % 8 == 3:
+                    bus.cut(publisher, subscriber)
+                    bus.stall(one, other)
+                elif number % 8 == 6:
+                    bus.heal()
                 await publisher.publish(f"tick.{number}", b"")
                 await one.publish(f"tick.{number}")
             bus.heal()

@@ -37,19 +37,6 @@ def resealed(frame):
     return frame[:-4] + struct.pack("<I", zlib.crc32(frame[:-4]))
 
 
-def test_golden_bytes():
-    head = "006f7a0200" + f"{len(ONE):08x}" + ORIGIN.hex() + "00000007" + "0000000000000029" + "0001"
-    body = b"md.x" + bytes.fromhex(head) + b"12:00"
-    assert body + struct.pack("<I", zlib.crc32(body)) == ONE
-    batch = encode_messages([b"md.x", b"1", None, b"md.y", b"2", {"id": b"i"}], ORIGIN, 7, 41)
-    head = "006f7a0202" + f"{len(batch):08x}" + ORIGIN.hex() + "00000007" + "0000000000000029" + "0002"
-    items = msgpack.packb([b"x", b"1", None, b"y", b"2", {"id": b"i"}])
-    assert batch[:-4] == b"md." + bytes.fromhex(head) + items
-    record = encode_record(Record(10_000, 1.5, bye=True), ORIGIN, 7, 41)
-    assert record.startswith(b"\0oz\x02\x01")
-    assert msgpack.unpackb(record[OVERHEAD - 4 : -4]) == {"rate": 10_000, "age": 1.5, "bye": True}
-
-
 @given(SUBJECTS, st.binary(max_size=300), EXTRAS, st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
 def test_one_message_comes_back(subject, payload, extras, sequence, epoch):
     frame = encode_messages([subject, payload, extras], ORIGIN, epoch, sequence)

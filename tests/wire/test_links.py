@@ -288,10 +288,6 @@ def test_part_of_a_declaration_is_bounded():
         links.decode_control(frame)
 
 
-def test_drops_add_up():
-    assert Drops(9, 1, 2, 3, 4).dropped == 10
-
-
 @pytest.mark.parametrize("unknown", [0, 3])
 def test_losses_of_unknown_size_are_in_a_ping(unknown):
     ping = Ping(7, 2, {0: Drops(1, 2, 3, 4, 5, unknown)})

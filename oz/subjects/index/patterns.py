@@ -223,12 +223,12 @@ class PatternIndex(Generic[Value]):
         """
         found = self._cache.newer.get(subject)
         if found is None:
-            found = self.find(subject)
+            found = self._find(subject)
         if found[1]:
             raise PatternTimeout(found[1][0].text, subject, TIME_LIMIT)
         return found[0]
 
-    def find(self, subject: str | bytes) -> Matches:
+    def _find(self, subject: str | bytes) -> Matches:
         """Return the values of all matching patterns, and the patterns that timed out."""
         cache = self._cache
         found = cache.newer.get(subject)
@@ -239,7 +239,7 @@ class PatternIndex(Generic[Value]):
                     found = self._search(subject)
                 except UnicodeEncodeError:
                     # Several texts stand for these bytes, so the cache has one entry, by the bytes.
-                    return self.find(_surrogate_bytes(subject))
+                    return self._find(_surrogate_bytes(subject))
                 cache.put(subject, found)
         return found
 

@@ -90,15 +90,6 @@ def test_no_regex(text):
     assert caught.value.pos is not None
 
 
-def test_too_deep():
-    with pytest.raises(ValueError, match="cannot locate"):
-        for_engine("(" * 5_000 + "$" + ")" * 5_000)
-
-
-def test_many_are_quick():
-    assert for_engine("a$|" * 2_000) == r"a\Z|" * 2_000
-
-
 def test_an_unknown_parser_is_an_error(monkeypatch):
     monkeypatch.setattr(literal, "core", None)
     with pytest.raises(ValueError, match="cannot locate"):

@@ -16,8 +16,8 @@ from pyspark.find_spark_home import _find_spark_home
 
 from oz.journal import Writer
 from oz.spark.session import java_home
-from spark.cluster import CLUSTER
 
+CLUSTER = "local-cluster[2,1,1024]"
 SUBMIT = Path(_find_spark_home()) / "bin" / "spark-submit"
 PROGRAM = """
 import sys

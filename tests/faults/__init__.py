@@ -1,1 +1,0 @@
-"""Changes of publishers and connections, with an exact account of every message."""
