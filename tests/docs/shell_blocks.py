@@ -69,30 +69,13 @@ def _commands(shell: str) -> Iterator[list[str]]:
 
 def unknown_word(words: list[str], main: click.Command) -> str | None:
     """The first subcommand or long option in `words` that the command line does not have."""
-    command = main
-    context = click.Context(main, info_name="oz")
-    remaining = iter(words)
-    for word in remaining:
-        if word == "--":
-            return None
-        if word.startswith("-"):
-            name, _, value = word.partition("=")
-            option = _option(command, name)
-            if option is None and name.startswith("--") and name != "--help":
-                return name
-            if option is not None and not option.is_flag and not option.count and not value:
-                next(remaining, None)
-        elif isinstance(command, click.Group):
-            found = command.get_command(context, word)
-            if found is None:
-                return word
-            command = found
-            context = click.Context(found, info_name=word, parent=context)
-    return None
-
-
-def _option(command: click.Command, name: str) -> click.Option | None:
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and name in (*parameter.opts, *parameter.secondary_opts):
-            return parameter
-    return None
+    command, remaining = main, words[: words.index("--")] if "--" in words else list(words)
+    while isinstance(command, click.Group) and remaining and not remaining[0].startswith("-"):
+        name = remaining.pop(0)
+        found = command.get_command(click.Context(command), name)
+        if found is None:
+            return name
+        command = found
+    known = {name for item in command.params for name in (*item.opts, *item.secondary_opts)}
+    names = (word.partition("=")[0] for word in remaining if word.startswith("--"))
+    return next((name for name in names if name not in {*known, "--help"}), None)

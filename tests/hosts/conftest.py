@@ -2,7 +2,6 @@
 
 import pytest
 
-from hosts.stage import stage as on_stage
 from support import network as networks
 
 DELAY = 0.02
@@ -26,9 +25,3 @@ def hosts(network):
         network.mend(host)
         network.narrow(host, 1500)
         host.lose(0)
-
-
-@pytest.fixture
-def stage():
-    with on_stage() as made:
-        yield made

@@ -478,7 +478,7 @@ def test_slow_patterns_of_a_session_are_passed_over():
     publisher = Publisher()
     interest, ticks = publisher.sessions.interest, count()
     # Each match of a regex takes half a millisecond.
-    interest._limit._processor_clock = lambda: next(ticks) * 0.0005
+    interest._limit._clock = lambda: next(ticks) * 0.0005
     session = publisher.hello()
     other = publisher.hello(OTHER_ROUTE, b"another session!")
     items = [Item(number, 1, "regex", f"^(a|b{number})+z$") for number in range(50)]

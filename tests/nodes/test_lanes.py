@@ -126,14 +126,6 @@ def test_bytes_of_taken_messages_do_not_count():
     assert made.abandoned == []
 
 
-def test_a_message_larger_than_the_limit_waits_alone():
-    for overflow in (None, "drop_oldest", "conflate"):
-        made = make_lanes(max_bytes=100, overflow=overflow)
-        large = make_message(payload=bytes(1_000))
-        made.lanes.put([large])
-        assert take_all(made.lanes.all[0]) == [large]
-
-
 def test_the_end_of_a_subscription_abandons_its_messages():
     made = make_lanes(3)
     messages = [make_message(f"s.{at}") for at in range(5)]

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import oz
-from oz.errors import Timeout
+from oz.errors import NoResponders, Timeout
 from support.ports import lasting_port
 from support.waiting import DEADLINE, until
 
@@ -49,6 +49,7 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
     """As behind a router that translates addresses: the peers cannot dial the address that the node announces."""
     hub = make("hub", bind="tcp://127.0.0.1:*", directory=f"{directory}/hub")
     behind = make("behind", connect=hub.endpoint, directory=f"{directory}/behind", advertise="127.0.0.2")
+    behind.subscribe("svc", lambda message: message.payload)
     announced = behind.endpoint
     assert announced.startswith("tcp://127.0.0.2:")
     remedy = "give the node that cannot be reached bind= with a port, and NodeOptions(advertise=)"
@@ -64,6 +65,8 @@ def test_nodes_that_connect_in_one_direction_only_name_the_endpoint_and_the_reme
     assert f"peer 'behind' has connected to this node, which cannot connect to it at {announced}" in at_hub
     assert "this node has connected to peer 'hub', which cannot connect to it at" in at_behind
     assert announced in at_behind
+    with pytest.raises((NoResponders, Timeout)):
+        hub.request("svc", timeout=0.3)
     hub.wait_ready(timeout=DEADLINE)
 
 

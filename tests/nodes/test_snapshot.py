@@ -20,7 +20,6 @@ from oz.node.snapshot import (
     decode,
     encode,
 )
-from support.waiting import until
 
 LINK = LinkStatus("desk", "0a" * 16, "up", 3, 12, 480, 0.25, {"full": 2}, {"workers": 7})
 SUBSCRIPTION = SubscriptionStatus(
@@ -117,39 +116,3 @@ def test_answer_with_the_id_of_another_node_is_ignored(make, monkeypatch):
     assert first.request_snapshots("second", timeout=30) == []
     monkeypatch.undo()
     assert [snapshot.name for snapshot in first.request_snapshots(timeout=30)] == [second.name]
-
-
-def test_snapshots_that_follow_each_other_show_new_links_and_their_end(make):
-    reader, _ = make("reader"), make("feed")
-    reader.wait_ready("feed")
-
-    def peers():
-        return {link.peer for link in reader.request_snapshots("feed", timeout=30)[0].links}
-
-    until(lambda: peers() == {"reader", "feed"})
-    third = make("third")
-    reader.wait_ready("third")
-    until(lambda: peers() == {"reader", "feed", "third"})
-    third.close()
-    until(lambda: peers() == {"reader", "feed"})
-
-
-def test_changed_statistics_arrive_after_idle_samples(make):
-    reader, feed, desk = make("reader"), make("feed"), make("desk")
-    inbox = desk.subscribe("tick", group="workers", ack="handled")
-    reader.wait_ready("feed", "desk")
-    feed.wait_ready(subscriber="tick")
-
-    def sample():
-        (found,) = reader.request_snapshots("feed", timeout=30)
-        groups = next(link.groups for link in found.links if link.peer == "desk")
-        return found.counters["published"], groups
-
-    until(lambda: sample() == (0, {"workers": 0}))
-    feed.publish("tick", b"1")
-    feed.publish("tick", b"2")
-    feed.flush()
-    until(lambda: sample() == (2, {"workers": 2}))
-    assert [inbox.receive(timeout=30).payload for _ in range(2)] == [b"1", b"2"]
-    inbox.unsubscribe()
-    until(lambda: sample() == (2, {}))

@@ -83,15 +83,6 @@ def test_span_of_a_handler_is_a_child_of_the_publication(pair, spans):
     assert process.attributes["messaging.operation.type"] == "process"
 
 
-def test_publication_in_a_span_of_the_program_is_its_child(directory, spans):
-    options = oz.NodeOptions(directory=directory)
-    with oz.Node("one", bus="test", options=options) as node:
-        spans.instrument(node)
-        with spans.provider.get_tracer("program").start_as_current_span("work"):
-            node.publish("a.b", 1)
-    assert is_child(spans.named("publish a.b")[0], spans.named("work")[0])
-
-
 def test_own_headers_are_kept_and_the_context_is_in_traceparent(pair, spans):
     first, second = pair
     received = second.subscribe("order.*")
@@ -128,14 +119,18 @@ def test_request_is_a_client_span_around_the_handler_and_a_failure_is_in_both(pa
     assert requests[1].attributes["error.type"] == "ReplyError"
 
 
-def test_span_of_a_member_names_its_group(pair, spans):
+def test_span_of_a_member_names_its_group_and_a_publication_is_a_child_of_the_span_of_the_program(
+    pair, spans
+):
     first, second = pair
     second.subscribe("job.*", handler=lambda message: None, group="workers")
     first.wait_for_subscribers("job.1", timeout=DEADLINE)
-    first.publish("job.1")
-    process = spans.named("process job.1")[0]
+    with spans.provider.get_tracer("program").start_as_current_span("work"):
+        first.publish("job.1")
+    process, publish = spans.named("process job.1")[0], spans.named("publish job.1")[0]
     assert process.attributes["messaging.consumer.group.name"] == "workers"
-    assert is_child(process, spans.named("publish job.1")[0])
+    assert is_child(process, publish)
+    assert is_child(publish, spans.named("work")[0])
 
 
 def test_span_of_a_coroutine_lasts_until_its_end(make, spans):

@@ -14,7 +14,10 @@ A, B = b"a" * 16, b"b" * 16
     "steps",
     [
         # Publishers do not disturb each other.
-        [("take", A, 7, 3, (0, 0)), ("take", B, 100, 1, (0, 0)), ("take", A, 10, 1, (0, 0)), ("reach", A, 11, 0)],
+        [
+            ("take", A, 7, 3, (0, 0)), ("take", B, 100, 1, (0, 0)), ("take", A, 10, 1, (0, 0)),
+            ("take", A, 11, 0, (0, 0)),
+        ],
         # A jump is a loss, and earlier numbers are skipped.
         [
             ("take", A, 0, 10, (0, 0)), ("take", A, 15, 5, (5, 0)), ("take", A, 18, 5, (0, 2)),

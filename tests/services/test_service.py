@@ -1,7 +1,5 @@
 """Services in general: their close, the end of the program, and their metrics."""
 
-import time
-
 import pytest
 import zmq
 
@@ -10,50 +8,7 @@ from oz.services.bridge import ForwarderStats
 from oz.services.proxy import Proxy, ProxyStats
 from oz.services.recorder import RecorderStats
 from oz.services.replayer import ReplayStats
-from oz.services.service import NodeService
 from support import scripts
-
-
-class Engine:
-    """Engine with a peer that never acknowledges."""
-
-    is_resting = False
-    waiting = ()
-
-    def __init__(self):
-        self.rounds, self.is_finished = 0, False
-
-    def attend(self, *, flushes=False):
-        self.rounds += 1
-        return False
-
-    def next_deadline(self):
-        return None
-
-    def descriptors(self):
-        return ()
-
-    def acknowledgements(self, timeout):
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            yield end
-        return end
-
-    def finish(self, end):
-        self.is_finished = True
-        return 0
-
-    def end_context(self):
-        pass
-
-
-def test_a_service_that_waits_for_acknowledgements_sleeps():
-    engine = Engine()
-    NodeService(engine).close(timeout=0.5)
-    assert engine.is_finished
-    # One round for each sleep. Without sleep it is tens of thousands.
-    assert engine.rounds < 10
-
 
 FORKING = """
 import os, signal, sys, threading, warnings

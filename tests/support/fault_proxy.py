@@ -76,11 +76,12 @@ class FaultProxy:
         accepted: number of connections that were accepted.
     """
 
-    def __init__(self, upstream):
+    def __init__(self, upstream, address=("127.0.0.1", 0)):
         """Listen.
 
         Args:
             upstream: endpoint of the publisher, `tcp://host:port`.
+            address: host and port of the proxy; port 0 is any port.
         """
         self.pass_on_to(upstream)
         self.passed = self.accepted = 0
@@ -93,9 +94,9 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         # A server of asyncio leaves connections open that it has just accepted when it closes.
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(address)
         self._listener.setblocking(False)
-        self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.endpoint = "tcp://{}:{}".format(*self._listener.getsockname())
         self._call(self._listen())
 
     def pass_on_to(self, upstream):

@@ -39,22 +39,6 @@ DROPS = """
     add rule inet oz way_in meta mark 1 counter name lost drop
 """
 
-TRANSLATION = """
-    table ip oznat {
-        chain arriving { type nat hook prerouting priority -100; }
-        chain leaving {
-            type nat hook postrouting priority 100;
-            oifname "lan" masquerade
-        }
-        chain passing {
-            type filter hook forward priority 0; policy drop;
-            ct state established,related accept
-            iifname "inside" accept
-            ct status dnat accept
-        }
-    }
-"""
-
 
 def missing():
     """Return the reason why this machine cannot build such a network; None if it can."""
@@ -69,7 +53,7 @@ def missing():
     why = _refused("ip", "netns", "add", name)
     if why is None:
         host = Host(name, None)
-        rules = RULES.format(drops=host.drops(1, "udp")) + TRANSLATION
+        rules = RULES.format(drops=host.drops(1, "udp"))
         link = ("ip", "-n", name, "link", "add", "name", "try0")
         why = _refused(*link, "type", "veth", "peer", "name", "try1")
         why = why or _refused(*host.command("nft", "-f", "-"), text=rules)
@@ -120,11 +104,6 @@ class Host:
         """Give the rules that do that."""
         chance = f"numgen random mod 1000 < {round(10 * percent)} " if percent < 100 else ""
         return DROPS.format(chance=chance, protocol=protocol) if percent else ""
-
-    def publish_port(self, port, inner):
-        """Let a router forward connections of a port to a host behind it."""
-        rule = f"add rule ip oznat arriving iifname lan tcp dport {port} dnat to {inner.address}"
-        run(*self.command("nft", rule))
 
     def reset(self):
         """Lose nothing, and count anew."""
@@ -216,22 +195,6 @@ class Network:
         number = self.hosts.index(host) + 1
         run("ip", "-n", self._bridge, "link", "set", f"p{number}", "mtu", str(mtu))
         run("ip", "-n", host.namespace, "link", "set", "lan", "mtu", str(mtu))
-
-    def add_behind(self, router):
-        """Add a host that a router hides: it can call others, who see the router."""
-        host = Host(self._add(f"{router.namespace}in"), "10.78.0.2")
-        inner, outer = ("ip", "-n", host.namespace), ("ip", "-n", router.namespace)
-        port = ("name", "inside", "netns", router.namespace)
-        run(*inner, "link", "add", "name", "lan", "type", "veth", "peer", *port)
-        run(*outer, "address", "add", "10.78.0.1/24", "dev", "inside")
-        run(*outer, "link", "set", "inside", "up")
-        run(*inner, "address", "add", f"{host.address}/24", "dev", "lan")
-        run(*inner, "link", "set", "lan", "up")
-        run(*inner, "link", "set", "lo", "up")
-        run(*inner, "route", "add", "default", "via", "10.78.0.1")
-        run(*router.command("tee", "/proc/sys/net/ipv4/ip_forward"), text="1")
-        run(*router.command("nft", "-f", "-"), text=TRANSLATION)
-        return host
 
     def fresh(self, subscribers):
         """Return the first host and `count` other hosts, without losses."""

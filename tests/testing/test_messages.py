@@ -9,28 +9,21 @@ import oz
 import oz.testing
 
 
-def test_message_records_what_a_plain_handler_answers():
+def test_message_records_the_replies_of_plain_and_async_handlers():
     message = oz.testing.message("svc.price", b"tea", headers={"unit": "kg"})
 
     def price(message):
         message.reply(message.payload + b" costs 42", headers={"per": message.headers["unit"]})
-        message.reply(b"and that is all")
+
+    async def say_more(message):
+        await message.reply({"price": 42})
 
     price(message)
-    assert [reply.payload for reply in message.replies] == [b"tea costs 42", b"and that is all"]
+    asyncio.run(say_more(message))
+    assert [reply.payload for reply in message.replies] == [b"tea costs 42", {"price": 42}]
     assert message.replies[0].headers == {"per": "kg"}
     assert message.replies[0].subject == message.reply_to
     assert not message.replies[0].replies
-
-
-def test_message_records_what_an_async_handler_answers():
-    message = oz.testing.message("svc.price", {"of": "tea"})
-
-    async def price(message):
-        await message.reply({"price": 42})
-
-    asyncio.run(price(message))
-    assert [reply.payload for reply in message.replies] == [{"price": 42}]
 
 
 def test_message_is_what_was_said():
