@@ -611,6 +611,18 @@ def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
 
 
+def test_close_waits_a_second_for_messages_that_no_other_member_can_receive():
+    publisher, first, second = two_members(HANDLED)
+    publisher.publish("a.1", "a.2")
+    for session in (first, second):
+        publisher.pull(session)
+        publisher.sessions.unreachable(session, publisher.now)
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now + 0.5) == now + 1
+    assert publisher.sessions.acknowledging_until(now, now + 1) is None
+    assert publisher.sessions.unacknowledged() == 2
+
+
 def remove(publisher):
     publisher.declare(None, revision=3, base=2, removed=[1])
 
