@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from support.sizes import size
+from support.sizes import one_of_each, size
 
 # Python calls signal handlers at the start of a function, and after calls. "calls" are places in all of oz and pyzmq,
 # "bytecodes" are all places in the constructor of the node itself, once its engine begins.
@@ -88,8 +88,7 @@ print([one.name for one in threading.enumerate()])
 @pytest.mark.sized
 @pytest.mark.timeout(360)
 @pytest.mark.skipif(sys.platform != "linux", reason="the program counts descriptors in /proc")
-@pytest.mark.parametrize("places", ["calls", "bytecodes"])
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@pytest.mark.parametrize(("kind", "places"), one_of_each(["threads", "asyncio"], ["calls", "bytecodes"]))
 def test_an_interrupted_start_leaves_nothing(kind, places, directory):
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, kind, places, str(size(7, 1)), f"{directory}/bus"],

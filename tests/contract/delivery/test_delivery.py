@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from contract.adapter import errors
-from contract.promises import promise
+from contract.promises import cases, promise
 from support.waiting import until
 
 COUNT = 200
@@ -33,10 +33,11 @@ def test_handler_gets_each_message_in_order(pair):
 
 
 @promise(
-    "A cut connection loses nothing.",
+    "A cut connection loses nothing, and no message comes twice.",
     not_for={"prefix": "A plain publisher does not keep messages of a subscriber that is disconnected."},
 )
-def test_cut_connection_loses_nothing(proxied):
+@cases("how", ["rst", "fin"])
+def test_cut_connection_loses_nothing(proxied, how):
     received, gaps = [], []
 
     def receive_end():
@@ -53,7 +54,7 @@ def test_cut_connection_loses_nothing(proxied):
     assert proxied.subscriber.receive().payload == b"first"
     proxied.proxy.stall()
     proxied.publisher.publish_many(("tick.a", number) for number in _numbers())
-    proxied.proxy.cut()
+    proxied.proxy.cut(how)
     proxied.proxy.resume()
     until(receive_end)
     assert sum(gaps) == 0

@@ -130,22 +130,6 @@ def test_libzmq_4463_subscriber_may_connect_first(api, lasting, filtering):
 
 
 @promise(
-    "The messages that a cut connection loses are counted exactly, and none comes twice.", not_for=PREFIX_LOSS
-)
-@cases("how", ["rst", "fin"])
-def test_losses_of_a_cut_connection_are_counted(proxied, how):
-    proxied.subscribe("tick.>")
-    tally = Tally(proxied.subscriber)
-    tally.publish_until_received(proxied.publisher)
-    proxied.proxy.stall()
-    tally.publish(proxied.publisher, COUNT)
-    proxied.proxy.cut(how)
-    proxied.proxy.resume()
-    tally.publish_until_received(proxied.publisher)
-    tally.assert_exact()
-
-
-@promise(
     "A connection that has ended at the subscriber only is replaced, and loses nothing.",
     not_for=PREFIX_LOSS,
 )

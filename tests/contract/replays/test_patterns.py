@@ -6,9 +6,6 @@ from contract.adapter import compile_pattern
 from contract.promises import promise
 from support.waiting import DEADLINE
 
-COMBINED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
-
-
 REPORTED = {
     # kombu 2568: `*` is one token. lavinmq 1608: `#` is no token, one, or many.
     "amqp": [
@@ -37,15 +34,6 @@ def test_wildcards_match_whole_tokens():
         for text, matched, others in rows:
             pattern = compile_pattern(text, dialect)
             assert [subject for subject in [*matched, *others] if pattern.matches(subject)] == matched, text
-
-
-@promise("Bytes decide: the same letter as one or two code points makes two subjects.")
-def test_lv_mqtt_128_composed_and_decomposed_letters_differ(pair):
-    got = pair.subscribe(f"menu.{COMBINED}")
-    pair.publisher.publish(f"menu.{DECOMPOSED}", b"other")
-    pair.publisher.publish(f"menu.{COMBINED}", b"own")
-    message = got.receive()
-    assert (message.subject, message.payload) == (f"menu.{COMBINED}", b"own")
 
 
 @promise(
