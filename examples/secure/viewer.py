@@ -7,4 +7,7 @@ with oz.Node("viewer") as node:
     message = prices.receive(timeout=40)
     print("viewer  receives", message.subject, message.payload, flush=True)
     node.wait_ready(subscriber="md.xetra.sap", timeout=40)
-    node.publish("md.xetra.sap", 0.01)
+    try:
+        node.publish("md.xetra.sap", 0.01)
+    except oz.PermissionDenied as denied:
+        print("viewer  may not publish", denied.subject, flush=True)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from urllib.parse import urlsplit
 
 import click
 
-from oz.cli.options import TEXT_OF_PLACE, PathName, parse_all
+from oz.cli.options import PathName, parse_all
 from oz.cli.output import quiet_option
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
@@ -29,10 +26,10 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
-FILE is a path, or the URI of a file on a file system of pyarrow, such as s3://bucket/march.parquet.
+The format is Parquet if the name of FILE ends with .parquet. Otherwise it is jsonl, a JSON object a line.
 
 Gap records are written too, with kind 1, for each --pattern. If subject, payload, reply_to or headers are not
-UTF-8, jsonl and csv have them in base64, under the name with the suffix _base64.
+UTF-8, jsonl has them in base64, under the name with the suffix _base64.
 
 {RANGES}
 
@@ -40,28 +37,22 @@ UTF-8, jsonl and csv have them in base64, under the name with the suffix _base64
 Examples:
   oz journal export recorded march.parquet --start 2026-03-01 --end 2026-04-01
   oz journal export recorded --start -1h
-  oz journal export recorded --pattern 'rv:RUN.*' --file-format csv > runs.csv
+  oz journal export recorded --pattern 'rv:RUN.*' > runs.jsonl
 """
-
-_FORMATS = ("jsonl", "csv", "parquet")
 
 _TEXTS = ("payload", "subject", "reply_to", "headers")
 _FIELDS = ("offset", "time", "kind", "lost", "origin", "sequence", "position")
-_CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _TEXTS for suffix in ("", "_base64")))
 
 
-@click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
+@click.command(help=_HELP, short_help="Write records as jsonl or parquet.")
 @click.argument("directory", type=PathName(file_okay=False, path_type=Path))
-@click.argument("file", required=False, type=TEXT_OF_PLACE)
-@click.option("--file-format", "form", type=click.Choice(_FORMATS), metavar="NAME",
-              help="jsonl, csv or parquet.  [default: by the suffix of FILE, or jsonl]")  # fmt: skip
+@click.argument("file", required=False, type=PathName(path_type=Path))
 @pattern_option
 @range_options
 @quiet_option
 def export(
     directory: Path,
-    file: str | None,
-    form: str | None,
+    file: Path | None,
     pattern: str | None,
     start: int | datetime | None,
     end: int | datetime | None,
@@ -70,48 +61,27 @@ def export(
     """Export; the text of the help is `_HELP`."""
     from oz.journal import Journal
 
-    path = urlsplit(file).path if file and "://" in file else file
-    form = form or (PurePosixPath(path).suffix.lstrip(".") if path else "jsonl")
-    if form not in _FORMATS:
-        raise click.UsageError(
-            f"{file!r} has no suffix of a format: give --file-format jsonl, csv or parquet"
-        )
-    if form == "parquet" and file is None:
-        raise click.UsageError("parquet needs a FILE, because it is not written to a pipe")
+    if file is not None and file.suffix not in ("", ".jsonl", ".parquet"):
+        raise click.UsageError(f"{str(file)!r} has another suffix than .jsonl or .parquet")
     found = Journal(directory)
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     batches = _counted(found, start, end, found.batches(compiled, start=start, end=end, gaps=True))
     if file is None:
-        _write(_lines(batches, form), sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        _write_lines(batches, sys.stdout.buffer)
         return
     with _output(file) as out:
-        if form == "parquet":
-            _write_parquet(batches, out)
-        else:
-            _write(_lines(batches, form), out)
+        (_write_parquet if file.suffix == ".parquet" else _write_lines)(batches, out)
 
 
 @contextmanager
-def _output(file: str) -> Iterator[BinaryIO]:
+def _output(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing; a local regular file gets its name when it is complete."""
-    if "://" in file:
-        from pyarrow import ArrowException, fs
-
-        try:
-            system, path = fs.FileSystem.from_uri(file)
-            with system.open_output_stream(path) as out:
-                yield out
-        except ArrowException as error:
-            raise click.ClickException(f"{file}: {error}") from None
-        return
-    path = Path(file)
     if path.exists() and not path.is_file():  # a pipe or a device
         with path.open("wb") as out:
             yield out
         return
     if not path.parent.is_dir():
-        raise click.ClickException(f"{file}: there is no directory {path.parent}; create it first")
+        raise click.ClickException(f"{path}: there is no directory {path.parent}; create it first")
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("wb") as out:
@@ -144,18 +114,11 @@ def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
             writer.write_batch(batch)
 
 
-def _write(pieces: Iterable[bytes], to: BinaryIO) -> None:
-    for piece in pieces:
-        to.write(piece)
-
-
-def _lines(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[bytes]:
-    """Yield the records as text, one piece for each batch: JSON objects without nulls, or rows of CSV."""
-    if form == "csv":
-        yield _rows([dict(zip(_CSV_FIELDS, _CSV_FIELDS, strict=True))])
+def _write_lines(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
+    """Write the records as JSON objects without nulls, one a line."""
     for batch in batches:
-        data = map(_as_data, batch.to_pylist())
-        yield _rows(data) if form == "csv" else "".join(f"{json_text(row)}\n" for row in data).encode()
+        to.write("".join(f"{json_text(_as_data(row))}\n" for row in batch.to_pylist()).encode())
+    to.flush()
 
 
 def _as_data(row: dict[str, Any]) -> dict[str, Any]:
@@ -173,9 +136,3 @@ def _as_data(row: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value if type(value) is not bytes else "" for name, value in data.items() if value is not None
     }
-
-
-def _rows(data: Iterable[dict[str, Any]]) -> bytes:
-    out = io.StringIO(newline="")
-    csv.DictWriter(out, _CSV_FIELDS, lineterminator="\n").writerows(data)
-    return out.getvalue().encode()

@@ -26,7 +26,7 @@ _PLAN_HELP = """Compute rate_kbps and recovery for a load, and their cost.
 The window of PGM counts packets, not seconds. rate_kbps must be the same on both sides, and includes the
 headers. Above one packet a millisecond, libpgm on a busy machine sends less than the rate. The command prints
 the oz.Multicast(...) for publishers and subscribers, with its memory and bandwidth. It also prints which
-outages are repaired, the effect of longer outages, and the settings of switches and hosts.
+outages are repaired, the effect of longer outages, and the storm control of switches.
 
 \b
 Examples:
@@ -91,7 +91,6 @@ def _as_data(found: MulticastPlan) -> dict[str, Any]:
         "is_repaired": found.is_repaired,
         "repaired_outage_seconds": round(found.repaired_outage, 3),
         "beyond": _beyond(found),
-        "network": _network(found),
     }
 
 
@@ -99,9 +98,6 @@ def _show(found: MulticastPlan) -> None:
     write_line(f"{found.line}\n")
     for name, text in _rows(found):
         write_line(f"{name:<12}{text}")
-    write_line("")
-    for number, text in enumerate(_network(found), 1):
-        write_line(f"{number}. {text}")
 
 
 def _rows(found: MulticastPlan) -> list[tuple[str, str]]:
@@ -130,6 +126,11 @@ def _rows(found: MulticastPlan) -> list[tuple[str, str]]:
             f"{load.outage:g} s lose {found.lost:,} packets at most, with heartbeats; {_repair(found)}",
         ),
         ("longer", f"lose {_beyond(found)}"),
+        (
+            "switches",
+            f"storm control for multicast above {2 * load.publishers * found.packets:,.0f} packets/s and "
+            f"{_rate(total * 2)}: repairs come on top of the rate",
+        ),
     ]
 
 
@@ -147,22 +148,6 @@ def _beyond(found: MulticastPlan) -> str:
         f"the messages that left the window, {found.load.rate:,.6g} a second, and perhaps all messages of the "
         f"outage; libpgm may try for {REPAIR_SECONDS:g} s. The subscriber reports the exact number"
     )
-
-
-def _network(found: MulticastPlan) -> list[str]:
-    load = found.load
-    total = found.wire_kbps * load.publishers
-    return [
-        "switches: IGMP snooping with a querier in the VLAN; without one, all ports or no ports receive packets",
-        f"switches: storm control for multicast above {2 * load.publishers * found.packets:,.0f} packets/s "
-        f"and {_rate(total * 2)}: repairs come on top of the rate",
-        f"links: an MTU of {load.mtu} or more, because PGM packets are not fragmented",
-        "hosts: UDP on the port in both directions, to the group and between hosts, because requests for "
-        f"repair are unicast; protocol 113 with pgm://; net.core.rmem_max of {4 << 20} or more (see oz doctor)",
-        "publishers: one UDP port for each"
-        if load.publishers > 1
-        else "one publisher for each UDP port of a host",
-    ]
 
 
 def _rate(kbps: float) -> str:

@@ -329,7 +329,7 @@ class PubSocket(zmq.asyncio.Socket):
     def send_multipart(  # type: ignore[override]
         self, msg_parts: Sequence[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
     ) -> Awaitable[zmq.MessageTracker | None]:
-        """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`; the first one is its subject.
+        """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`; the first frame is its subject.
 
         Raises:
             SubjectError: the dialect does not allow the subject; nothing is sent. The Future raises it.

@@ -75,7 +75,7 @@ class PubSocket(zmq.Socket[bytes]):
         return self._sending.dialect
 
     def send(self, data: Any, flags: int = 0, *arguments: Any, **options: Any) -> Any:
-        """Send one frame, as `zmq.Socket.send`; the first one of a message is its subject.
+        """Send one frame, as `zmq.Socket.send`; the first frame of a message is its subject.
 
         Raises:
             SubjectError: the dialect does not allow the subject; nothing is sent.
@@ -93,7 +93,7 @@ class PubSocket(zmq.Socket[bytes]):
     def send_multipart(
         self, msg_parts: Sequence[Any], flags: int = 0, *arguments: Any, **options: Any
     ) -> Any:
-        """Send all frames of a message, as `zmq.Socket.send_multipart`; the first one is its subject.
+        """Send all frames of a message, as `zmq.Socket.send_multipart`; the first frame is its subject.
 
         Raises:
             SubjectError: the dialect does not allow the subject; nothing is sent.

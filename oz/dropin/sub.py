@@ -259,7 +259,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     @overload
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes | zmq.Frame: ...
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes | zmq.Frame:
-        """Receive one frame, as `zmq.Socket.recv`: the next one of a message that matches.
+        """Receive the next frame of a message that matches, as `zmq.Socket.recv`.
 
         Raises:
             zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.

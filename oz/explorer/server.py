@@ -25,6 +25,7 @@ try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -51,14 +52,6 @@ _PAGE = {
     "/explorer.js": ("explorer.js", "text/javascript"),
     "/explorer.css": ("explorer.css", "text/css"),
 }
-
-
-class _Rejected(Exception):
-    """Request that is not served: status and text."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status, self.text = status, text
 
 
 def make_app(view: BusView, *, publish: Publish | None = None, names: Collection[str] = ()) -> Starlette:
@@ -92,7 +85,7 @@ def make_app(view: BusView, *, publish: Publish | None = None, names: Collection
             and (selected is None or isinstance(selected, str))
             and form in payloads.FORMS
         ):
-            raise _Rejected(400, "a field has a wrong value")
+            raise HTTPException(400, "a field has a wrong value")
         return await run_in_threadpool(view.subjects, frozenset(opened), pattern, dialect, selected, form)
 
     async def bus(_request: Request) -> Any:
@@ -102,7 +95,7 @@ def make_app(view: BusView, *, publish: Publish | None = None, names: Collection
         asked = await _body(request)
         subject, text, form = asked.get("subject"), asked.get("payload"), asked.get("form")
         if not (isinstance(subject, str) and isinstance(text, str) and form in ("msgpack", "text")):
-            raise _Rejected(400, "a field has a wrong value")
+            raise HTTPException(400, "a field has a wrong value")
         assert publish is not None
         await run_in_threadpool(publish, subject, payloads.encode(text, form))
         return {"published": printable(subject)}
@@ -112,8 +105,8 @@ def make_app(view: BusView, *, publish: Publish | None = None, names: Collection
             try:
                 _check(request, names)
                 found = await function(request)
-            except _Rejected as error:
-                return _json({"error": error.text}, error.status)
+            except HTTPException as error:
+                return _json({"error": error.detail}, error.status_code)
             except PermissionDenied as error:
                 return _json({"error": printable(str(error))}, 403)
             except (OzError, ValueError, TypeError) as error:
@@ -136,7 +129,7 @@ def make_app(view: BusView, *, publish: Publish | None = None, names: Collection
 def _check(request: Request, names: Collection[str]) -> None:
     reason = refusal(request.headers.get("host"), request.headers.get("origin"), names)
     if reason:
-        raise _Rejected(403, printable(reason))
+        raise HTTPException(403, printable(reason))
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -145,18 +138,18 @@ async def _body(request: Request) -> dict[str, Any]:
     A form of another site cannot send this content type.
     """
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        raise _Rejected(415, "the content type is not application/json")
+        raise HTTPException(415, "the content type is not application/json")
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MAX_BODY:
-            raise _Rejected(413, f"the request has more than {MAX_BODY:,} bytes")
+            raise HTTPException(413, f"the request has more than {MAX_BODY:,} bytes")
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise _Rejected(400, "the request is not a JSON object")
+        raise HTTPException(400, "the request is not a JSON object")
     return found
 
 

@@ -81,8 +81,8 @@ class Journal:
             follow: wait at the end for further records, until `end` is reached. Without `end` never ends.
 
         Yields:
-            `Record` objects, which are `oz.Message` objects with an `offset`, and `JournalGap` objects for
-            missing offsets and for gap records, because `pattern` may match the lost messages.
+            A `Record` for each message, and a `JournalGap` for missing offsets and for each gap record, because
+            `pattern` may match the lost messages.
 
         Raises:
             JournalError: a file is damaged; a `DamageError` names the file and the offsets. The codec does not decode

@@ -213,22 +213,19 @@ def read_records(
         records = (
             record if kind == MESSAGE else _recorded_gap(record, count) for record, kind, count in rows
         )
-    return records if decode is None else map(_Decoder(decode), records)
+    return records if decode is None else _decoded(records, decode)
 
 
-class _Decoder:
-    def __init__(self, decode: Callable[[bytes], Any]) -> None:
-        self._decode = decode
-
-    def __call__(self, record: Any) -> Any:
+def _decoded(records: Iterable[Any], decode: Callable[[bytes], Any]) -> Iterator[Any]:
+    for record in records:
         if isinstance(record, Record):
             try:
-                record.payload = self._decode(record.payload)
+                record.payload = decode(record.payload)
             except Exception as error:
                 raise JournalError(
                     f"offset {record.offset}: the codec does not decode the payload ({error}); use codec=None"
                 ) from error
-        return record
+        yield record
 
 
 def _values(column: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -225,24 +224,15 @@ class SubjectFilter:
         return verdict
 
     def matches_some(self, subjects: Sequence[str]) -> bool:
-        """Return whether one of the subjects passes. They are sorted."""
+        """Return whether one of the subjects passes."""
         try:
-            return any(self.matches(subject) for subject in self._candidates(subjects))
+            prefixes: Any = tuple(prefix.decode() for prefix in self._prefixes) or ""
+        except UnicodeDecodeError:  # a prefix ends within a character
+            prefixes = ""
+        try:
+            return any(self.matches(subject) for subject in subjects if subject.startswith(prefixes))
         except PatternTimeout:
             return True
-
-    def _candidates(self, subjects: Sequence[str]) -> Iterator[str]:
-        try:
-            prefixes = [prefix.decode() for prefix in self._prefixes]
-        except UnicodeDecodeError:
-            prefixes = []
-        if not prefixes:
-            yield from subjects
-        for prefix in prefixes:
-            for at in range(bisect.bisect_left(subjects, prefix), len(subjects)):
-                if not subjects[at].startswith(prefix):
-                    break
-                yield subjects[at]
 
     def may_match(self, low: bytes, high: bytes) -> bool:
         """Return whether a subject between two subjects may pass, by the prefixes of the patterns."""

@@ -56,11 +56,6 @@ class Endpoint(NamedTuple):
         return f"{self.scheme}://{self.interface};{self.group}:{self.port}"
 
     @property
-    def to(self) -> str:
-        """Group and port, which publisher and subscriber have in common."""
-        return f"{self.group}:{self.port}"
-
-    @property
     def is_loopback(self) -> bool:
         """Whether its packets stay on this host."""
         return ipaddress.ip_address(self.interface).is_loopback

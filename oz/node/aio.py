@@ -193,7 +193,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
             group: name of a queue group.
             overflow: policy when more than `max_pending` messages wait.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: as `oz.Node.subscribe`. A task takes the place of the thread.
+            ack: as `oz.Node.subscribe`, where `receive` of the same task acknowledges.
             concurrency: number of messages that the handler handles at the same time.
             max_messages: messages after which the subscription ends.
             delivery: with `inline`, the handler is a plain function and runs where frames are read.

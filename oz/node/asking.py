@@ -14,7 +14,7 @@ from oz.node.engine import Engine
 from oz.node.requests import Request
 from oz.numbers import check_count, check_wait
 from oz.transport.steps import Steps
-from oz.transport.waiting import Waiters, tell, wait_in_thread
+from oz.transport.waiting import Waiters, notify_all, wait_in_thread
 
 if TYPE_CHECKING:
     from oz.node.threads import ThreadPool
@@ -59,7 +59,7 @@ class ManyReplies:
         self._failure: ReplyError | None = None
         self._request: Request | None = None
         self._request = self._exchange.begin(
-            message, partial(tell, self._news), timeout=timeout, limit=limit, is_many=True
+            message, partial(notify_all, self._news), timeout=timeout, limit=limit, is_many=True
         )
 
     def _next(self) -> Steps[Message | None]:

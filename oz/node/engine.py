@@ -82,7 +82,7 @@ from oz.transport.errors import EndpointError
 from oz.transport.runtime import runtime_of
 from oz.transport.security import Security, credentials_of, resolve_security
 from oz.transport.steps import Steps
-from oz.transport.waiting import Waiters, tell
+from oz.transport.waiting import Waiters, notify_all
 from oz.wire import links
 from oz.wire.codec import find_codec
 from oz.wire.links import Card, Hello, StreamOptions
@@ -299,7 +299,7 @@ class Engine:
         publisher.admit = self._admit
         subscriber.on_link = self._on_link
         subscriber.dispatcher.on_direct = self._on_direct
-        subscriber.tell = self._tell
+        subscriber.notify = self._notify_waiters
         self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
         self.endpoints = self._bind(config)
         self._make_card()
@@ -489,8 +489,8 @@ class Engine:
         place = self.subscriber.places.get(self._own_endpoint)
         return None if place is None else place.link
 
-    def _tell(self) -> None:
-        tell(self.news)
+    def _notify_waiters(self) -> None:
+        notify_all(self.news)
 
     # the attending side
 
@@ -600,7 +600,7 @@ class Engine:
         while self._denials:
             about, why = self._denials.popleft()
             self._emit(events.DENIED, about, why)
-        self._tell()
+        self._notify_waiters()
 
     def _read_notice(self, node: bytes, payload: bytes) -> None:
         """Handle the notice of a peer that denies a message of this node."""
@@ -929,7 +929,7 @@ class Engine:
             with suppress(ClosedError):
                 self.publisher.flush_due()
         if self.subscriber._drains:
-            self._tell()
+            self._notify_waiters()
 
     def handled(self, timeout: float | None) -> Steps[None]:
         """Stop to receive messages for handlers, and wait until the received messages are handled.
@@ -983,7 +983,7 @@ class Engine:
         self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
-        self._tell()
+        self._notify_waiters()
         _engines.discard(self)
         return left
 
@@ -992,7 +992,7 @@ class Engine:
         self._leave_directory()
         self.publisher.abort()
         self.subscriber.close()
-        self._tell()
+        self._notify_waiters()
         _engines.discard(self)
 
     def end_context(self) -> None:

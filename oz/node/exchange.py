@@ -481,7 +481,7 @@ class Exchange:
     def _send_waiting(self, now: float) -> None:
         """Send the waiting replies to nodes that have a session now, and drop old replies."""
         with self.lock:
-            found = self._replies.take(now, self._has_session)
+            found = self._replies.pop_ready(now, self._has_session)
         for node, reply in found:
             try:
                 if not self._publisher.direct(node, *reply):

@@ -13,7 +13,7 @@ from oz.publisher.session import Session
 from oz.subscriber.link import Link
 from oz.subscriber.queue import Inbox
 from oz.transport.steps import Steps
-from oz.transport.waiting import tell
+from oz.transport.waiting import notify_all
 from oz.wire import links
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Readiness:
         probes: dict[bytes, tuple[Session, int]] = {}
         has_waited = False
         # The publisher has news too: acknowledgements and subscriptions of peers.
-        self._node.waiters[news := partial(tell, self._node.news)] = None
+        self._node.waiters[news := partial(notify_all, self._node.news)] = None
         try:
             while True:
                 self._node.check_usable()

@@ -77,7 +77,7 @@ class WaitingReplies:
         self._waiting.append((now + WAIT, size, node, reply))
         return True
 
-    def take(self, now: float, has_session: Callable[[bytes], bool]) -> list[tuple[bytes, Reply]]:
+    def pop_ready(self, now: float, has_session: Callable[[bytes], bool]) -> list[tuple[bytes, Reply]]:
         """Remove and return the replies to nodes with a session; drop the replies whose timeout has passed.
 
         Args:

@@ -233,7 +233,7 @@ class Sampling:
         # Last, because the call ends as soon as no answer is missing.
         question.missing.discard(peer)
         if not question.missing:
-            self._node._tell()
+            self._node._notify_waiters()
 
     # the callers
 

@@ -24,7 +24,7 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Stream
 from oz.publisher.subjects import SubjectCheck
-from oz.subjects.index.budget import Budget
+from oz.subjects.index.buckets import Match
 from oz.subjects.index.patterns import Matches, PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.subscriber.subscriptions import Subscriptions
@@ -48,9 +48,9 @@ class ReservedIndex(PatternIndex[Any]):
         """Count the pairs of pattern and value; a pattern with prefixes of both kinds counts twice."""
         return super().__len__() + len(self._reserved)
 
-    def _set_budget(self, budget: Budget) -> None:
-        super()._set_budget(budget)
-        self._reserved._set_budget(budget)
+    def _match_with(self, match: Match) -> None:
+        super()._match_with(match)
+        self._reserved._match_with(match)
 
     def add(self, pattern: Pattern, value: Hashable = None) -> None:
         """Add a pattern."""

@@ -419,7 +419,7 @@ class Traces:
                 trace.add(checked)
             else:
                 trace.reports.append(checked)
-            self._node._tell()
+            self._node._notify_waiters()
 
     def _answer(
         self, peer: bytes, key: str | None, untraced: str, trace_id: bytes, raw: bytes, via: bytes, now: float

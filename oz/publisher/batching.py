@@ -73,7 +73,7 @@ class Body:
         self._positions = positions
         self._flat = flat
 
-    def settle(self) -> None:
+    def drop_unpacked(self) -> None:
         """Free the unpacked messages: every session has received the body."""
         self._flat = None
 
@@ -95,7 +95,7 @@ class Body:
         """Return a body of the messages from `start` to `stop`."""
         body = Body(self.flat()[3 * start : 3 * stop], self._positions[start:stop])
         body.at = self.at
-        body.settle()
+        body.drop_unpacked()
         return body
 
 

@@ -51,5 +51,5 @@ class DirectStream(Stream):
     def drop_backlog(self) -> None:
         """Drop nothing: the messages are given up when the session ends."""
 
-    def lose(self, count: int | None) -> None:
+    def count_lost(self, count: int | None) -> None:
         """Count nothing: messages that were lost before the publisher are not direct."""

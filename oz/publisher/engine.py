@@ -64,7 +64,7 @@ from oz.transport.libzmq import SHARED_FRAME
 from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import credentials_of
 from oz.transport.steps import Steps
-from oz.transport.waiting import Waiters, tell
+from oz.transport.waiting import Waiters, notify_all
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
@@ -795,7 +795,7 @@ class Engine:
             return False
         session = stream.session
         if listener.send(session.route, (frame,)) == TAKEN:
-            session.taken()
+            session.confirm_sent()
             self._sent(listener, now)
         else:
             self._send_again(stream, now)
@@ -883,7 +883,7 @@ class Engine:
         self._flush()
         for session in self._sessions.by_id.values():
             for stream in session.streams.values():
-                stream.lose(count)
+                stream.count_lost(count)
 
     def hold(self, token: object) -> None:
         """Keep messages until the batch is full, or until `release` of each token."""
@@ -948,7 +948,7 @@ class Engine:
             if listener.has_input():
                 self._read_links(listener)
                 self._pump(listener)
-                self._tell()
+                self._notify_waiters()
                 if sessions.has_work or listener.has_input():
                     self.request_attention()
             if sessions.ready:
@@ -987,7 +987,7 @@ class Engine:
                 if result == GONE:
                     sessions.unreachable(session, self._clock())
                     break
-                session.taken()
+                session.confirm_sent()
             if end and self._clock() > end:
                 # The sessions that had no turn are the first next time.
                 ready.update(dict.fromkeys(turn[index + 1 :]))
@@ -1003,8 +1003,8 @@ class Engine:
             if len(frame) > _LARGE and self._clock() > end:
                 break
 
-    def _tell(self) -> None:
-        tell(self.waiters)
+    def _notify_waiters(self) -> None:
+        notify_all(self.waiters)
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Read, apply declarations, run due steps, and send; return whether work remains.
@@ -1026,7 +1026,7 @@ class Engine:
             now = self._clock()
             if self._keys.has_changed(now):
                 self._reconsider(listener)
-            plain.settle(now)
+            plain.match_reports(now)
         if self._endpoints.taken and self._clock() >= self._retry_at:
             self._endpoints.retry()
             self._retry_at = self._clock() + RETRY_INTERVAL
@@ -1047,7 +1047,7 @@ class Engine:
             self._flush()
         elif self.refuses:
             self._measure_pressure()
-        self._tell()
+        self._notify_waiters()
         more = more or sessions.has_work or bool(listener and sessions.ready)
         return more or (listener is not None and listener.has_input())
 
@@ -1100,7 +1100,7 @@ class Engine:
         if self._listener is not None:
             for route in routes:
                 self._listener.send(route, PROBE)
-        self._tell()
+        self._notify_waiters()
 
     # subscribers
 
@@ -1211,7 +1211,7 @@ class Engine:
                     with suppress(ClosedError):  # The context is terminated.
                         self._locked(self._flush)
                         self._locked(self._sessions.leave_groups)
-                self._tell()
+                self._notify_waiters()
         while not self.is_closed:
             now = self._clock()
             with self.lock:
@@ -1270,7 +1270,7 @@ class Engine:
         if self._listener is not None:
             # A connection that was stalled gets the last frames if it reads again in this time.
             self._listener.close(linger)
-        self._tell()
+        self._notify_waiters()
 
     def end_context(self) -> None:
         """Terminate the context, if the engine has created it.

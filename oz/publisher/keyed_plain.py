@@ -14,8 +14,8 @@ Manual mode has these limits (`docs/libzmq.md`):
 - libzmq reads freed memory if a connection ends before its frames were read. So frames are read without a check of
   EVENTS in between.
 - At the end of a connection libzmq reports each prefix that the connection asked for, also refused ones, without
-  the connection. `settle` finds the connections whose descriptor is closed. A report without such a connection after
-  a second is of a subscriber inside the process (inproc).
+  the connection. `match_reports` finds the connections whose descriptor is closed. A report without such a connection
+  after a second is of a subscriber inside the process (inproc).
 
 A count that is too high costs a send that reaches no subscriber. A count that is too low would lose messages, so
 that reports are never guessed.
@@ -120,7 +120,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
         if len(self._connections) >= self._sweep_at:
             self._sweep()
             self._sweep_at = max(_MIN_SWEEP, 2 * len(self._connections))
-        self.settle(now)
+        self.match_reports(now)
         return True
 
     def _on_frame(self, frame: bytes, peer: Connection | None, now: float) -> None:
@@ -208,7 +208,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
                     self._apply(_REMOVE + prefix)
             self._expected.update((*connection.held, *connection.refused - connection.held.keys()))
 
-    def settle(self, now: float) -> None:
+    def match_reports(self, now: float) -> None:
         """Match the reports of ended connections.
 
         Args:

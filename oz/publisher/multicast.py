@@ -153,7 +153,7 @@ class MulticastEngine(Engine):
             self._flush()
         self._sender.beat(now)
         self._send_frames()
-        self._tell()
+        self._notify_waiters()
         return self._plain.has_input()
 
     def next_deadline(self) -> float | None:
@@ -171,7 +171,7 @@ class MulticastEngine(Engine):
         self._numbered += len(self.waiting) // 4
         self.waiting.clear()
         self._sender.recover(_clock())
-        self._tell()
+        self._notify_waiters()
 
     def _report_loss(self, count: int | None) -> None:
         self._flush()

@@ -178,7 +178,7 @@ class PlainSubscribers:
     def reconsider(self) -> None:
         """Apply changed rights to the connections; see `KeyedPlainSubscribers`."""
 
-    def settle(self, now: float) -> None:
+    def match_reports(self, now: float) -> None:
         """Match reports of ended connections; see `KeyedPlainSubscribers`."""
 
     def close(self, linger: int) -> None:

@@ -21,10 +21,9 @@ from collections.abc import Callable
 
 from oz.publisher.groups import Group
 from oz.publisher.session import Session, Stream
-from oz.subjects.index.budget import Attempt
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.index.words import Leaf, values_of
-from oz.subjects.pattern import Pattern
+from oz.subjects.pattern import Pattern, match_within
 
 CACHED_SUBJECTS = 65_536
 STRIKES = 3
@@ -90,58 +89,43 @@ def _on_duty(members: list[Stream]) -> list[Stream]:
 
 
 class _TimeLimit:
-    """Budget of an index: bounds the time of each match, and the number of slow matches of each session.
+    """Limits of the time of each match, and of the number of slow matches of each session in one search.
 
     Attributes:
-        slow: slow patterns of the sessions whose other patterns the last search has skipped.
-        has_passed_over: whether the last search has skipped patterns.
+        has_skipped: whether the search has skipped patterns.
     """
 
-    is_tight = True
-
     def __init__(self, seconds: float, processor_clock: Callable[[], float]) -> None:
-        self.seconds = seconds
-        # The index reads the clock only to divide a search, which is not wanted here.
-        self.clock: Callable[[], float] = float
-        self._processor_clock = processor_clock
+        self._seconds, self._clock = seconds, processor_clock
         self.begin()
 
-    def begin(self) -> float:
-        self.slow: list[Pattern] = []
-        self.has_passed_over = False
+    def begin(self) -> None:
+        """Begin the search for a subject."""
+        self.has_skipped = False
+        self._slow: list[tuple[Pattern, Leaf]] = []
         self._slow_of: dict[Session, int] = {}
-        self._slow_at: list[tuple[int, Leaf]] = []
-        self._leaf: Leaf | None = None
-        self._tried, self._began = 0, 0.0
-        return float("inf")
 
-    def limit(self, leaf: Leaf) -> float:
-        self._charge()
+    def match(self, pattern: Pattern, leaf: Leaf, subject: str | bytes) -> bool:
+        """Return whether a pattern matches; False for a pattern that is skipped.
+
+        Raises:
+            PatternTimeout: the match exceeds its time.
+        """
         if self._slow_of and self._is_over(leaf):
-            self.has_passed_over = True
-            return 0.0
-        self._leaf = leaf
-        self._began = self._processor_clock()
-        return self.seconds
+            self.has_skipped = True
+            return False
+        began = self._clock()
+        try:
+            return match_within(pattern, subject, self._seconds)
+        finally:
+            if self._clock() - began >= SLOW * self._seconds:
+                self._slow.append((pattern, leaf))
+                for entry in values_of((leaf,)):
+                    self._slow_of[entry.session] = self._slow_of.get(entry.session, 0) + 1
 
-    def _charge(self) -> None:
-        """Count the last match for its sessions, if it was slow."""
-        leaf, self._leaf = self._leaf, None
-        if leaf is None:
-            return
-        if self._processor_clock() - self._began >= SLOW * self.seconds:
-            self._slow_at.append((self._tried, leaf))
-            for entry in values_of((leaf,)):
-                self._slow_of[entry.session] = self._slow_of.get(entry.session, 0) + 1
-        self._tried += 1
-
-    def spend(self, tried: list[Attempt]) -> float:
-        return float("inf")
-
-    def end(self, tried: list[Attempt]) -> None:
-        self._charge()
-        if self.has_passed_over:
-            self.slow = [tried[at][0] for at, leaf in self._slow_at if self._is_over(leaf)]
+    def slow(self) -> list[Pattern]:
+        """Return the slow patterns of the sessions whose other patterns were skipped."""
+        return [pattern for pattern, leaf in self._slow if self.has_skipped and self._is_over(leaf)]
 
     def _is_over(self, leaf: Leaf) -> bool:
         """Return whether all sessions of a pattern have had their slow matches."""
@@ -177,7 +161,7 @@ class Interest:
         self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
         self._index: PatternIndex[Stream] = self.index_class(cache_size=0)
         self._limit = _TimeLimit(pattern_time, processor_clock)
-        self._index._set_budget(self._limit)
+        self._index._match_with(self._limit.match)
         self._counts: dict[Pattern, dict[Stream, int]] = {}
         self._strikes: dict[Pattern, int] = {}
         self._choices: dict[tuple[Stream, ...], tuple[Stream, ...]] = {}
@@ -242,7 +226,6 @@ class Interest:
             return self.routes[subject]
         except KeyError:
             pass
-        # An index without regexes does not begin a search.
         self._limit.begin()
         streams, timed_out = self._index._find(raw)
         alive = [
@@ -250,9 +233,9 @@ class Interest:
         ]
         alive.sort(key=lambda stream: stream.joined)
         route = Route(raw, alive, self._choices) if alive else None
-        if timed_out or self._limit.has_passed_over:
+        if timed_out or self._limit.has_skipped:
             # The answer is incomplete: it is not cached.
-            self._strike((*timed_out, *self._limit.slow))
+            self._strike((*timed_out, *self._limit.slow()))
             return route
         if len(self.routes) >= CACHED_SUBJECTS:
             self.routes = {}

@@ -16,7 +16,7 @@ dropped body are added to the next body.
 An acknowledgement frees the window, and backlogs enter it in turns, one body each. Batches of a redelivering
 stream stay *held* until their messages are handled, because another member may need them.
 
-The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted
+The engine pulls: `next_frames` returns the frames to send next, `confirm_sent` confirms that the socket accepted
 them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames are sent before batches,
 and BYE after them.
 
@@ -175,7 +175,7 @@ class Batch:
             blanked += flat[at : at + 3] if is_kept(flat[at]) else (b"", b"", None)
         body = Body(blanked, self.body.positions)
         body.at = self.body.at
-        body.settle()
+        body.drop_unpacked()
         self.body, self.size = body, body.size
 
     def withdraw(self) -> None:
@@ -383,14 +383,14 @@ class Stream:
                 self.session.bytes += waiting.body.size
             else:
                 del backlog[at]
-                self._hand_on(at, drops)
+                self._add_drops(at, drops)
             self.pending -= own
             dropped += own
         self._count_drops(FULL, dropped)
         self._unload(dropped)
         return dropped
 
-    def _hand_on(self, at: int, drops: int) -> None:
+    def _add_drops(self, at: int, drops: int) -> None:
         """Add drops to the body at an index of the backlog, or to the next body."""
         if at < len(self.backlog):
             self._opened(at).drops += drops
@@ -456,7 +456,7 @@ class Stream:
                     flat = [part for message in messages for part in message[1:]]
                     waiting.body = Body(flat, [message[0] for message in messages])
                     waiting.body.at = body.at
-                    waiting.body.settle()
+                    waiting.body.drop_unpacked()
                     session.bytes += waiting.body.size
             waiting.drops += drops
             drops = 0
@@ -475,7 +475,7 @@ class Stream:
 
     def drop_backlog(self) -> None:
         """Drop the whole backlog."""
-        while (waiting := self.take()) is not None:
+        while (waiting := self.pop_next()) is not None:
             self.refuse(waiting.body.count, FULL)
             self._tail_drops += waiting.drops
 
@@ -485,7 +485,7 @@ class Stream:
         self._tail_drops += count
         self._unload(count)
 
-    def lose(self, count: int | None) -> None:
+    def count_lost(self, count: int | None) -> None:
         """Count messages that were lost before the publisher; None for an unknown number."""
         if count is None:
             self.unknown += 1
@@ -494,7 +494,7 @@ class Stream:
             self._count_drops(FULL, count)
             self._tail_drops += count
 
-    def take(self) -> _Waiting | None:
+    def pop_next(self) -> _Waiting | None:
         """Remove and return the next body of the backlog, and the conflated messages behind all bodies."""
         if self.backlog:
             waiting = self._opened(0)
@@ -502,9 +502,9 @@ class Stream:
             self.pending -= waiting.body.count
             self.session.bytes -= waiting.body.size
             return waiting
-        return self._take_conflated() if self._conflated else None
+        return self._pop_conflated() if self._conflated else None
 
-    def _take_conflated(self) -> _Waiting:
+    def _pop_conflated(self) -> _Waiting:
         settings = self.session.settings
         flat: list[Any] = []
         positions: list[int] = []
@@ -585,7 +585,7 @@ class Stream:
             if batch.body is not None:
                 yield batch, batch.body, max(0, self.mark - batch.sequence)
         while self._conflated:
-            waiting = self._take_conflated()
+            waiting = self._pop_conflated()
             self.backlog.append(waiting)
             self.pending += waiting.body.count
             self.session.bytes += waiting.body.size
@@ -751,7 +751,7 @@ class Session:
     def offer_alone(
         self, stream: Stream, subject: bytes, payload: bytes, extras: Any, position: int, now: float
     ) -> bytes | None:
-        """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
+        """Receive one message if it can be sent at once; return its frame. `confirm_sent` confirms it.
 
         None if other frames must be sent before, the window is full, or the message is too large for one frame.
 
@@ -783,7 +783,7 @@ class Session:
             return None
         body.at = now
         self.offer(stream, body)
-        body.settle()
+        body.drop_unpacked()
         self._is_ping_next = False
         frame: bytes = self.batches[-1].frames(settings)[0]
         return frame
@@ -821,7 +821,7 @@ class Session:
                 if not turn:
                     return
             stream = turn.popleft()
-            waiting = stream.take()
+            waiting = stream.pop_next()
             if waiting is not None:
                 self._number(stream, waiting.body, waiting.drops, waiting.flags)
                 self.bytes += waiting.body.size
@@ -949,7 +949,7 @@ class Session:
         return bool(self.patterns) and self.applied > 0 and not self.part
 
     @property
-    def is_settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no message is `pending`."""
         is_waiting = any(stream.pending or stream.held for stream in self.streams.values())
         return not is_waiting and all(batch.body is None for batch in self.batches)
@@ -1008,7 +1008,7 @@ class Session:
         self._is_ping_due = True
 
     def next_frames(self) -> tuple[Any, ...] | None:
-        """Return the frames to send next on the route, None without any. `taken` confirms them."""
+        """Return the frames to send next on the route, None without any. `confirm_sent` confirms them."""
         self._is_ping_next = False
         if not self.is_up:
             if self._is_ping_due and not self.has_ended:
@@ -1024,7 +1024,7 @@ class Session:
             return self.batches[self._sent_batches].frames(self.settings)
         return None if self._bye is None else (self._bye,)
 
-    def taken(self) -> None:
+    def confirm_sent(self) -> None:
         """Record that the socket has accepted the frames of `next_frames`."""
         if self._is_ping_next:
             self._is_ping_due = False

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 `Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine passes frames, socket errors
 and the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
-`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without a
+`next_frames` and `confirm_sent` of each one until the socket refuses. `replies` holds frames for routing ids without a
 session.
 
 HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
@@ -242,7 +242,7 @@ class Sessions:
                     continue
                 session.offer(stream, body)
                 ready[session] = None
-            body.settle()
+            body.drop_unpacked()
         if self._bytes > self.settings.total_bytes:
             self._relieve()
 
@@ -672,7 +672,7 @@ class Sessions:
             body.at = self.now
             self._bytes += body.size + _KEPT * body.count
             stream.session.offer(stream, body, flags)
-            body.settle()
+            body.drop_unpacked()
         self.ready[stream.session] = None
 
     def _remove(self, session: Session, sid: int) -> Stream:
@@ -968,7 +968,7 @@ class Sessions:
             # A refused PING starts the clock of `resume_seconds`, which ends a session without a connection.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
             interval = SLOW_PINGS if is_slow else session.beats
-            if turn % interval == 0 or not (is_slow or session.is_settled):
+            if turn % interval == 0 or not (is_slow or session.is_idle):
                 session.ping(beats)
                 self.ready[session] = None
 
@@ -1021,7 +1021,7 @@ class Sessions:
         times = []
         for session in self.by_id.values():
             is_own = session.member == self.origin
-            if session.is_settled or (is_own and not session.unreceived):
+            if session.is_idle or (is_own and not session.unreceived):
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
             if since is not None and now - since < (limit := self._close_limit(session)):

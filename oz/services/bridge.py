@@ -195,7 +195,7 @@ class BridgeEngine:
         found = False
         while leg.losses:
             self._lose(leg, *leg.losses.popleft())
-        for asked in [*leg.asked.values()]:
+        for stream, asked in [*leg.asked.items()]:
             queue = asked.queue
             if not queue:
                 continue
@@ -208,7 +208,7 @@ class BridgeEngine:
                     if isinstance(item, Gap):
                         self._lose(leg, item, b"")
                     else:
-                        self._pass_message(leg, asked.stream.group, item, others)
+                        self._pass_message(leg, stream.group, item, others)
             finally:
                 for other in others:
                     other.publisher.release(leg)

@@ -153,11 +153,9 @@ class LegPublisher(NodePublisher):
         streams: Sequence[Stream] = route.plain
         if group is not None:
             streams = [member for found, members in route.groups if found.name == group for member in members]
-        if all(rules.is_for(forwarder_of(stream.session.card), excluded) for stream in streams):
+        if all(forwarder_of(stream.session.card) not in excluded for stream in streams):
             return streams
-        return tuple(
-            stream for stream in streams if rules.is_for(forwarder_of(stream.session.card), excluded)
-        )
+        return tuple(stream for stream in streams if forwarder_of(stream.session.card) not in excluded)
 
 
 class LegSubscriptions(NodeSubscriptions):
@@ -197,13 +195,11 @@ class _Asked:
     """Subscriptions of a leg with the same delivery options.
 
     Attributes:
-        stream: delivery options.
         inbox: whose queue has the messages.
         entries: by pattern.
     """
 
     def __init__(self, engine: LegEngine, stream: StreamOptions) -> None:
-        self.stream = stream
         self.entries: dict[Pattern, Subscription] = {}
         subscriber, delivery = engine.subscriber, Delivery()
         with subscriber.lock:
@@ -344,8 +340,8 @@ class Leg:
         """Return whether a subscription of a group matches a subject."""
         patterns = [
             pattern
-            for asked in self.asked.values()
-            if asked.stream.group == group
+            for stream, asked in self.asked.items()
+            if stream.group == group
             for pattern in asked.entries
         ]
         return rules.matches_any(patterns, subject)
@@ -369,8 +365,7 @@ class Leg:
             members = {
                 session.member
                 for session, source in self.side.sources.items()
-                if isinstance(session, Session) and session.card and source.interests
-                if rules.is_for(source.forwarder, excluded)
+                if session.card and source.interests and source.forwarder not in excluded
             }
         for member in members:
             self.publisher.direct(member, LOSS, payload)

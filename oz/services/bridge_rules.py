@@ -31,7 +31,7 @@ message whose origin is a peer on the other bus: that bus has it already.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import combinations
@@ -150,7 +150,7 @@ def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
         for side in sides
         if side is not here
         for source in side.sources.values()
-        if source.forwarder is None or source.forwarder not in here.forwarders
+        if source.forwarder not in here.forwarders
         for interest in source.interests
         for pattern in narrow(interest.pattern, side.allowed)
     }
@@ -273,13 +273,3 @@ def by_rank(streams: Sequence[Any], subject: bytes, source: Forwarded) -> list[A
     key = subject if policy == "sticky" else source.origin + source.position.to_bytes(8, "big")
     found = sorted(streams, key=lambda item: rank(key, item.session.member), reverse=True)
     return found[:1] if policy == "sticky" else found
-
-
-def is_for(forwarder: bytes | None, excluded: Collection[bytes]) -> bool:
-    """Return whether a session receives a message.
-
-    Args:
-        forwarder: id of the forwarder whose session it is, or None.
-        excluded: forwarders that have the message, or receive it on its bus.
-    """
-    return forwarder is None or forwarder not in excluded

@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import zmq
@@ -40,7 +39,7 @@ from oz.logs import peer_logger
 from oz.message import Gap, Message, MessageId
 from oz.node.engine import Engine as NodeEngine
 from oz.node.sync import Node
-from oz.numbers import check_count, check_seconds
+from oz.numbers import check_count
 from oz.options import Ack, Delivery
 from oz.services.service import OnPoll, Service
 from oz.subjects.pattern import Pattern, compile
@@ -50,6 +49,10 @@ from oz.transport.bell import poll_until
 
 MESSAGE_BYTES = 100
 """Estimated memory in bytes of a message besides its payload."""
+
+COMMIT_SECONDS = 0.01
+"""Least time between two appends in seconds, unless `APPEND_BYTES` wait. A message that arrives later is written at
+once."""
 
 APPEND_BYTES = 4 << 20
 """Size of one append in bytes of memory. A larger append would delay the next commit."""
@@ -122,7 +125,6 @@ class Recorder(Service):
         ack: Ack = "received",
         subscriber: Mapping[str, Any] | None = None,
         max_pending_bytes: int = 64 << 20,
-        commit_seconds: float = 0.01,
         **writer: Any,
     ) -> None:
         """Open the journal, then subscribe.
@@ -141,8 +143,6 @@ class Recorder(Service):
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
             max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
                 stops receiving; while the disk is full it drops messages and counts them.
-            commit_seconds: least time between two appends in seconds, unless 4 MiB wait. A message after a longer
-                pause is written at once.
             writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 
         Raises:
@@ -157,7 +157,6 @@ class Recorder(Service):
         if not compiled:
             raise ValueError("patterns is empty: give at least one pattern to record")
         check_count("max_pending_bytes", max_pending_bytes, 0, sys.maxsize)
-        check_seconds("commit_seconds", commit_seconds, inf)
         if subscriber and isinstance(source, (Subscriber, Node)):
             raise TypeError("subscriber= holds options for an endpoint; this source has options of its own")
         if ack == "handled" and (group is None or isinstance(source, Node)):
@@ -166,7 +165,6 @@ class Recorder(Service):
         self.stats = RecorderStats()
         self._pattern = spanning_pattern(compiled)
         self._buffer = RecordBuffer(max_pending_bytes, self._gap_record, self.stats)
-        self._commit_seconds = commit_seconds
         self._failure: BaseException | None = None
         self._gaps: list[Gap] = []
         self._directory, self._group, self._ack = directory, group, ack
@@ -201,8 +199,8 @@ class Recorder(Service):
         else:
             self.subscriber = opened.enter_context(Subscriber(source or None, **options))
         engine = self.subscriber._engine
-        engine.gap_listeners.append(self._on_gap)
-        opened.callback(engine.gap_listeners.remove, self._on_gap)
+        engine.gap_listeners.append(self._gaps.append)
+        opened.callback(engine.gap_listeners.remove, self._gaps.append)
         if engine.options.dedupe and self.writer.end_offset:
             self._ids = last_ids(Journal(self._directory), MAX_IDS)
         self._poller.register(self.subscriber.fileno(), zmq.POLLIN)
@@ -274,9 +272,6 @@ class Recorder(Service):
             self._buffer.put(rows)
         return bool(messages)
 
-    def _on_gap(self, gap: Gap) -> None:
-        self._gaps.append(gap)
-
     def _receive_from_node(self, message: Message) -> None:
         rows: list[Row] = []
         if (dropped := self._subscription.dropped - self._dropped_by_node) > 0:
@@ -318,8 +313,9 @@ class Recorder(Service):
         try:
             not_before = 0.0
             while rows := self._buffer.take(not_before):
-                not_before = time.monotonic() + self._commit_seconds
+                not_before = time.monotonic() + COMMIT_SECONDS
                 self._append(rows)
+                self._buffer.remove(rows)
         except BaseException as error:
             self._failure = error
             self._buffer.close()
@@ -354,9 +350,8 @@ class Recorder(Service):
         if not isinstance(message, Message):
             raise error
         _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", message.subject, error)
-        self._buffer.replace_first(self._gap_record(1, message.origin))
         acknowledge([message])
-        self._append(self._buffer.first())
+        self._append([self._gap_record(1, message.origin)])
 
     def _report_marked(self, rows: list[Row], end: int) -> None:
         """Report messages of `oz trace` that are in the journal.
@@ -381,7 +376,6 @@ class Recorder(Service):
                 stats.recorded += 1
                 stats.payload_bytes += payload_size(row)
         acknowledge(rows)
-        self._buffer.remove(len(rows))
         if stats.is_full:
             stats.is_full = False
             _log.warning(
@@ -464,7 +458,7 @@ class RecordBuffer:
             self._changed.notify_all()
 
     def take(self, not_before: float) -> list[Row]:
-        """Wait for records; return those of one append, which stay in the buffer until `remove`.
+        """Wait for records; return those of one append. They count as records of the buffer until `remove`.
 
         Args:
             not_before: monotonic time at which the wait ends, unless a whole append is ready before.
@@ -478,29 +472,16 @@ class RecordBuffer:
                 lambda: self._bytes >= APPEND_BYTES or self._is_closed,
                 max(0.0, not_before - time.monotonic()),
             )
-            size = 0
-            for count, row in enumerate(self._rows):
-                size += size_of(row)
-                if size > APPEND_BYTES and count:
-                    return self._rows[:count]
-            return list(self._rows)
+            size = count = 0
+            while count < len(self._rows) and size < APPEND_BYTES:
+                size += size_of(self._rows[count])
+                count += 1
+            rows, self._rows = self._rows[:count], self._rows[count:]
+            return rows
 
-    def first(self) -> list[Row]:
-        """Return the first record, as a list."""
-        return self._rows[:1]
-
-    def replace_first(self, row: Row) -> None:
-        """Replace the first message by a gap record."""
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Stop to count records, because they are in the journal."""
         with self._changed:
-            self._bytes += size_of(row) - size_of(self._rows[0])
-            self.messages -= 1
-            self._rows[0] = row
-
-    def remove(self, count: int) -> None:
-        """Remove the first records, which are in the journal."""
-        with self._changed:
-            rows = self._rows[:count]
-            del self._rows[:count]
             self._bytes -= sum(map(size_of, rows))
             self.messages -= sum(not isinstance(row, dict) for row in rows)
             self._changed.notify_all()

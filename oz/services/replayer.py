@@ -82,7 +82,6 @@ class Replay:
         start: int | datetime | str | None = None,
         end: int | datetime | str | None = None,
         speed: float | None = 1.0,
-        headers: bool = True,
     ) -> None:
         """Prepare a replay; the arguments are those of `replay`."""
         if speed is not None:
@@ -98,7 +97,6 @@ class Replay:
         self._journal, self._publisher, self._pattern = journal, publisher, pattern
         self._bounds: Mapping[str, Any] = {"start": start, "end": end}
         self._speed = None if speed == inf else speed
-        self._headers = headers
         self._began: tuple[float, int] | None = None
         self._latest = 0
         self._bell: Bell | None = None
@@ -208,7 +206,7 @@ class Replay:
     def _publish(self, record: Record) -> bool:
         """Publish a message when subscribers have space; return False if the replay is stopped before."""
         options: dict[str, Any] = {
-            "headers": self._headers_of(record) or None,
+            "headers": self._headers_of(record),
             "id": record.id,
         }
         _, payload, *further = record.frames
@@ -253,17 +251,15 @@ class Replay:
             for name, value in record.headers.items()
             if type(name) is str and type(value) in _HEADER_TYPES
         }
-        if self._headers:
-            fields = {
-                "oz-offset": record.offset,
-                "oz-time-ns": record.time_ns,
-                "oz-origin": record.origin,
-                "oz-sequence": record.sequence,
-                "oz-position": record.position,
-                "oz-reply-to": record.reply_to,
-            }
-            headers |= {name: value for name, value in fields.items() if value is not None}
-        return headers
+        fields = {
+            "oz-offset": record.offset,
+            "oz-time-ns": record.time_ns,
+            "oz-origin": record.origin,
+            "oz-sequence": record.sequence,
+            "oz-position": record.position,
+            "oz-reply-to": record.reply_to,
+        }
+        return headers | {name: value for name, value in fields.items() if value is not None}
 
 
 def replay(
@@ -274,7 +270,6 @@ def replay(
     start: int | datetime | str | None = None,
     end: int | datetime | str | None = None,
     speed: float | None = 1.0,
-    headers: bool = True,
 ) -> Replay:
     """Publish the messages of a journal again, in the order of their offsets, and wait for the end.
 
@@ -290,7 +285,6 @@ def replay(
         start: the first offset or the earliest time.
         end: the offset or the time before which to stop.
         speed: 1.0 as received, 10.0 ten times as fast; None as fast as possible.
-        headers: False leaves out the headers with the fields of the record.
 
     Returns:
         The finished replay, with its `stats`. To pause or stop one, create a `Replay` and call `run`.
@@ -300,6 +294,6 @@ def replay(
         JournalError, PatternError, ValueError: as `Journal.read`; or the speed is not greater than 0.
         ClosedError: the publisher is closed.
     """
-    made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed, headers=headers)
+    made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
     made.run()
     return made

@@ -276,7 +276,7 @@ class Delivery:
         self._publisher.flush()
         end = time.monotonic() + options.timeout
         sessions = wait_in_thread(engine.waiters, _wait_for_acknowledgements(engine, end))
-        pending = sum(not session.is_settled for session in sessions)
+        pending = sum(not session.is_idle for session in sessions)
         refused = sum(session.dropped_unasked for session in sessions)
         stayed = len(set(sessions).intersection(self._present))
         given_up = self._publisher.stats.given_up
@@ -350,7 +350,7 @@ def _wait_for_acknowledgements(engine: Engine, end: float) -> Steps[list[Session
         if time.monotonic() >= end:
             return sessions
         with engine.lock:
-            if all(session.is_settled for session in sessions):
+            if all(session.is_idle for session in sessions):
                 return sessions
         yield end
 

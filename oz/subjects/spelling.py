@@ -102,7 +102,7 @@ def _restore_regex(text: bytes, flags: int) -> Pattern:
 
 def _too_long(dialect: str, text: bytes, size: str, maximum: int) -> PatternError:
     rule = (
-        f"{size} take too long to compile at a publisher, which takes {maximum}: split it into several "
-        'patterns, or use filtering="prefix"'
+        f"{size} take too long to compile at a publisher, which takes {maximum}: split it into several patterns, "
+        'or use filtering="prefix" and publisher.wait_for_subscribers()'
     )
     return PatternError(dialect, text[:maximum], 0, rule)

@@ -187,7 +187,7 @@ class Subscriber(SubscriberBase):
             group: name of a queue group.
             overflow: policy of the publisher when too many messages wait.
             last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: as `oz.Subscriber.subscribe`. A task takes the place of the thread.
+            ack: as `oz.Subscriber.subscribe`, where `receive` of the same task acknowledges.
             max_messages: messages after which the subscription ends.
             delivery: with `inline`, the handler is a plain function and runs where frames are read.
             unknown: misspelled arguments, for an error with a suggestion.

@@ -7,7 +7,7 @@ endpoint is a `Place`. An endpoint has a link, a plain connection, or both; `oz.
 `connect` sends at once. Frames that a full socket refuses are sent at the next call: `_touched` holds the places
 that may have frames to send.
 
-An exception of a signal handler may interrupt the delivery of a frame. `_take_back` undoes the delivery, and the
+An exception of a signal handler may interrupt the delivery of a frame. `_undo_frame` undoes the delivery, and the
 `Dialler` returns the same frame again.
 """
 
@@ -95,7 +95,7 @@ class Connections(ABC):
         reading: lock of the reading thread.
         lone: state to read the next frame with one message; None after any change. See `find_lone`.
         version: changes with each event that a wait may be waiting for.
-        tell: wakes the waits after a change of `version`; set by the waits.
+        notify: wakes the waits after a change of `version`; set by the waits.
         dispatcher: queues.
         listening: time that programs wait for messages.
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
@@ -135,7 +135,7 @@ class Connections(ABC):
         self.reading = threading.RLock()
         self.version = 0
         self.lone: Lone | None = None
-        self.tell: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         self.state = OPEN
         self.subscriptions = self.subscriptions_class()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
@@ -215,7 +215,7 @@ class Connections(ABC):
     def _changed(self) -> None:
         self.lone = None
         self.version += 1
-        self.tell()
+        self.notify()
 
     def enter(self, wait: object) -> None:
         """Mark the begin of a wait: frames are read from now on.
@@ -695,7 +695,7 @@ class Connections(ABC):
                     stats.malformed += 1
                 dialler.discard()
             except BaseException:
-                self._take_back()
+                self._undo_frame()
                 raise
             self.version += 1
             if stats.received != before:
@@ -712,7 +712,7 @@ class Connections(ABC):
         if not self._drains and link.repeats_ping(frame, self.listening.time(now)):
             place.heard_at = now
             return
-        link.settle()
+        link.confirm_frame()
         self.lone = None
         self._current = link
         place.heard_at = now
@@ -733,14 +733,14 @@ class Connections(ABC):
 
     def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
         fallback = place.fallback
-        is_settled = fallback is None or (fallback.state == LINK and place.begin is None)
+        is_served = fallback is None or (fallback.state == LINK and place.begin is None)
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
                 if effect.stream == links.DIRECT:
                     self.dispatcher.deliver_direct(link, effect)
                     continue
-                if not (is_settled or self._is_served_by_link(place, link, effect)):
+                if not (is_served or self._is_served_by_link(place, link, effect)):
                     # The plain connection delivers these messages, or a gap reports them.
                     self.dispatcher.stats.repeated += len(effect.positions)
                     continue
@@ -823,7 +823,7 @@ class Connections(ABC):
                 place.is_twin = True
                 self._report(place, link)
                 if place.fallback is not None:
-                    place.fallback.duplicate()
+                    place.fallback.serve()
                     self._follow(place)
                 self._changed()
                 return
@@ -897,7 +897,7 @@ class Connections(ABC):
             self._open_plain(place)
             if place.plain is not None and place.plain.is_reached:
                 # Over inproc no handshake shows that a publisher is there.
-                fallback.reached(-inf)
+                fallback.handshake_done(-inf)
                 fallback.tick(self.clock())
         if place.plain is not None and fallback.state == PREFIX:
             place.plain.serve(self._patterns.prefixes())
@@ -983,9 +983,9 @@ class Connections(ABC):
             elif plain.is_reached:
                 # Events of earlier connections of the link mean nothing.
                 self._read_link_events(now)
-                fallback.reached(now)
+                fallback.handshake_done(now)
                 self._ask_again(place)
-            elif place.link is not None and place.link.state != LIVE and fallback.unreached():
+            elif place.link is not None and place.link.state != LIVE and fallback.connection_ended():
                 # A new SUB has no subscriptions, so that the link is asked before it serves.
                 self._read_last(place, plain)
                 self._close_plain(place)
@@ -1016,7 +1016,7 @@ class Connections(ABC):
             if place_found.fallback is None:
                 self.on_connection(place_found, event.number, event.endpoint)
             elif event.number == zmq.EVENT_CONNECTED:
-                place_found.fallback.stands()
+                place_found.fallback.connection_opened()
             elif place_found.fallback.refused(now):
                 self._follow(place_found)
 
@@ -1063,7 +1063,7 @@ class Connections(ABC):
             if place.fallback is not None and place.fallback.tick(now):
                 self._follow(place)
 
-    def _take_back(self) -> None:
+    def _undo_frame(self) -> None:
         """Undo a delivery that an exception interrupted, so that the frame is read again.
 
         Another exception may interrupt this too: the call is then repeated.
@@ -1074,8 +1074,8 @@ class Connections(ABC):
             return
         sequence = link.undo_sequence
         if sequence is not None:
-            self.dispatcher.take_back(link, sequence)
-            link.take_back()
+            self.dispatcher.remove_from(link, sequence)
+            link.undo_frame()
         self._current = None
 
     # sending
@@ -1114,7 +1114,7 @@ class Connections(ABC):
             while (frame := link.next_frame()) is not None:
                 if not dialler.send(place.handle, frame):
                     return False
-                link.taken(now)
+                link.confirm_sent(now)
                 result = True
         return result
 

@@ -302,7 +302,7 @@ class Engine(Connections):
                     # The end of the context closes the subscriber, and waits raise ClosedError.
                     self.close()
                     return False
-                self._take_back()
+                self._undo_frame()
                 raise
             if lone is not None:
                 self.follow_alone()
@@ -319,7 +319,7 @@ class Engine(Connections):
         now = self.clock()
         self._attended_at, self.attend_at = now, now + ATTEND_INTERVAL
         if self._current is not None:
-            self._take_back()
+            self._undo_frame()
         self.poll.silence()
         has_more = is_empty = False
         if may_read and not self.dispatcher.is_full:
@@ -772,7 +772,7 @@ class Engine(Connections):
                 return
             if self.state != CLOSED:
                 self.state = CLOSED
-                self._say_bye()
+                self._send_byes()
             # A second call does what an exception of a signal handler has interrupted.
             for place in self.places.values():
                 self._close_plain(place)
@@ -797,7 +797,7 @@ class Engine(Connections):
         _engines.discard(self)
         self._is_shut = True
 
-    def _say_bye(self) -> None:
+    def _send_byes(self) -> None:
         now = self.clock()
         for place in self.places.values():
             if place.link is not None:

@@ -86,7 +86,7 @@ class Fallback:
             return float("inf")
         return self._started + (STANDING_WITHIN if self._stands else ANSWER_WITHIN)
 
-    def stands(self) -> None:
+    def connection_opened(self) -> None:
         """Record that the TCP connection of the link is open."""
         self._stands = True
 
@@ -110,11 +110,11 @@ class Fallback:
         self.has_plain = True
         return True
 
-    def reached(self, now: float) -> None:
+    def handshake_done(self, now: float) -> None:
         """Record the handshake of the plain connection: a publisher listens, and the link sends HELLO again."""
         self._is_reached, self._started, self._stands = True, now, False
 
-    def unreached(self) -> bool:
+    def connection_ended(self) -> bool:
         """Record the end of the connection of the plain connection; return whether a new one is due."""
         self._is_reached = False
         is_new = self.state == PREFIX
@@ -146,7 +146,3 @@ class Fallback:
             return False
         self.state = ASKING
         return self._unanswered()
-
-    def duplicate(self) -> None:
-        """Record that another link of the subscriber reaches the same publisher."""
-        self.serve()

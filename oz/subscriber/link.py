@@ -14,7 +14,7 @@ the link replaces the connection. The time for an answer doubles with each such 
 may need it on a slow network.
 
 The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
-and `taken`, so that EAGAIN keeps them. HELLO goes first, then ACK, then DECLARE. An ACK is built when it is
+and `confirm_sent`, so that EAGAIN keeps them. HELLO goes first, then ACK, then DECLARE. An ACK is built when it is
 sent, so that only the newest exists.
 
 Silence is measured in *listened* time (`ListeningClock`). The clock runs only while the program is inside
@@ -232,7 +232,7 @@ class Marks:
         """Return the lowest sequence that is not handled; `expected` if all are."""
         return self._open[0] if self._open else expected
 
-    def take_back(self, sequence: int) -> None:
+    def remove_from(self, sequence: int) -> None:
         """Remove messages at or above a sequence, which will arrive again."""
         waiting = self._open
         while waiting and waiting[-1] >= sequence:
@@ -374,9 +374,9 @@ class Link:
         self._begin_connection()
         self._declares.clear()
         self.state, self._hello_again = GREETING, HELLO_AGAIN
-        self._say_hello(listened)
+        self._queue_hello(listened)
 
-    def _say_hello(self, listened: float) -> None:
+    def _queue_hello(self, listened: float) -> None:
         self._hello_at = listened
         self._hello = links.encode_hello(
             Hello(
@@ -574,7 +574,7 @@ class Link:
             self._ignored_limit *= 2
             self._replace("the publisher receives nothing", effects)
         elif seconds >= HELLO_AGAIN:
-            self._say_hello(listened)
+            self._queue_hello(listened)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         """Report losses of unknown size before the publisher."""
@@ -645,16 +645,16 @@ class Link:
         self._end(listened)
         self._bye, self._retry_at = bye, listened + MAX_BACKOFF
 
-    def settle(self) -> None:
-        """Record that the last frame was delivered: `take_back` does not undo it any more."""
+    def confirm_frame(self) -> None:
+        """Record that the last frame was delivered: `undo_frame` does not undo it any more."""
         self._undo = None
 
     @property
     def undo_sequence(self) -> int | None:
-        """First sequence of the messages of the last frame; None if it had none, or was settled."""
+        """First sequence of the messages of the last frame; None if it had none, or was confirmed."""
         return None if self._undo is None else self._undo[0].sequence
 
-    def take_back(self) -> None:
+    def undo_frame(self) -> None:
         """Undo the last frame, because an exception of a signal handler interrupted its delivery.
 
         The engine passes the same frame to `on_frame` again. A second call has no effect.
@@ -668,7 +668,7 @@ class Link:
         else:
             self.drops[head.stream] = drops
         if head.stream in self._marks:
-            self._marks[head.stream].take_back(head.sequence)
+            self._marks[head.stream].remove_from(head.sequence)
         self._head = head
         self._undo = None
 
@@ -802,7 +802,7 @@ class Link:
         elif listened - self._hello_at >= self._hello_again and self._hello is None:
             # A publisher that is late, because hundreds of links begin at once, has no use for more of them.
             self._hello_again *= 2
-            self._say_hello(listened)
+            self._queue_hello(listened)
 
     def next_deadline(self) -> float:
         """Return the listened time of the next `tick` in seconds."""
@@ -841,7 +841,7 @@ class Link:
     # frames to send
 
     def next_frame(self) -> bytes | None:
-        """Return the frame to send next, None without any. `taken` confirms it."""
+        """Return the frame to send next, None without any. `confirm_sent` confirms it."""
         if self._hello is not None:
             self._sending = links.HELLO
             return self._hello
@@ -857,7 +857,7 @@ class Link:
             return self._bye
         return None
 
-    def taken(self, now: float) -> None:
+    def confirm_sent(self, now: float) -> None:
         """Record that the socket has accepted the frame of `next_frame`.
 
         Args:

@@ -328,7 +328,7 @@ class Routes(dict[bytes, Route]):
         self.target: Queue | None = None
         self._is_new = True
 
-    def note(self, route: Route) -> None:
+    def update_target(self, route: Route) -> None:
         """Update `target` for a route, whether or not it is cached."""
         if self._is_new:
             self.target, self._is_new = route.target, False
@@ -569,7 +569,7 @@ class Dispatcher:
         subjects = [subject.decode("utf-8", "surrogateescape") for subject in flat[0::3]]
         self.on_direct(link, list(zip(subjects, flat[1::3], flat[2::3], strict=True)))
         # An exception of a signal handler must not deliver them again.
-        link.settle()
+        link.confirm_frame()
 
     def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
         """Deliver messages.
@@ -692,7 +692,7 @@ class Dispatcher:
     def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
         """Find the route of a subject, and cache it."""
         route = self._make_route(stream, subject, extras)
-        routes.note(route)
+        routes.update_target(route)
         routes.store(subject, route)
         return route
 
@@ -887,7 +887,7 @@ class Dispatcher:
 
     # interrupted frames
 
-    def take_back(self, link: Link, sequence: int) -> None:
+    def remove_from(self, link: Link, sequence: int) -> None:
         """Remove messages of a link at or above a sequence, because their frame was not read to its end."""
         for queue in (self.shared, *self._own):
             items = queue.items

@@ -113,7 +113,7 @@ class Subscriber(SubscriberBase, Pollable):
         self._waits = ThreadWaits(self._engine)
 
     def _begin_turn(self) -> SubscriberTurn:
-        return SubscriberTurn(self._engine, self._waits.pass_on)
+        return SubscriberTurn(self._engine, self._waits.wake_followers)
 
     # endpoints
 

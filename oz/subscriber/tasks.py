@@ -42,8 +42,8 @@ class TaskWaits:
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.turn_ends = 0.0
-        tell = weakref.WeakMethod(self._tell)
-        engine.tell = lambda: (found := tell()) and found()
+        notify = weakref.WeakMethod(self._notify)
+        engine.notify = lambda: (found := notify()) and found()
 
     async def run(self, wanted: Steps[T]) -> T:
         """Run steps to their end and return their result. A cancellation loses nothing."""
@@ -63,7 +63,7 @@ class TaskWaits:
             await asyncio.sleep(0)
             self.turn_ends = self._engine.clock() + TURN
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         running = asyncio._get_running_loop()
         for waiter in tuple(self._waiters):
             loop = waiter.get_loop()

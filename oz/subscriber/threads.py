@@ -19,7 +19,7 @@ from oz.subscriber.message import Message
 from oz.transport import steps
 from oz.transport.runtime import REAL
 from oz.transport.steps import Steps
-from oz.transport.waiting import ThreadWait, Waiters, tell
+from oz.transport.waiting import ThreadWait, Waiters, notify_all
 
 T = TypeVar("T")
 _clock = time.monotonic
@@ -31,7 +31,7 @@ class ThreadWaits:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._followers: Waiters = {}
-        engine.tell = self._tell
+        engine.notify = self._notify
         self.alone: Callable[[float | None], Message | None] = self._receive_alone
         if HOT is not None and engine.runtime is REAL:
             self.alone = HOT.LoneReceiver(
@@ -94,7 +94,7 @@ class ThreadWaits:
         finally:
             engine.reading.release()
             if self._followers:
-                self.pass_on()
+                self.wake_followers()
 
     def _poll_alone(self, seen: int, seconds: float) -> Message | None:
         engine, poll = self._engine, self._engine.poll
@@ -116,11 +116,11 @@ class ThreadWaits:
             engine.follow_alone()
         return message
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         poll = self._engine.poll
         if poll.is_polling:
             poll.ring()
-        tell(self._followers)
+        notify_all(self._followers)
 
     def follow(self, seen: int, until: float | None) -> None:
         """Wait until the version is not `seen`, or until a time, or until no thread polls."""
@@ -130,9 +130,9 @@ class ThreadWaits:
             if self._engine.version == seen:
                 wait.sleep(until)
 
-    def pass_on(self) -> None:
+    def wake_followers(self) -> None:
         """Wake the threads that follow, because the thread that polled stops."""
-        tell(self._followers)
+        notify_all(self._followers)
 
 
 class _Wait:
@@ -156,7 +156,7 @@ class _Wait:
                     self._read(until)
                 finally:
                     engine.reading.release()
-                    self._waits.pass_on()
+                    self._waits.wake_followers()
             else:
                 self._waits.follow(self._seen, until)
         self._seen = engine.version

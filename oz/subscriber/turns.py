@@ -18,15 +18,15 @@ class SubscriberTurn:
     See `oz.transport.pollable.PollTurn`.
     """
 
-    def __init__(self, engine: Engine, pass_on: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, wake_followers: Callable[[], None]) -> None:
         """Begin to listen.
 
         Args:
             engine: of the subscriber.
-            pass_on: wakes other waiting threads when this thread stops to read.
+            wake_followers: wakes other waiting threads when this thread stops to read.
         """
         engine.check_open()
-        self._engine, self._pass_on = engine, pass_on
+        self._engine, self._wake_followers = engine, wake_followers
         self._seen = engine.version
         self._is_reading = False
         engine.enter(self)
@@ -42,7 +42,7 @@ class SubscriberTurn:
                 has_more = engine.attend()
             finally:
                 engine.reading.release()
-                self._pass_on()
+                self._wake_followers()
         while engine.dispatcher.work and engine.run_handlers():
             pass
         if has_more:
@@ -78,7 +78,7 @@ class SubscriberTurn:
         if self._is_reading:
             self._is_reading = self._engine.poll.is_polling = self._engine.poll.is_full = False
             self._engine.reading.release()
-            self._pass_on()
+            self._wake_followers()
 
     def close(self) -> None:
         """End the turn."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from random import Random
 from typing import Any, Self, TypeVar
 
 from oz.errors import ClosedError, ConfigurationError, OwnershipError
@@ -47,13 +46,12 @@ class Bus:
         check_number("longest", longest)
         self._longest = longest
         self.network = Network(seed)
-        self._random = Random(seed)
         self._runner: asyncio.Runner | None = None
         self._members: list[Member] = []
         self._endpoints: list[str] = []
         self._followers: list[Subscriber] = []
         self._adopted = 0
-        self._is_closed = self._is_disturbed = False
+        self._is_closed = False
 
     # running ---------------------------------------------------------------------------------------------
 
@@ -220,8 +218,7 @@ class Bus:
         self.network.stall(self._host(member), self._host(other))
 
     def heal(self) -> None:
-        """End all cuts, stalls and `disturb`. Connections are made again, and stalled messages arrive."""
-        self._is_disturbed = False
+        """End all cuts and stalls. Connections are made again, and stalled messages arrive."""
         self.network.heal()
 
     def kill(self, member: Member | str) -> None:
@@ -237,39 +234,6 @@ class Bus:
         for killed in self._members:
             if killed.place.host == host and not killed.closed:
                 killed.die()
-
-    def disturb(self, every: float, longest: float = 1.0) -> None:
-        """Cut or stall two random members again and again until `heal`.
-
-        Args:
-            every: average seconds between two faults; more than 0.
-            longest: seconds of a fault at most; more than 0.
-
-        Raises:
-            ValueError: a time is not more than 0.
-        """
-        for name, seconds in (("every", every), ("longest", longest)):
-            check_number(name, seconds)
-            if not seconds > 0:
-                raise ValueError(f"{name} is more than 0 seconds, not {seconds!r}")
-        self._is_disturbed = True
-        self._disturb_later(every, longest)
-
-    def _disturb_later(self, every: float, longest: float) -> None:
-        when = self.network.now + self._random.uniform(0, 2 * every)
-        self.network.clock.call_at(when, lambda: self._disturb(every, longest))
-
-    def _disturb(self, every: float, longest: float) -> None:
-        hosts = sorted({member.place.host for member in self._members if not member.closed})
-        if not self._is_disturbed or self._is_closed:
-            return
-        if len(hosts) > 1:
-            host, other = self._random.sample(hosts, 2)
-            fault = self._random.choice((self.network.cut, self.network.stall))
-            fault(host, other)
-            ends = self.network.now + self._random.uniform(0, longest)
-            self.network.clock.call_at(ends, lambda: self.network.heal(host, other))
-        self._disturb_later(every, longest)
 
     def _host(self, member: Member | str) -> str:
         if not isinstance(member, str) and member not in self._members:

@@ -57,18 +57,12 @@ class Network:
         mute_ends: ends whose messages do not arrive.
     """
 
-    def __init__(self, seed: int = 0, *, latency: float = 0.0005, jitter: float = 0.0005) -> None:
-        """Create a network without hosts.
-
-        Args:
-            seed: determines all random choices.
-            latency: seconds of transit of a message at least; 0 or more.
-            jitter: seconds of additional transit at most; 0 or more.
-        """
+    def __init__(self, seed: int = 0) -> None:
+        """Create a network without hosts. The seed determines all random choices."""
         self.clock = VirtualClock()
         self.random = Random(seed)
         self._draw = self.random.random
-        self.latency, self.jitter = latency, jitter
+        self.latency = self.jitter = 0.0005
         self.grid = GRID
         self.connections: dict[End, End] = {}
         self.half_open_ends: dict[End, None] = {}

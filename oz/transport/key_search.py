@@ -79,7 +79,7 @@ class KeySearch:
         """Return whether a search for the key of a listener runs or is due later."""
         return endpoint in self._at or endpoint in self._running
 
-    def settle(self, endpoint: str) -> None:
+    def reset(self, endpoint: str) -> None:
         """Record a successful connection: the next pause is the shortest again."""
         self._pauses.pop(endpoint, None)
         self._at.pop(endpoint, None)

@@ -79,9 +79,9 @@ class _Server:
     def __init__(self, link_endpoint: str | None, key: str, kind: int) -> None:
         self.link_endpoint, self.key, self.kind = link_endpoint, key, kind
         self.is_ended = False
-        self.settle()
+        self.reset()
 
-    def settle(self) -> None:
+    def reset(self) -> None:
         """Record that a handshake has succeeded."""
         self.reconnect_at: float | None = None
         self.pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -236,7 +236,7 @@ class Keys:
     def forget(self, endpoint: str) -> None:
         """Forget an endpoint that the program has disconnected."""
         if self._servers.pop(endpoint, None) is not None:
-            self._search.settle(endpoint)
+            self._search.reset(endpoint)
 
     @property
     def by_endpoint(self) -> dict[str, str]:
@@ -268,8 +268,8 @@ class Keys:
             # The event is about a connection that has ended since.
             return
         if outcome is Outcome.ADMITTED:
-            server.settle()
-            self._search.settle(endpoint)
+            server.reset()
+            self._search.reset(endpoint)
             return
         server.kind = kind
         server.failures += 1

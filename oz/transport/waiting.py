@@ -17,7 +17,7 @@ Waiters = dict[Callable[[], object], None]
 """Functions of the threads and tasks that wait. An engine calls each function after a change, in order."""
 
 
-def tell(waiters: Waiters) -> None:
+def notify_all(waiters: Waiters) -> None:
     """Wake all threads and tasks that wait."""
     for notify in tuple(waiters):
         notify()

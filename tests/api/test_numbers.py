@@ -49,7 +49,6 @@ REQUIRED = {
     "pattern": "a.b",
     "patterns": "a.b",
     "nameserver": "tcp://127.0.0.1:1",
-    "every": 1.0,
     "journal": None,
     "publisher": None,
     "bind": "tcp://127.0.0.1:*",
@@ -96,7 +95,7 @@ def test_the_table_has_what_users_wait_with():
     assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
     assert ("oz.Options", "__init__", "high_water_mark") in ALL
     assert ("oz.services.Forwarder", "close", "timeout") in ALL
-    assert ("oz.testing.Bus", "disturb", "every") in ALL
+    assert ("oz.testing.Bus", "__init__", "longest") in ALL
 
 
 async def objects(directory, opened):

@@ -11,44 +11,30 @@ def states():
     return {candidate.path: candidate.state for candidate in survey().candidates}
 
 
-def test_the_working_directory_goes_before_the_users_configuration(write_file):
-    ours = write_file('[node]\nbus = "work"\n')
-    users = write_file('[node]\nbus = "user"\n', "home/.config/oz/config.toml")
-    assert resolve().bus == "work"
-    assert states() == {ours: "read", users: "not needed"}
-    ours.unlink()
-    assert resolve().bus == "user"
-    assert states() == {ours: "not there", users: "read"}
+WORK, USER = "work/oz.toml", "home/.config/oz/config.toml"
 
 
-def test_the_users_configuration_is_where_xdg_config_home_says(tmp_path, monkeypatch, write_file):
-    write_file('[node]\nbus = "home"\n', "home/.config/oz/config.toml")
-    write_file('[node]\nbus = "xdg"\n', "xdg/oz/config.toml")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    assert resolve().bus == "xdg"
-
-
-def test_a_relative_xdg_config_home_is_ignored(monkeypatch, write_file):
-    write_file('[node]\nbus = "home"\n', "home/.config/oz/config.toml")
-    write_file('[node]\nbus = "xdg"\n', "work/xdg/oz/config.toml")
-    monkeypatch.setenv("XDG_CONFIG_HOME", "xdg")
-    assert resolve().bus == "home"
-
-
-def test_oz_config_names_the_only_file(monkeypatch, write_file):
-    write_file('[node]\nbus = "work"\n')
-    named = write_file('[node]\nbus = "named"\n', "elsewhere/my.toml")
-    monkeypatch.setenv("OZ_CONFIG", str(named))
-    assert resolve().bus == "named"
-    assert resolve().sources["bus"] == f"file {named}"
-    assert states() == {named: "read"}
-
-
-@pytest.mark.parametrize("written", ["../elsewhere/my.toml", "~/../elsewhere/my.toml"])
-def test_oz_config_may_be_relative_or_begin_at_home(written, monkeypatch, write_file):
-    named = write_file('[node]\nbus = "named"\n', "elsewhere/my.toml")
-    monkeypatch.setenv("OZ_CONFIG", written)
-    assert resolve().sources["bus"] == f"file {named}"
+@pytest.mark.parametrize(
+    ("files", "variables", "read"),
+    [
+        ([WORK, USER], {}, WORK),
+        ([USER], {}, USER),
+        ([USER, "xdg/oz/config.toml"], {"XDG_CONFIG_HOME": "{}/xdg"}, "xdg/oz/config.toml"),
+        # A relative path does not count.
+        ([USER, "work/xdg/oz/config.toml"], {"XDG_CONFIG_HOME": "xdg"}, USER),
+        ([WORK, "elsewhere/my.toml"], {"OZ_CONFIG": "{}/elsewhere/my.toml"}, "elsewhere/my.toml"),
+        ([WORK, "elsewhere/my.toml"], {"OZ_CONFIG": "../elsewhere/my.toml"}, "elsewhere/my.toml"),
+        ([WORK, "elsewhere/my.toml"], {"OZ_CONFIG": "~/../elsewhere/my.toml"}, "elsewhere/my.toml"),
+    ],
+)
+def test_one_file_is_read(tmp_path, monkeypatch, write_file, files, variables, read):
+    for number, name in enumerate(files):
+        write_file(f'[node]\nbus = "bus-{number}"\n', name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    assert resolve().bus == f"bus-{files.index(read)}"
+    assert resolve().sources["bus"] == f"file {tmp_path / read}"
+    assert [path for path, state in states().items() if state == "read"] == [tmp_path / read]
 
 
 def test_oz_config_can_name_no_file_at_all(monkeypatch, write_file):

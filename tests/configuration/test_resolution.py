@@ -36,39 +36,17 @@ def test_every_setting_is_tried_here():
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_every_setting_is_read_from_a_file(name, write_file):
+def test_an_argument_goes_before_the_environment_and_that_before_the_file(name, write_file, monkeypatch):
+    variable, _, value = GIVEN[name]
     path = write_file(toml(name))
     found = resolve()
-    assert getattr(found, name) == GIVEN[name][2]
-    assert found.sources[name] == f"file {path}"
+    assert (getattr(found, name), found.sources[name]) == (value, f"file {path}")
     assert {source for item, source in found.sources.items() if item != name} == {"default"}
-
-
-@pytest.mark.parametrize("name", GIVEN)
-def test_every_setting_is_read_from_the_environment(name, monkeypatch):
-    monkeypatch.setenv(f"OZ_{name.upper()}", GIVEN[name][0])
-    found = resolve()
-    assert getattr(found, name) == GIVEN[name][2]
-    assert found.sources[name] == f"environment variable OZ_{name.upper()}"
-
-
-@each("name", GIVEN)
-def test_every_setting_is_taken_as_an_argument(name):
-    found = resolve(**{name: GIVEN[name][2]})
-    assert getattr(found, name) == GIVEN[name][2]
-    assert found.sources[name] == "argument"
-
-
-def test_arguments_go_before_the_environment_and_that_before_the_file(monkeypatch, write_file):
-    path = write_file('[node]\nbus = "file"\nname = "file"\nbind = "tcp://h:1"\n')
-    monkeypatch.setenv("OZ_BUS", "environment")
-    monkeypatch.setenv("OZ_NAME", "environment")
-    found = resolve(bus="argument", name=None)
-    assert (found.bus, found.name, found.bind) == ("argument", "environment", ("tcp://h:1",))
-    assert found.sources["bus"] == "argument"
-    assert found.sources["name"] == "environment variable OZ_NAME"
-    assert found.sources["bind"] == f"file {path}"
-    assert found.sources["connect"] == "default"
+    monkeypatch.setenv(f"OZ_{name.upper()}", variable)
+    found = resolve(**{name: None})
+    assert (getattr(found, name), found.sources[name]) == (value, f"environment variable OZ_{name.upper()}")
+    found = resolve(**{name: value})
+    assert (getattr(found, name), found.sources[name]) == (value, "argument")
 
 
 def test_an_empty_variable_is_as_good_as_none(monkeypatch, write_file):

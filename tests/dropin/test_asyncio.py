@@ -201,22 +201,6 @@ def test_refused_messages_without_end_do_not_hold_the_loop():
     run(main, "a.*")
 
 
-@pytest.mark.parametrize("make", [copy.copy, oz.asyncio.SubSocket, oz.asyncio.SubSocket.from_socket])
-def test_shadows_share_subscriptions(make):
-    async def main(sub, send):
-        shadow = make(sub)
-        send("a.b.c")
-        send("a.b", "1")
-        assert await shadow.recv() == b"a.b"
-        assert oz.SubSocket(sub).recv() == b"1"
-        shadow.unsubscribe("a.*")
-        send("a.b")
-        assert await sub.poll(20) == 0
-        shadow._clear_io_state()
-
-    run(main, "a.*")
-
-
 def test_closing_cancels_receives_and_refuses_calls():
     async def main(sub, send):
         receiving = [sub.recv_multipart(), sub.recv_json()]

@@ -170,6 +170,7 @@ def test_on_the_secure_bus_everybody_has_what_is_allowed_and_no_more(tmp_path):
         "tap     may not read orders.>",
         "tap     receives orders.open.17 buy 100",
         "viewer  receives md.xetra.sap 128.4",
+        "viewer  may not publish md.xetra.sap",
         "feed    has received forged prices: 0",
     ]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import oz
 from oz.escaping import json_text, printable
-from oz.logs import FIRST, SECONDS, LineRate, forget_rates, peer_logger
+from oz.logs import FIRST, SECONDS, LineRate, peer_logger
 from support.cases import each
 from support.waiting import DEADLINE
 
@@ -141,17 +141,6 @@ def test_lines_of_other_kinds_are_not_held_up(lines):
     handle(log, 1.0, line=2, text="another")
     assert written()[-1] == "another"
     assert len(written()) == FIRST + 1
-
-
-def test_there_is_room_again_after_a_while(lines):
-    log, written = lines
-    for start in (0.0, FIRST * SECONDS):
-        for _ in range(50):
-            handle(log, start)
-    assert len(written()) == 2 * FIRST
-    forget_rates()
-    handle(log, FIRST * SECONDS)
-    assert len(written()) == 2 * FIRST + 1
 
 
 def test_a_clock_that_goes_back_lets_lines_pass_later():

@@ -69,7 +69,7 @@ class Publisher:
         """Send the frames of a session; return what they hold."""
         found = []
         while len(found) < limit and (frames := session.next_frames()) is not None:
-            session.taken()
+            session.confirm_sent()
             found.append(describe(frames))
         return found
 
@@ -110,7 +110,7 @@ class Subscriber:
     def pull(self):
         found = []
         while (frame := self.link.next_frame()) is not None:
-            self.link.taken(self.now)
+            self.link.confirm_sent(self.now)
             found.append(links.decode_control(frame))
         return found
 

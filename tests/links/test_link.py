@@ -444,6 +444,13 @@ def test_marks_ignore_unknown_sequences():
     assert marks.mark(7) == 5
 
 
+def test_close_sends_the_last_ack_and_bye():
+    subscriber = live()
+    subscriber.read(batch(0))
+    subscriber.link.close()
+    assert subscriber.pull() == [Ack(1, {}), Bye(links.CLOSED, links.SUBSCRIBER, 1, {})]
+
+
 def test_numbers_of_unknown_streams_are_ignored():
     subscriber = live()
     streams = dict.fromkeys((-1, 2, 2**40), Drops(0, 5, 0, 0, 0))

@@ -181,7 +181,7 @@ def test_direct_messages_are_numbered_with_the_others_and_need_no_declaration():
     found = publisher.pull(session)
     assert [item[:4] for item in found] == [(0, 0, 1, 0), (1, 1, 1, 0), (0, 2, 1, 0)]
     publisher.ack(3)
-    assert (session.bytes, session.pending, session.is_settled) == (0, 0, True)
+    assert (session.bytes, session.pending, session.is_idle) == (0, 0, True)
 
 
 @pytest.mark.parametrize("stream", [0, -1])
@@ -253,8 +253,8 @@ def test_losses_before_the_publisher_do_not_concern_direct_messages():
     publisher, session = node()
     send(publisher, session)
     stream = session.streams[links.DIRECT]
-    stream.lose(3)
-    stream.lose(None)
+    stream.count_lost(3)
+    stream.count_lost(None)
     assert (stream.dropped, stream.unknown) == (0, 0)
 
 

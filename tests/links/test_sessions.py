@@ -191,6 +191,28 @@ def test_frames_of_an_earlier_route_are_discarded_after_the_session_has_resumed(
 # message matches
 
 
+@pytest.mark.parametrize(
+    ("overflow", "arrives", "drops"),
+    [
+        ("drop_newest", ["a.0", "a.1", "a.2", "a.3", "a.4"], [0, 0, 0, 0, 0]),
+        ("drop_oldest", ["a.0", "a.1", "a.6", "a.7", "a.8"], [0, 0, 4, 4, 4]),
+        ("conflate", ["a.0", "a.1", "a.6", "a.7", "a.8"], [0, 0, 4, 4, 4]),
+    ],
+)
+def test_overflow_policies(overflow, arrives, drops):
+    publisher, session = up(StreamOptions(overflow=overflow), **SMALL)
+    publisher.publish(*[f"a.{number}" for number in range(9)])
+    found = publisher.pull(session)
+    while session.batches:
+        publisher.ack(session.sent)
+        found += publisher.pull(session)
+    assert [item for batch in found for item in batch[5]] == arrives
+    expanded = [batch[3] for batch in found for _ in batch[5]]
+    assert expanded == drops
+    publisher.publish("a.9")
+    assert publisher.pull(session)[0][3] == 4
+
+
 def test_conflate_keeps_the_newest_of_each_subject():
     publisher, session = up(StreamOptions(overflow="conflate"), **SMALL)
     publisher.publish("a.0", "a.0", "a.1", "a.2", "a.1", "a.1")
@@ -456,7 +478,7 @@ def test_slow_patterns_of_a_session_are_passed_over():
     publisher = Publisher()
     interest, ticks = publisher.sessions.interest, count()
     # Each match of a regex takes half a millisecond.
-    interest._limit._processor_clock = lambda: next(ticks) * 0.0005
+    interest._limit._clock = lambda: next(ticks) * 0.0005
     session = publisher.hello()
     other = publisher.hello(OTHER_ROUTE, b"another session!")
     items = [Item(number, 1, "regex", f"^(a|b{number})+z$") for number in range(50)]
@@ -568,6 +590,39 @@ def two_members(options=HANDLED):
     return publisher, first, second
 
 
+def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
+    publisher, first, second = two_members()
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    mine = [batch[5] for batch in publisher.pull(first)]
+    theirs = [batch[5] for batch in publisher.pull(second)]
+    assert len(mine) == len(theirs) == 2
+    publisher.ack(1, {1: 1})
+    publisher.sessions.unreachable(first, publisher.now)
+    publisher.tick(2.9)
+    assert [
+        batch
+        for batch in publisher.pull(second)
+        if isinstance(batch, tuple) and not hasattr(batch, "_fields")
+    ] == []
+    publisher.tick(1.1)
+    moved = [batch for batch in publisher.pull(second) if not hasattr(batch, "_fields")]
+    assert [(item[4], item[5]) for item in moved] == [(links.REDELIVERED, mine[1])]
+    publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
+    assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
+
+
+def test_close_waits_a_second_for_messages_that_no_other_member_can_receive():
+    publisher, first, second = two_members(HANDLED)
+    publisher.publish("a.1", "a.2")
+    for session in (first, second):
+        publisher.pull(session)
+        publisher.sessions.unreachable(session, publisher.now)
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now + 0.5) == now + 1
+    assert publisher.sessions.acknowledging_until(now, now + 1) is None
+    assert publisher.sessions.unacknowledged() == 2
+
+
 def remove(publisher):
     publisher.declare(None, revision=3, base=2, removed=[1])
 
@@ -660,7 +715,7 @@ def test_headers_of_conflated_messages_count():
         publisher.sessions.flush()
         assert session.bytes <= 50_000
     while (frames := session.next_frames()) is not None:
-        session.taken()
+        session.confirm_sent()
         assert sum(map(len, frames)) < 12_000
         publisher.ack(session.sent)
     assert session.bytes == 0
@@ -691,7 +746,7 @@ def test_last_values_do_not_replace_conflated_messages():
         publisher.declare(revision=sid, base=sid - 1, sid=sid, options=options, last_value=True)
     found = []
     while (frames := session.next_frames()) is not None:
-        session.taken()
+        session.confirm_sent()
         if frames[0][0] == links.JOINED:
             flat = links.decode_body(frames[0][links.HEAD_BYTES :], links.decode_head(frames[0]).count)
             found += [
@@ -726,7 +781,7 @@ def test_a_lone_message_with_extras_is_one_frame_or_waits_for_the_batch():
             session.streams[1], b"a.1", payload, extras, publisher.now
         )
         if found[len(body)] is not None:
-            session.taken()
+            session.confirm_sent()
             assert found[len(body)].endswith(body)
     assert found[99] is not None
     assert found[100] is None

@@ -120,7 +120,7 @@ def declared_at_a_publisher(pattern):
     subscriber.subscriptions.add(pattern)
     subscriber.link.connect(0.0)
     while (frame := subscriber.link.next_frame()) is not None:
-        subscriber.link.taken(0.0)
+        subscriber.link.confirm_sent(0.0)
         publisher.read(frame)
     (session,) = publisher.sessions.by_id.values()
     return publisher, session.refused

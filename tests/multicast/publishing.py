@@ -16,8 +16,8 @@ from oz.options import Multicast, Options
 from oz.publisher.sync import Publisher
 
 
-def payload(number, size):
-    body = struct.pack(">Q", number) + random.Random(number).randbytes(size)
+def payload(number):
+    body = struct.pack(">Q", number) + random.Random(number).randbytes(300)
     return body + struct.pack(">I", zlib.crc32(body))
 
 
@@ -35,8 +35,6 @@ def main(
     count,
     pace,
     name="p",
-    size=300,
-    largest=0,
     on_full="drop",
     closing=0.0,
     goes_on=False,
@@ -51,10 +49,8 @@ def main(
             due = started + number * pace - time.monotonic()
             if due > 0:
                 time.sleep(due)
-            big = largest and number % 100 == 99
-            publisher.publish(f"md.{name}.{number % 7}", payload(number, largest if big else size))
-        stats = publisher.stats
-        print(json.dumps({"name": name, "sent": stats.sent, "missed": stats.dropped["full"]}), flush=True)
+            publisher.publish(f"md.{name}.{number % 7}", payload(number))
+        print(json.dumps({"name": name, "sent": publisher.stats.sent}), flush=True)
         sys.stdin.readline()
         publisher.close(timeout=closing)
 

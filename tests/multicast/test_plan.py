@@ -110,18 +110,11 @@ def test_a_long_outage_of_a_fast_publisher_is_not_promised_to_be_repaired():
 @each(
     "load",
     [
-        Load(0, 1, 1),
-        Load(-1, 1, 1),
-        Load(float("nan"), 1, 1),
-        Load(1, -1, 1),
-        Load(1, 1, -1),
-        Load(1, 1, float("inf")),
-        Load(1, 1, 1, publishers=0),
-        Load(1, 1, 1, subject=0),
-        Load(1, 1, 1, mtu=10),
-        Load(1e6, 1_000, 2),
+        Load(0, 1, 1), Load(-1, 1, 1), Load(float("nan"), 1, 1), Load(1, -1, 1), Load(1, 1, -1),
+        Load(1, 1, float("inf")), Load(1, 1, 1, publishers=0), Load(1, 1, 1, subject=0),
+        Load(1, 1, 1, mtu=10), Load(1e6, 1_000, 2)
     ],
-)
+)  # fmt: skip
 def test_invalid_loads_are_refused(load):
     with pytest.raises(ValueError, match=r"is from|Spread the load"):
         plan(load)

@@ -16,9 +16,9 @@ def test_replies_wait_in_order_until_the_session_is_up():
     for number in range(3):
         assert waiting.add(A, make_reply(number), 0.0)
         waiting.add(B, make_reply(9), 0.0)
-    assert waiting.take(0.0, lambda node: False) == []
-    assert waiting.take(0.0, A.__eq__) == [(A, make_reply(number)) for number in range(3)]
-    assert waiting.take(0.0, A.__eq__) == []
+    assert waiting.pop_ready(0.0, lambda node: False) == []
+    assert waiting.pop_ready(0.0, A.__eq__) == [(A, make_reply(number)) for number in range(3)]
+    assert waiting.pop_ready(0.0, A.__eq__) == []
     assert len(waiting) == 3
 
 
@@ -26,9 +26,9 @@ def test_replies_are_dropped_after_two_seconds():
     waiting = WaitingReplies()
     waiting.add(A, make_reply(1), 0.0)
     waiting.add(A, make_reply(2), 1.0)
-    waiting.take(2.0, B.__eq__)
+    waiting.pop_ready(2.0, B.__eq__)
     assert (len(waiting), waiting.given_up) == (1, 1)
-    waiting.take(3.0, B.__eq__)
+    waiting.pop_ready(3.0, B.__eq__)
     assert (len(waiting), waiting.given_up) == (0, 2)
 
 
@@ -37,7 +37,7 @@ def test_waiting_replies_are_bounded_by_number():
     accepted = [waiting.add(A, make_reply(number), 0.0) for number in range(MAX_REPLIES + 5)]
     assert accepted.count(True) == len(waiting) == MAX_REPLIES
     assert waiting.given_up == 5
-    waiting.take(0.0, A.__eq__)
+    waiting.pop_ready(0.0, A.__eq__)
     assert waiting.add(A, make_reply(1), 0.0)
 
 

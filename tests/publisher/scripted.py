@@ -19,47 +19,26 @@ class Peer:
 
     Attributes:
         messages: subject, payload, extras of the messages that arrived, in order.
-        positions: of these messages.
-        direct: subject, payload, extras of messages of the direct stream.
-        redelivered: payloads of the messages that were marked.
         gaps: that the link reported.
         refused: of the last ANSWER.
         frames: kind of each control frame that arrived.
         is_acking: whether ACKs are sent.
-        is_handling: whether messages count as handled when they arrive.
     """
 
-    def __init__(self, endpoint, *texts, context=None, member=None, largest_frame=64 << 20, window=1_024,
-                 last_value=False, equip=None, new_id=lambda: os.urandom(16), card=b"", **options):  # fmt: skip
+    def __init__(self, endpoint, *texts, equip=None, new_id=lambda: os.urandom(16), card=b"", **options):
         self.endpoint = endpoint
-        self._context = context or zmq.Context()
-        self._is_own = context is None
+        self._context = zmq.Context()
         self.router = dialling_router(self._context, message_bytes=64 << 20, window=256)
         if equip is not None:
             equip(self.router)
-        self.subscriptions = Subscriptions()
-        self.options = StreamOptions(**options) if options else DEFAULT_OPTIONS
-        self.member = member or os.urandom(16)
-        self.link = Link(self.member, self.subscriptions, new_id, largest_frame=largest_frame,
-                         largest_window=window, own_card=lambda: card)  # fmt: skip
-        self.direct = []
-        self.messages, self.positions, self.redelivered, self.gaps, self.refused = [], [], [], [], []
-        self.frames = []
-        self.is_acking = self.is_handling = True
-        self._handle = None
-        self.subscribe(*texts, last_value=last_value)
+        subscriptions, self._handle = Subscriptions(), None
+        self.link = Link(os.urandom(16), subscriptions, new_id, own_card=lambda: card)
+        self.messages, self.gaps, self.refused, self.frames = [], [], [], []
+        self.is_acking = True
+        for text in texts:
+            subscriptions.add(oz.compile(text), StreamOptions(**options) if options else DEFAULT_OPTIONS)
+        self.link.declare()
         self._dial()
-
-    def subscribe(self, *texts, last_value=False):
-        added = [
-            self.subscriptions.add(oz.compile(text), self.options, last_value=last_value) for text in texts
-        ]
-        self.link.declare()
-        return added
-
-    def unsubscribe(self, subscription):
-        self.subscriptions.remove(subscription)
-        self.link.declare()
 
     def _dial(self):
         if self._handle is not None:
@@ -72,15 +51,11 @@ class Peer:
     def payloads(self):
         return [payload for _, payload, _ in self.messages]
 
-    @property
-    def lost(self):
-        return [(gap.count, gap.reason) for gap in self.gaps]
-
     def send(self):
         while (frame := self.link.next_frame()) is not None:
             if frame[0] != links.ACK or self.is_acking:
                 self._send(frame)
-            self.link.taken(time.monotonic())
+            self.link.confirm_sent(time.monotonic())
 
     def _send(self, frame):
         try:
@@ -109,18 +84,8 @@ class Peer:
     def _apply(self, effects):
         for effect in effects:
             if isinstance(effect, Messages):
-                found = list(zip(effect.flat[::3], effect.flat[1::3], effect.flat[2::3], strict=True))
-                found = [(subject.decode(), payload, extras) for subject, payload, extras in found]
-                if effect.stream == links.DIRECT:
-                    self.direct += found
-                    continue
-                self.messages += found
-                self.positions += effect.positions
-                if effect.is_redelivered:
-                    self.redelivered += effect.flat[1::3]
-                if self.is_handling and self.options.handled:
-                    for sequence in range(effect.sequence, effect.sequence + len(found)):
-                        self.link.handled(self.link.epoch, effect.stream, sequence)
+                found = zip(effect.flat[::3], effect.flat[1::3], effect.flat[2::3], strict=True)
+                self.messages += [(subject.decode(), payload, extras) for subject, payload, extras in found]
             elif isinstance(effect, Gap):
                 self.gaps.append(effect)
             elif isinstance(effect, Refused):
@@ -149,12 +114,6 @@ class Peer:
         """Turn in a thread until a condition holds."""
         return Thread(lambda: self.until(condition))
 
-    def leave(self):
-        """Say BYE."""
-        self.link.close()
-        self.send()
-
     def close(self):
         self.router.close(0)
-        if self._is_own:
-            self._context.term()
+        self._context.term()

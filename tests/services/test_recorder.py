@@ -74,9 +74,10 @@ def test_any_bytes_of_a_plain_publisher_are_recorded_exactly(recording, context)
         assert [record.subject_bytes, *record.frames[1:]] == [subject, *(frames or [b""])]
 
 
-def test_a_lone_message_is_durable_at_once_and_many_share_an_append(recording, publisher, met):
+def test_a_lone_message_is_durable_at_once_and_many_share_an_append(recording, publisher, met, monkeypatch):
+    monkeypatch.setattr("oz.services.recorder.COMMIT_SECONDS", 0.2)
     pub = publisher()
-    run = recording("a.>", source=pub.endpoint, commit_seconds=0.2)
+    run = recording("a.>", source=pub.endpoint)
     met(pub)
     pub.publish("a.1")
     run.recorded(1)

@@ -32,7 +32,7 @@ _COUNTED = [
     (Stream, "moved", _always("messages of a group moved")),
     (Stream, "drop_oldest", _if_result("oldest messages dropped by a publisher")),
     (Stream, "_conflate", _always("messages conflated by a publisher")),
-    (Stream, "lose", _always("stream with an unknown loss")),
+    (Stream, "count_lost", _always("stream with an unknown loss")),
     (Link, "_replace", _always("connection of a link replaced")),
     (Link, "_on_bye", _always("BYE")),
     (Link, "_greet", _always("HELLO")),

@@ -59,26 +59,11 @@ def test_what_fits_is_decoded(value, fits):
 @pytest.mark.parametrize(
     "value",
     [
-        {"size": 1.0},
-        {"size": True},
-        {"size": 2**40},
-        {"size": "1"},
-        {"name": b"bytes"},
-        {"name": 1},
-        {"tags": ["a", 1]},
-        {"tags": "a"},
-        {"more": {1: 1}},
-        {"more": {None: 1}},
-        {"inner": {"x": 300}},
-        {"inner": [1]},
-        {"at": 5},
-        {"at": "yesterday"},
-        [1, 2],
-        "text",
-        7,
-        None,
+        {"size": 1.0}, {"size": True}, {"size": 2**40}, {"size": "1"}, {"name": b"bytes"}, {"name": 1},
+        {"tags": ["a", 1]}, {"tags": "a"}, {"more": {1: 1}}, {"more": {None: 1}}, {"inner": {"x": 300}},
+        {"inner": [1]}, {"at": 5}, {"at": "yesterday"}, [1, 2], "text", 7, None
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_null(value):
     assert decoded(value) is None
 

@@ -14,15 +14,9 @@ def test_bytes_that_are_not_utf8_are_no_key():
 
 
 HOSTILE = [
-    ".".join(["#"] * 100),
-    "#.a." * 30 + "#",
-    "#.a." * 30 + "b",
-    "#.*." * 30 + "b",
-    "#.*.a." * 20 + "b",
-    "a.#." * 30 + "b",
-    "*." * 60 + "#.b",
-    "#." + "*." * 60 + "b",
-]
+    ".".join(["#"] * 100), "#.a." * 30 + "#", "#.a." * 30 + "b", "#.*." * 30 + "b", "#.*.a." * 20 + "b",
+    "a.#." * 30 + "b", "*." * 60 + "#.b", "#." + "*." * 60 + "b"
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", in_suite(HOSTILE[1::3], [*HOSTILE[0::3], *HOSTILE[2::3]]))

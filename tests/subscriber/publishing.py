@@ -7,7 +7,7 @@ from support.waiting import until
 
 
 class Feed:
-    """`oz.Publisher` that a test can stall and kill."""
+    """`oz.Publisher` that a test can stall."""
 
     def __init__(self, endpoint="tcp://127.0.0.1:*", **options):
         def created():
@@ -17,7 +17,6 @@ class Feed:
 
         self.publisher = until(created)
         self.endpoint = self.publisher.endpoint
-        self.link_endpoint = self.publisher.link_endpoints[0] if self.publisher.link_endpoints else None
 
     def publish(self, *subjects, payload=b"x", **fields):
         """Publish each subject as a message of its own batch."""
@@ -46,7 +45,3 @@ class Feed:
 
     def close(self):
         self.publisher.close(timeout=0.5)
-
-    def kill(self):
-        """End without BYE."""
-        self.publisher._engine.abort()

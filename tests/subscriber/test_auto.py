@@ -7,47 +7,7 @@ from oz.errors import Timeout
 from oz.transport.errors import EndpointError
 from oz.transport.routers import link_endpoint
 from support.ports import free_endpoint
-from support.waiting import DEADLINE, until
-
-
-class PlainPublisher:
-    """XPUB of plain pyzmq."""
-
-    def __init__(self, endpoint):
-        self.socket = zmq.Context.instance().socket(zmq.XPUB)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)
-        until(lambda: self._bind(endpoint))
-
-    def _bind(self, endpoint):
-        try:
-            self.socket.bind(endpoint)
-        except zmq.ZMQError:
-            return False
-        return True
-
-    def subscriptions(self, count):
-        """Wait for a number of subscriptions."""
-        return [self.socket.recv() for _ in range(count)]
-
-    def publish(self, subject, *frames):
-        self.socket.send_multipart([subject.encode(), *(frames or (b"x",))])
-
-    def close(self):
-        self.socket.close(0)
-
-
-@pytest.fixture
-def plain():
-    made = []
-
-    def create(endpoint):
-        made.append(PlainPublisher(endpoint))
-        return made[-1]
-
-    yield create
-    for item in made:
-        item.close()
+from support.waiting import DEADLINE
 
 
 def modes(sub):
@@ -62,27 +22,6 @@ def received(sub, publish):
             return sub.receive(timeout=0.1)
         except Timeout:
             pass
-
-
-def test_a_plain_publisher_is_filtered_by_prefix_and_pattern(make, plain):
-    endpoint = free_endpoint()
-    publisher = plain(endpoint)
-    sub = make(endpoint)
-    sub.subscribe("a.*.c")
-    sub.wait_ready(timeout=DEADLINE)
-    assert modes(sub) == ["prefix"]
-    assert publisher.subscriptions(1) == [b"\x01a."]
-    publisher.publish("a.b.d")
-    publisher.publish("b")
-    publisher.publish("a.b.c", b"one", b"two")
-    message = sub.receive(timeout=DEADLINE)
-    assert (message.subject, message.payload) == ("a.b.c", b"one")
-    assert message.frames == [b"a.b.c", b"one", b"two"]
-    assert (message.origin, message.sequence, message.position, message.gap) == (None, None, None, 0)
-    assert sub.stats.filtered == 1
-    publisher.publish("a.x.c")
-    message = sub.receive(timeout=DEADLINE)
-    assert message.frames == [b"a.x.c", b"x"]
 
 
 def test_the_link_port_is_closed(make, feed):

@@ -23,7 +23,7 @@ def state(name):
     if name in (OPEN, REACHED, PREFIX):
         assert fallback.refused(100.0)
     if name in (REACHED, PREFIX):
-        fallback.reached(100.0)
+        fallback.handshake_done(100.0)
     if name == PREFIX:
         assert fallback.refused(101.0)
     if name == MOVING:
@@ -35,12 +35,12 @@ def state(name):
     return fallback
 
 
-@pytest.mark.parametrize("stands", [False, True])
-def test_a_link_has_time_to_answer_twice(stands):
-    fallback, within = state(ASKING), STANDING_WITHIN if stands else ANSWER_WITHIN
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_link_has_time_to_answer_twice(is_opened):
+    fallback, within = state(ASKING), STANDING_WITHIN if is_opened else ANSWER_WITHIN
     for start, after in ((100.0, ASKING), (300.0, PREFIX)):
-        if stands:
-            fallback.stands()
+        if is_opened:
+            fallback.connection_opened()
         assert fallback.deadline == start + within
         assert not fallback.tick(start + within - 0.01)
         assert fallback.tick(start + within)
@@ -49,7 +49,7 @@ def test_a_link_has_time_to_answer_twice(stands):
         assert fallback.deadline == float("inf")
         assert not fallback.tick(200.0)
         if after == ASKING:
-            fallback.reached(300.0)
+            fallback.handshake_done(300.0)
 
 
 @pytest.mark.parametrize(
@@ -58,25 +58,23 @@ def test_a_link_has_time_to_answer_twice(stands):
         (ASKING, "refused", ASKING, True),
         (ASKING, "serve", LINK, False),
         (ASKING, "ended", ASKING, True),
-        (ASKING, "duplicate", LINK, False),
         (OPEN, "refused", ASKING, True),
-        (OPEN, "unreached", ASKING, True),
+        (OPEN, "connection_ended", ASKING, True),
         (OPEN, "ended", ASKING, True),
         (REACHED, "refused", PREFIX, True),
-        (REACHED, "unreached", ASKING, True),
+        (REACHED, "connection_ended", ASKING, True),
         (REACHED, "ended", PREFIX, True),
         (REACHED, "serve", LINK, False),
         (PREFIX, "refused", PREFIX, True),
-        (PREFIX, "unreached", ASKING, True),
+        (PREFIX, "connection_ended", ASKING, True),
         (PREFIX, "serve", LINK, False),
         (PREFIX, "ended", PREFIX, True),
-        (PREFIX, "duplicate", LINK, False),
         (MOVING, "ended", ASKING, True),
         (MOVING, "refused", MOVING, False),
-        (MOVING, "unreached", MOVING, False),
-        (MOVING, "duplicate", LINK, False),
+        (MOVING, "connection_ended", MOVING, False),
+        (MOVING, "serve", LINK, False),
         (LINK, "refused", LINK, False),
-        (LINK, "unreached", LINK, False),
+        (LINK, "connection_ended", LINK, False),
         (LINK, "ended", ASKING, True),
     ],
 )
@@ -111,5 +109,5 @@ def test_a_move_ends_with_the_answer_of_its_revision():
 def test_a_new_plain_connection_keeps_that_another_has_delivered():
     fallback = state(PREFIX)
     fallback.has_delivered = True
-    assert fallback.unreached() is True
+    assert fallback.connection_ended() is True
     assert fallback.has_delivered

@@ -215,7 +215,7 @@ def test_messages_of_an_interrupted_frame_are_taken_back():
     inbox = receiver.subscribe("a.*", own=True)
     receiver.deliver("a.1", "a.2")
     receiver.deliver("a.3", "a.4")
-    receiver.dispatcher.take_back(receiver.link, 2)
+    receiver.dispatcher.remove_from(receiver.link, 2)
     assert shown(inbox.queue) == ["a.1", "a.2"]
 
 

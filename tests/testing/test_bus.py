@@ -148,10 +148,14 @@ def busy_day(seed):
             other.subscribe(
                 "tick.>", handler=lambda message: seen.append((bus.now(), message.subject, message.origin))
             )
-            bus.disturb(2, 2)
             running = asyncio.ensure_future(subscriber.run())
             for number in range(40):
                 await asyncio.sleep(0.25)
+                if number % 8 == 3:
+                    bus.cut(publisher, subscriber)
+                    bus.stall(one, other)
+                elif number % 8 == 6:
+                    bus.heal()
                 await publisher.publish(f"tick.{number}", b"")
                 await one.publish(f"tick.{number}")
             bus.heal()

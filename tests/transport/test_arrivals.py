@@ -4,6 +4,7 @@ import zmq
 
 from oz.transport.arrivals import REFUSAL_SECONDS, SEARCH_SECONDS, Arrivals
 from oz.transport.monitors import Event
+from support.cases import each
 
 HERE = "tcp://127.0.0.1:1"
 KEYLESS = Event(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, HERE, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
@@ -13,7 +14,7 @@ ADMITTED = Event(zmq.EVENT_HANDSHAKE_SUCCEEDED, HERE, 0)
 REFUSED = Event(zmq.EVENT_HANDSHAKE_FAILED_AUTH, HERE, 400)
 
 
-def reported(*events, until=10.0):
+def reported(events, until):
     reasons = []
     arrivals = Arrivals(lambda endpoint, why: reasons.append((endpoint, why)))
     for event in events:
@@ -24,26 +25,26 @@ def reported(*events, until=10.0):
     return len(reasons)
 
 
-def test_a_caller_without_a_key_is_reported_at_once():
-    assert reported(KEYLESS, until=0.0) == reported(KEYLESS, ADMITTED, until=0.0) == 1
-
-
-def test_failures_are_reported_if_no_caller_is_admitted_meanwhile():
-    assert reported(MISTAKEN, GONE, until=SEARCH_SECONDS - 0.1) == 0
-    assert reported(MISTAKEN, GONE, until=SEARCH_SECONDS) == 2
-
-
-def test_a_caller_that_searches_and_finds_the_key_is_not_reported():
-    assert reported(MISTAKEN, MISTAKEN, GONE, ADMITTED) == 0
-    assert reported(MISTAKEN, ADMITTED, MISTAKEN) == 1
-
-
-def test_a_caller_that_the_authenticator_refuses_is_reported_by_the_authenticator():
-    assert reported(REFUSED, REFUSED) == 0
-
-
-def test_the_search_of_a_caller_that_is_refused_is_no_second_refusal():
-    assert reported(MISTAKEN, REFUSED, MISTAKEN, GONE) == 0
+@each(
+    ("events", "until", "count"),
+    [
+        # A caller without a key is reported at once.
+        ([KEYLESS], 0.0, 1),
+        ([KEYLESS, ADMITTED], 0.0, 1),
+        # Other failures are reported if no caller is admitted meanwhile: that one searched, and found the key.
+        ([MISTAKEN, GONE], SEARCH_SECONDS - 0.1, 0),
+        ([MISTAKEN, GONE], SEARCH_SECONDS, 2),
+        ([MISTAKEN, MISTAKEN, GONE, ADMITTED], 10.0, 0),
+        ([MISTAKEN, ADMITTED, MISTAKEN], 10.0, 1),
+        # The authenticator reports the callers that it refuses, so that their search is no second refusal.
+        ([REFUSED, REFUSED], 10.0, 0),
+        ([MISTAKEN, REFUSED, MISTAKEN, GONE], 10.0, 0),
+        # A flood is reported without being kept.
+        ([MISTAKEN] * 5_000, 0.0, 5_000 - 1_024),
+    ],
+)
+def test_callers_that_prove_no_key_are_reported(events, until, count):
+    assert reported(events, until) == count
 
 
 def test_a_caller_that_is_refused_again_and_again_hides_no_failures_of_other_callers():
@@ -54,7 +55,3 @@ def test_a_caller_that_is_refused_again_and_again_hides_no_failures_of_other_cal
         arrivals.add(MISTAKEN, seconds)
         arrivals.report_failures(seconds)
     assert len(reasons) > REFUSAL_SECONDS / 2
-
-
-def test_a_flood_is_reported_without_being_kept():
-    assert reported(*[MISTAKEN] * 5_000, until=0.0) == 5_000 - 1_024

@@ -60,22 +60,6 @@ def test_what_goes_out_is_not_what_its_publisher_may_still_change():
     assert found == {"headers": {"h": 1}}
 
 
-@each("number", [-(2**63), 2**64 - 1])
-def test_the_outermost_numbers_that_a_header_may_have_go_out(number):
-    assert check_extras(Extras(headers={"h": number})) == {"headers": {"h": number}}
-
-
-@each(
-    "extras",
-    [
-        {}, {"headers": {}}, {"headers": {"": None, "a": 1.5, "b": b"x", "c": True, "d": -(2**63)}},
-        {"reply_to": "r"}, {"reply_to": None}, {"later": [[]]}
-    ],
-)  # fmt: skip
-def test_extras_that_are_taken(extras):
-    decode_extras(msgpack.unpackb(msgpack.packb(extras)))
-
-
 @each(
     "extras",
     [

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from oz.errors import PatternTimeout
-from oz.subjects.index.budget import Attempt, Budget
 from oz.subjects.index.words import Entry, Leaf, add_entry, remove_entry
-from oz.subjects.pattern import TIME_LIMIT, Pattern, match_within
+from oz.subjects.pattern import TIME_LIMIT, Pattern
 
 # A bucket with one entry is the entry itself, to save memory. Otherwise each pattern has one leaf, so that it
 # is matched once.
 _Bucket = Entry | dict[Pattern, Leaf]
-
+Match = Callable[[Pattern, Leaf, Any], bool]
+"""Function of a pattern, its leaf, and a subject as text or bytes."""
 
 STRIKES = 10
 """Timeouts in a row after which a pattern is not matched with every subject."""
@@ -25,13 +25,14 @@ class PrefixBuckets:
     """Buckets of patterns, one for each distinct prefix.
 
     Attributes:
-        budget: time budget for matches; None without one.
+        match: returns whether a pattern matches a subject, and raises PatternTimeout; None for matches within
+            `TIME_LIMIT`.
     """
 
-    __slots__ = ("_buckets", "_lengths", "_strikes", "budget")
+    __slots__ = ("_buckets", "_lengths", "_strikes", "match")
 
     def __init__(self) -> None:
-        self.budget: Budget | None = None
+        self.match: Match | None = None
         self._buckets: dict[bytes, _Bucket] = {}
         self._lengths: dict[int, int] = {}
         self._strikes: dict[Pattern, int] = {}
@@ -85,8 +86,7 @@ class PrefixBuckets:
         Returns:
             The patterns whose match timed out, or was skipped after too many timeouts.
         """
-        if self.budget is not None:
-            return self._walk_with_budget(self.budget, subject, text, found)
+        match = self.match or self._matches
         timed_out: list[Pattern] = []
         for length in self._lengths:
             if length > len(subject):
@@ -97,55 +97,13 @@ class PrefixBuckets:
             for pattern, leaf in _leaves_of(bucket):
                 own: Any = subject if pattern._dialect.is_bytes else text
                 try:
-                    if own is not None and (pattern._dialect.is_prefix or self._matches(pattern, own)):
+                    if own is not None and (pattern._dialect.is_prefix or match(pattern, leaf, own)):
                         found.append(leaf)
                 except PatternTimeout:
                     timed_out.append(pattern)
         return tuple(timed_out)
 
-    def _candidates(self, subject: bytes) -> Iterator[tuple[Pattern, Leaf]]:
-        """Yield the patterns whose prefix a subject begins with, and their leaves."""
-        for length in self._lengths:
-            bucket = self._buckets.get(subject[:length]) if length <= len(subject) else None
-            if bucket is not None:
-                yield from _leaves_of(bucket)
-
-    def _walk_with_budget(
-        self, budget: Budget, subject: bytes, text: str | None, found: list[Leaf]
-    ) -> tuple[Pattern, ...]:
-        timed_out: list[Pattern] = []
-        clock, limit = budget.clock, budget.seconds
-        slice_time = budget.begin()
-        began = started = clock()
-        attempts: list[Attempt] = []
-        for pattern, leaf in self._candidates(subject):
-            own: Any = subject if pattern._dialect.is_bytes else text
-            if own is None:
-                continue
-            if pattern._dialect.is_prefix:
-                found.append(leaf)
-                continue
-            if budget.is_tight:
-                limit = budget.limit(leaf)
-                if not limit:
-                    continue
-                began = clock()
-            try:
-                if match_within(pattern, own, limit):
-                    found.append(leaf)
-            except PatternTimeout:
-                timed_out.append(pattern)
-            now = clock()
-            attempts.append((pattern, leaf, began, now))
-            began = now
-            if now - started >= slice_time:
-                slice_time = budget.spend(attempts)
-                attempts, began = [], clock()
-                started = began
-        budget.end(attempts)
-        return tuple(timed_out)
-
-    def _matches(self, pattern: Pattern, subject: Any) -> bool:
+    def _matches(self, pattern: Pattern, leaf: Leaf, subject: Any) -> bool:
         """Return whether a pattern matches, and count its timeouts.
 
         Raises:

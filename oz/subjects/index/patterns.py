@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 from oz.errors import PatternTimeout, SubjectError
 from oz.numbers import check_count
 from oz.subjects.dialects.base import LONE_SURROGATE, Splitting
-from oz.subjects.index.buckets import PrefixBuckets
-from oz.subjects.index.budget import Budget
+from oz.subjects.index.buckets import Match, PrefixBuckets
 from oz.subjects.index.words import Leaf, WordTable, add_entry, entry_of, remove_entry, values_of
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 
@@ -161,12 +160,12 @@ class PatternIndex(Generic[Value]):
         """Return the number of pairs of pattern and value."""
         return self._count
 
-    def _set_budget(self, budget: Budget) -> None:
-        """Set the time budget for patterns that are matched one by one.
+    def _match_with(self, match: Match) -> None:
+        """Set the function that matches globs and regexes.
 
-        A budget may skip patterns, so an index with a budget needs `cache_size=0`.
+        It may skip patterns, so an index with such a function needs `cache_size=0`.
         """
-        self._buckets.budget = budget
+        self._buckets.match = match
 
     @overload
     def add(self: PatternIndex[Pattern], pattern: Pattern, value: None = None) -> None: ...

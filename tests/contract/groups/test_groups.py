@@ -317,7 +317,8 @@ def test_other_members_take_over_from_a_killed_member(sockets, program):
 )
 @cases("policy", ["round_robin", "sticky", "failover"])
 def test_messages_of_a_killed_member_are_delivered_again(sockets, program, policy):
-    publisher = sockets.publisher()
+    # A sticky group waits for `resume_seconds`.
+    publisher = sockets.publisher(options=Options(resume_seconds=2.0))
     subscriber = sockets.subscriber(publisher)
     options = f'group="workers", ack="handled", delivery=Delivery(policy="{policy}", redeliver=True)'
     with program(MEMBER.replace('group="workers"', options), publisher.endpoint) as process:

@@ -26,22 +26,9 @@ SMALL_POOL = {
     "zmq": ["", "a", "a.", b"\xff"],
     "mqtt": ["a", "a/+", "+/b", "#", "a/#", "/#", "+", "+/+", "a//b", "$a/#", "a/+/#", "+/#"],
     "amqp": [
-        "",
-        "a",
-        "a.*",
-        "#",
-        "a.#",
-        "#.b",
-        "a.#.b",
-        "*.#",
-        "#.*",
-        "#.a.#",
-        "#.b.#.a",
-        "*",
-        ".#",
-        "#.a.#.*",
+        "", "a", "a.*", "#", "a.#", "#.b", "a.#.b", "*.#", "#.*", "#.a.#", "#.b.#.a", "*", ".#", "#.a.#.*"
     ],
-}
+}  # fmt: skip
 POOL = [oz.compile(text, dialect) for dialect, texts in SMALL_POOL.items() for text in texts]
 VALUES = [None, 1, 2, "x"]
 
