@@ -27,12 +27,16 @@ def file(tmp_path):
 
 
 def test_a_refusal_names_the_rule_its_line_and_a_subject(oz, file):
-    result = oz("auth", "explain", "desk", "redis:md.*", "--action", "subscribe", "--file", file)
+    words = ("auth", "explain", "desk", "redis:md.*", "--action", "subscribe", "--file", file)
+    result = oz(*words)
     assert result.exit_code == 1
     assert result.stdout == (
         "subscribe  denied  roles.reader.subscribe.deny[0], line 6: deny subscribe 'md.secret.>'; "
         "'md.*' also matches 'md.secret.a'\n"
     )
+    data = json.loads(oz(*words, "--json").stdout)["subscribe"]
+    assert data["rule"] == {"text": "md.secret.>", "place": "roles.reader.subscribe.deny[0], line 6"}
+    assert data["subject"] == "md.secret.a"
 
 
 def test_a_grant_names_the_rule_and_a_key_stands_for_its_user(oz, file):
@@ -92,37 +96,17 @@ def test_a_group_has_a_name(oz, file, group, granted):
     assert json.loads(result.stdout)["group"]["granted"] is granted
 
 
-def test_json_has_the_rule_and_the_subject(oz, file):
-    data = json.loads(
-        oz("auth", "explain", "desk", "md.>", "--json", "--action", "subscribe", "--file", file).stdout
-    )
-    assert data["subscribe"]["rule"] == {
-        "text": "md.secret.>",
-        "place": "roles.reader.subscribe.deny[0], line 6",
-    }
-    assert data["subscribe"]["subject"] == "md.secret.a"
-
-
-def test_check_counts_users_and_rules(oz, file):
+def test_check_counts_users_and_rules_and_lists_all_faults(oz, file, tmp_path):
     result = oz("auth", "check", file)
-    assert result.exit_code == 0
-    assert result.stdout == f"{file}: users: 1; rules: 3; default: deny\n"
-    assert json.loads(oz("auth", "check", file, "--json").stdout) == {
-        "ok": True,
-        "faults": [],
-        "warnings": [],
-    }
-
-
-def test_check_lists_all_faults(oz, tmp_path):
+    assert (result.exit_code, result.stdout) == (0, f"{file}: users: 1; rules: 3; default: deny\n")
+    shown = json.loads(oz("auth", "check", file, "--json").stdout)
+    assert shown == {"ok": True, "faults": [], "warnings": []}
     path = tmp_path / "bad.toml"
     path.write_text('default = "no"\n[users.a]\nkey = "x"\n')
     result = oz("auth", "check", str(path))
     assert result.exit_code == 1
-    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
-        f"file {path}, line 1",
-        f"file {path}, line 3",
-    ]
+    faults = [line.split(": ")[1] for line in result.stderr.splitlines()]
+    assert faults == [f"file {path}, line 1", f"file {path}, line 3"]
 
 
 def test_matrix_prints_the_rights_of_each_user(oz, file):

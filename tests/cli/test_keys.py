@@ -30,21 +30,18 @@ def test_a_new_key_is_shown_and_can_be_trusted_elsewhere(oz, keys, tmp_path):
     assert oz("keys", "trust", KEY, "--name", "engine", "--in", str(trusted)).exit_code == 0
     assert read_trusted(trusted) == {public: "desk", KEY: "engine"}
 
+    # No command prints a secret.
+    secret = (keys / "desk.key_secret").read_text().split('secret-key = "')[1][:40]
+    named = [oz("keys", command, str(keys / "desk.key_secret")) for command in ("show", "export")]
+    for result in (made, shown, *named):
+        assert result.exit_code == 0
+        assert secret not in result.stdout + result.stderr
+
 
 def test_keys_are_in_the_users_configuration(oz, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert oz("keys", "new", "desk").exit_code == 0
     assert (tmp_path / "oz" / "keys" / "desk.key_secret").stat().st_mode & 0o777 == 0o600
-
-
-def test_no_command_prints_a_secret(oz, keys):
-    made = oz("keys", "new", "desk", "--key-directory", str(keys))
-    secret = (keys / "desk.key_secret").read_text().split('secret-key = "')[1][:40]
-    shown = oz("keys", "show", str(keys / "desk.key_secret"))
-    exported = oz("keys", "export", str(keys / "desk.key_secret"))
-    for result in (made, shown, exported):
-        assert result.exit_code == 0
-        assert secret not in result.stdout + result.stderr
 
 
 def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):

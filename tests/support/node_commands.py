@@ -1,7 +1,6 @@
 """What tests of commands that join a bus share."""
 
 import contextlib
-import threading
 
 import oz
 from support.waiting import DEADLINE, until
@@ -21,18 +20,3 @@ def answered(node, subject, payload=b"", **options):
             return [node.request(subject, payload, timeout=DEADLINE, **options).payload]
 
     return until(ask, DEADLINE)[0]
-
-
-class Lines(threading.Thread):
-    """The lines of a stream, read as they come."""
-
-    def __init__(self, stream):
-        super().__init__(daemon=True)
-        self._stream = stream
-        self.seen = []
-        self.start()
-
-    def run(self):
-        with contextlib.suppress(ValueError):  # closed at the end of the test
-            for line in self._stream:
-                self.seen.append(line.decode().rstrip("\n"))
