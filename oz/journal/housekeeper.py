@@ -55,7 +55,7 @@ class Housekeeper:
         self._retain_bytes, self._retain_seconds = retain_bytes, retain_seconds
         self._changed = threading.Condition()
         self._pending: deque[SegmentFile] = deque()
-        self._requested = self._completed = 0  # passes
+        self._requested = self._completed = 0  # numbers of passes
         self._is_stopping = self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="oz-journal", daemon=True)
         self._thread.start()

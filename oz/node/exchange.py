@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A request is registered under `lock`, then sent in a stream of the publisher. Its reply arrives as a direct message
-at the subscriber. Replies and events of sessions arise under the locks of the engines, so that they are only
-appended to queues here. `turn`, on the attending side, passes them to the machines of `oz.node.requests` and
+at the subscriber. Replies and events of sessions arise under the locks of the engines, so they are only
+appended to queues here. `turn`, on the attending side, passes them to the state machines of `oz.node.requests` and
 `oz.node.replies`, and notifies the callers without a lock.
 
 `lock` is outside the locks of the publisher and of the roster. The caller of a request waits by itself: a thread

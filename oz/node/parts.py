@@ -258,7 +258,7 @@ class NodeSubscriber(SubscriberEngine):
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
-        # A call that takes a message does not attend.
+        # A call that receives a message does not call `attend`.
         self.attend_at = inf
         return has_more
 

@@ -37,7 +37,7 @@ class StreamResponders:
         lock: AbstractContextManager[Any],
         cached: Callable[[str], Route | None] = lambda subject: None,
     ) -> None:
-        """Set the interest of a publisher.
+        """Create the choice for one node.
 
         Args:
             find: returns the route of a subject among the sessions of nodes.

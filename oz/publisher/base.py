@@ -24,7 +24,7 @@ from oz.wire.codec import Codec
 
 
 class PublishingBase:
-    """Calls of an object that publishes, a publisher or a node, without those that wait."""
+    """Calls of a publisher or a node that publish and do not wait."""
 
     # A slot, because C reads it.
     __slots__ = ("__dict__", "__weakref__", "_outbox")

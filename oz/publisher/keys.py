@@ -10,7 +10,7 @@ The files of keys and permissions are read again by the clock, every `TEND_INTER
 to sessions that exist (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions
 of keys that are not trusted any more end. Their connections are cut, so that they must prove a key again.
 
-`Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
+`oz.transport.keys.Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class PublisherKeys(Keys):
         return user in self.access.rights.trusted
 
     def has_changed(self, now: float) -> bool:
-        """Do what is due; return whether the rights have changed.
+        """Run the steps that are due; return whether the rights have changed.
 
         Args:
             now: in seconds of `time.monotonic`.

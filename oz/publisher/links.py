@@ -1,7 +1,7 @@
 """Listening ROUTER of a publisher: frames of links in and out.
 
-Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here: the
-sessions decide. Only the first frame of a message, the routing id, can cause them.
+Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here, because
+the sessions decide what follows. Only the first frame of a message, the routing id, can cause them.
 
 After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has
 processed the command that makes it readable. The caller checks `has_input` after each round of sends.
@@ -35,7 +35,7 @@ SHARED_BYTES = 4096
 MAX_LINGER = 10_000
 """Milliseconds for which libzmq continues to send after `close(timeout=None)`.
 
-Without an end, `zmq_ctx_term` did not return in 3 of 97 runs although the only subscriber had ended.
+Without a limit, `zmq_ctx_term` did not return in 3 of 97 runs although the only subscriber had ended.
 """
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ONE_FRAME, _TWO_FRAMES = (_MORE, _LAST), (_MORE, _LAST, _MORE, _LAST)

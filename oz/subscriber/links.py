@@ -120,7 +120,7 @@ class Dialler:
     def read(self) -> list[bytes] | None:
         """Return handle and frame of the next message, None without any. `discard` frees the message.
 
-        A hostile peer may send more frames. Such a message is read whole, and the list then has three entries.
+        If a hostile peer sends more frames, the message is read whole, and the result has a third entry.
         """
         message, router = self.kept, self.router
         if self.raw is not None:

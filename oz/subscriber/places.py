@@ -173,7 +173,7 @@ class Place:
         )
 
     def is_drained(self, revision: int) -> bool:
-        """Return whether nothing is to come that was published before a declaration.
+        """Return whether all messages that were published before a declaration have arrived.
 
         Args:
             revision: of the declaration, which removed subscriptions.

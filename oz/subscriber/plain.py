@@ -170,7 +170,7 @@ class PlainSocket:
         if prefixes is not None:
             self.serve(prefixes)
         self.is_empty = False
-        # Over inproc and multicast there is no handshake, and no one reports a peer to a socket that is bound.
+        # Over inproc and multicast there is no handshake, and no event reports a peer of a bound socket.
         self.is_reached = binds or endpoint.startswith("inproc://") or is_multicast(endpoint)
         if not self.is_reached:
             events = HANDSHAKES | zmq.EVENT_DISCONNECTED

@@ -43,7 +43,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.denials:
             engine.raise_denial(queue.inbox)
         if queue.items and engine.clock() >= engine.attend_at:
-            # Before a message is taken, so that an exception of a signal handler in there loses none.
+            # Before a message leaves the queue, so that an exception of a signal handler in this call loses no message.
             _attend_between(engine)
         message = _take(engine, queue, owner)
         if message is not None:

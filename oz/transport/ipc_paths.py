@@ -88,7 +88,7 @@ class SocketFiles:
     def remove(self, endpoint: str) -> None:
         """Remove the file of an endpoint, if this process bound it and no other socket has replaced it.
 
-        Call it before the socket stops to listen: the inode of the file may be reused after that.
+        Call it before the socket stops listening, because the inode of the file may be reused after that.
         """
         file = self._files.pop(endpoint, None)
         if file is None or file.pid != os.getpid():

@@ -51,7 +51,7 @@ class ThreadWait:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop to listen for changes."""
+        """End the listening for changes."""
         self._waiters.pop(self._notify, None)
 
     def sleep(self, until: float | None) -> None:

@@ -515,7 +515,7 @@ def join(head: bytes, body: bytes) -> bytes:
 
 
 def joined_head(head: bytes) -> bytes:
-    """Return the begin of the JOINED frame of a head without differences."""
+    """Return the beginning of the JOINED frame of a head without differences."""
     return _JOINED_KIND + head[1:]
 
 
