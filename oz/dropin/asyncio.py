@@ -323,7 +323,7 @@ class PubSocket(zmq.asyncio.Socket):
 
     @property
     def dialect(self) -> str:
-        """Dialect that subjects are checked by."""
+        """Dialect whose rules the subjects must obey."""
         return self._sending.dialect
 
     def send_multipart(  # type: ignore[override]

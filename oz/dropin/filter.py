@@ -88,7 +88,7 @@ class Filter:
         return self.find(subject) if answer is None else answer
 
     def find(self, subject: bytes) -> bool:
-        """Return what `accepts` returns for a subject that is not remembered."""
+        """Match a subject whose answer is not cached; see `accepts`."""
         answer = bool(self._decide(subject))
         if len(subject) <= LONGEST_SUBJECT:
             if len(self.answers) >= ANSWERS:

@@ -385,7 +385,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return [frame]
 
     def _read_next(self, flags: int, copy: bool, track: bool, *, is_whole: bool) -> list[Any]:
-        """Read the rest of the current message, or the next message that matches.
+        """Read the remaining frames of the current message, or the next message that matches.
 
         Args:
             flags: of the receive.

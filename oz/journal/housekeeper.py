@@ -1,7 +1,7 @@
 """The housekeeper: the thread of a writer that seals ended streams and applies retention.
 
 It holds no reference to the writer, so that a forgotten writer can be collected. The writer gives it a weak
-`tick` function, which rolls a segment by its age and syncs by the interval.
+`tick` function, which ends a segment by its age, and syncs by the interval of `sync`.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded.
             extras: of `check_extras`, or None.
-            is_alone: whether no other reply is expected soon, which could join the batch.
+            is_alone: whether no other reply is expected soon that could join the batch.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
@@ -344,7 +344,7 @@ class Exchange:
         Args:
             message: request.
             value: of the handler.
-            is_alone: whether no other reply is expected soon, which could join the batch.
+            is_alone: whether no other reply is expected soon that could join the batch.
         """
         if message.reply_to is None:
             return

@@ -80,7 +80,7 @@ class Readiness:
     def _missing(
         self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
     ) -> list[str]:
-        """Return what `ready` waits for, in words."""
+        """Return a text with the conditions that `ready` still waits for."""
         missing = []
         refusing = self._refusing()
         with self._node.lock:

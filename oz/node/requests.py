@@ -124,11 +124,11 @@ class Request:
         self.notify: Callable[[], object] = bool
 
     def admits(self, key: str, permissions: Permissions, now: float) -> bool:
-        """Return whether the holder of a key may send one more reply, and count it.
+        """Return whether a peer with a key may send one more reply, and count the reply.
 
         Args:
             key: public key of the responder.
-            permissions: that it is held to.
+            permissions: of this node.
             now: in seconds.
         """
         if self._admitted is None:

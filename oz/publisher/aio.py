@@ -56,7 +56,7 @@ class Publishing(PublishingBase):
     ) -> Awaitable[None]:
         """Publish one message; the arguments and errors are those of `oz.Publisher.publish`.
 
-        The message is published by the call itself, and need not be awaited. An await yields to the loop once every
+        The call itself publishes the message, and need not be awaited. An await yields to the loop once every
         millisecond. With `on_full="block"` and a full subscriber, the message is published only when the result is
         awaited.
 

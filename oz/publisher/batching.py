@@ -43,7 +43,7 @@ _pack_waiting = None if HOT is None else HOT.pack_waiting
 
 
 class Body:
-    """Messages of one or more sessions, which are packed once.
+    """Messages that are packed once, for one or more sessions.
 
     Attributes:
         count: messages.
@@ -228,7 +228,7 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        # The size is estimated by the first payload, so that large messages are seldom packed twice.
+        # The first payload is an estimate for all payloads, so that large messages are seldom packed twice.
         is_small = len(flat[1]) * count < self._one_body
         if is_small and count <= self.batch:
             # Packing costs less than adding the sizes.

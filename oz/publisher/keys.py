@@ -70,7 +70,7 @@ class PublisherKeys(Keys):
             dialect: of its subjects.
             delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """
-        # Refusals are logged: `publish` goes on for other subscribers. Results of searches wait for the next
+        # Refusals are logged: `publish` continues for other subscribers. Results of searches wait for the next
         # `has_changed`.
         super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)

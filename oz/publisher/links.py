@@ -71,7 +71,7 @@ class LinkListener:
 
     Attributes:
         socket: the ROUTER.
-        rejected: messages of more than one frame, which the protocol does not have.
+        rejected: messages of more than one frame, because the protocol has none.
         raw: C access to the socket, or None.
         user: key of the sender of the frame that `read` returned last; None without keys.
     """
@@ -150,7 +150,7 @@ class LinkListener:
                 yield route, frame
 
     def _skip(self) -> None:
-        """Read the rest of a message with too many frames. libzmq has received all of it."""
+        """Read the remaining frames of a message with too many frames. libzmq has received all of it."""
         self.rejected += 1
         while self._has_more(self.socket):
             self._recv(self.socket, _LAST)
@@ -182,7 +182,7 @@ class LinkListener:
                 return GONE
             raise
         except BaseException:
-            # A signal handler has raised, perhaps inside a message, which an empty frame completes. For the
+            # A signal handler has raised, perhaps inside a message. An empty frame completes the message. For the
             # subscriber it is a probe: it greets again. Outside a message, libzmq ignores the frame.
             with suppress(zmq.ZMQError):
                 self._send(self.socket, b"", _LAST)
@@ -204,8 +204,8 @@ class LinkListener:
 class KeyedListener(LinkListener):
     """ROUTER with keys: each frame has the key of its sender.
 
-    The key and the descriptor of the connection are properties of the frame, so that frames are not copied by
-    pyzmq.
+    The key and the descriptor of the connection are properties of the frame, so that pyzmq does not copy
+    frames.
     """
 
     def __init__(

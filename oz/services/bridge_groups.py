@@ -173,7 +173,7 @@ class Jobs:
                     break
                 jobs.pop(position).message.ack()
             if stream.session.has_ended:
-                # After an error in the publisher only, which replaces its sessions and does not move their messages.
+                # Only after an error in the publisher: it replaces its sessions, and does not move their messages.
                 self._reclaim(leg, stream, [*jobs], True)
             if not jobs:
                 del leg.held[stream]

@@ -104,7 +104,7 @@ def read(
 
 
 def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return a table as a DataFrame whose rows are converted by tasks, one batch in each.
+    """Return a table as a DataFrame. Tasks convert its rows, each task one batch.
 
     Below `_LOCAL_THRESHOLD`, Spark would convert all rows in the driver, in twice the time.
     """

@@ -236,7 +236,7 @@ class Connections(ABC):
 
     @property
     def card(self) -> bytes:
-        """Card of later HELLOs; empty without."""
+        """Card of later HELLOs; empty without a card."""
         return self._card
 
     @card.setter
@@ -627,7 +627,7 @@ class Connections(ABC):
 
     @property
     def link_descriptor(self) -> int:
-        """Descriptor of the socket of links; -1 without."""
+        """Descriptor of the socket of links; -1 without a socket."""
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
@@ -641,7 +641,7 @@ class Connections(ABC):
         return link.state == LIVE and not self.dispatcher.is_full
 
     def find_lone(self) -> Lone | None:
-        """Return what the compiled part needs to read frames with one message of the only link and stream.
+        """Return the state with which the compiled part reads frames with one message of the only link and stream.
 
         None if such a message needs more than a lookup of its route. The caller holds the lock, and
         `may_wait_alone` is true. Everything that changes a part of the result sets `lone` to None.
@@ -1124,7 +1124,7 @@ class Connections(ABC):
         """Return for how many seconds a wait polls at most, None for ever.
 
         Args:
-            until: time at which the caller wants to be woken; None without.
+            until: time at which the caller wants to be woken, or None.
         """
         now = self.clock()
         deadline = inf if until is None else until

@@ -233,7 +233,7 @@ class Marks:
         return self._open[0] if self._open else expected
 
     def remove_from(self, sequence: int) -> None:
-        """Remove messages at or above a sequence, which will arrive again."""
+        """Remove the messages at or above a sequence, because they will arrive again."""
         waiting = self._open
         while waiting and waiting[-1] >= sequence:
             self._done.discard(waiting.pop())
@@ -618,7 +618,7 @@ class Link:
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
             if bye.reason != links.CLOSED and self._may_report:
-                # The publisher goes on, and its messages until the next session are not numbered for this link.
+                # The publisher continues, and its messages until the next session are not numbered for this link.
                 effects.append(Gap(None, "lost"))
         elif self.state == GREETING:
             if self._may_report:
@@ -841,7 +841,7 @@ class Link:
     # frames to send
 
     def next_frame(self) -> bytes | None:
-        """Return the frame to send next, None without any. `confirm_sent` confirms it."""
+        """Return the frame to send next, or None. `confirm_sent` confirms it."""
         if self._hello is not None:
             self._sending = links.HELLO
             return self._hello

@@ -133,7 +133,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def _extras(self) -> Extras | None:
-        """Optional fields of the message; None without any."""
+        """Optional fields of the message, or None."""
         return self[5] if len(self) > 5 else None
 
     @property

@@ -237,7 +237,7 @@ class PlainSocket:
         return messages
 
     def read_monitor(self) -> bool:
-        """Read events of the connection, which set `is_reached`; return whether there was any."""
+        """Read events of the connection, and set `is_reached`; return whether there was any."""
         has_any = False
         for event in self.monitor.read() if self.monitor is not None else ():
             has_any, self.is_reached = True, event.outcome is Outcome.ADMITTED

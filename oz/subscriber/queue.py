@@ -11,7 +11,7 @@ engine calls the handler in the thread that reads.
 A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected subscriptions
 do not share a queue, a gap has no position; `Dispatcher.reports` then holds it, and the engine reports it at once.
 
-A queue of a subscription holds `max_pending` messages. What happens then depends on `overflow`:
+A queue of a subscription holds `max_pending` messages. When it is full, `overflow` decides:
 
 - None: `Dispatcher.is_full` makes the engine stop reading, so that messages wait at the publisher.
 - a policy: the queue drops messages and puts a gap in their place.
@@ -687,7 +687,7 @@ class Dispatcher:
         return False
 
     def routes_of(self, stream: int) -> Routes | None:
-        """Return the cached routes of a stream, None without any."""
+        """Return the cached routes of a stream, or None."""
         return self._routes.get(stream)
 
     def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:

@@ -63,7 +63,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 
 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
-    """Return the next message of a queue, None without any. Report the gaps before it."""
+    """Return the next message of a queue, or None. Report the gaps before it."""
     if engine.runs_handlers:
         while engine.dispatcher.work and engine.run_handlers():
             pass

@@ -363,7 +363,7 @@ class Reloaded(Generic[T]):
         try:
             self._value = self._read(self._path)
         except Exception as error:
-            # Any error, because the caller has no part in the change of the file.
+            # Any error, because the caller has not changed the file.
             if self._kept is not None:
                 self._value = self._kept(self._path, self._value)
             _log.error(

@@ -126,7 +126,7 @@ def _check_free(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
-        # There is no file, or its directory does not admit this process, which the bind reports.
+        # There is no file, or its directory does not admit this process: the bind reports it.
         return
     if not stat.S_ISSOCK(mode):
         text = f"ipc path {path!r} is {_kind_of(mode)}, not a socket; remove it, or bind to another path"

@@ -61,7 +61,7 @@ class ThreadWait:
 
 
 def wait_in_thread(waiters: Waiters, steps: Steps[_Result]) -> _Result:
-    """Run steps in the calling thread, which sleeps until an engine changes.
+    """Run steps in the calling thread. Between two steps it sleeps until an engine changes.
 
     Args:
         waiters: of the engine.
