@@ -4,8 +4,8 @@
 
 Theory of operation
 -------------------
-`instrument` gives one object a subclass of its class, whose calls begin a span. Other objects keep their class, so
-that a program without spans runs the same code as without this module.
+`instrument` gives one object a subclass of its class. The calls of the subclass begin a span. Other objects keep their
+class, so that a program without spans runs the same code as without this module.
 
 The context of a span travels in headers, by default `traceparent` of W3C Trace Context. Forwarders, journals and
 Spark keep headers, so that the span of a handler is a child of the span that published the message, also

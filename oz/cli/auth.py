@@ -56,7 +56,7 @@ _MATRIX_HELP = """Print a table of users and actions: allowed subjects, and deni
 
 @click.group(help=_HELP, short_help="Show the permissions of users.")
 def auth() -> None:
-    """Hold the commands; the text of the help is `_HELP`."""
+    """Group the commands; the text of the help is `_HELP`."""
 
 
 @auth.command(

@@ -40,7 +40,7 @@ _UNSET = {"name": "(program and process id)"}
 
 @click.group(help=_HELP, short_help="Show the effective configuration and the source of each setting.")
 def config() -> None:
-    """Hold the commands; the text of the help is `_HELP`."""
+    """Group the commands; the text of the help is `_HELP`."""
 
 
 @config.command(help=_SHOW_HELP, short_help="Show every setting and its source.")

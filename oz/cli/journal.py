@@ -38,7 +38,7 @@ _JSON = json_option("Write JSON.")
 
 @click.group(help=_HELP, short_help="Describe, check and repair a journal; export from it.")
 def journal() -> None:
-    """Hold the commands; the text of the help is `_HELP`."""
+    """Group the commands; the text of the help is `_HELP`."""
 
 
 @journal.command(short_help="List the segments.")

@@ -71,7 +71,7 @@ _DIRECTORY = click.option(
 
 @click.group(help=_HELP, short_help="Create, show and trust keys.")
 def keys() -> None:
-    """Hold the commands; the text of the help is `_HELP`."""
+    """Group the commands; the text of the help is `_HELP`."""
 
 
 @keys.command(help=_NEW_HELP, short_help="Create a key pair.")

@@ -38,7 +38,7 @@ Examples:
 
 @click.group(help=_HELP, short_help="Plan multicast over PGM.")
 def multicast() -> None:
-    """Hold the commands; the text of the help is `_HELP`."""
+    """Group the commands; the text of the help is `_HELP`."""
 
 
 @multicast.command(help=_PLAN_HELP, short_help="Choose rate and recovery for a load.")

@@ -329,7 +329,7 @@ class Footer:
         """Parse a footer.
 
         Raises:
-            ValueError, and others of `_ERRORS`: the footer is not that of the file name, or malformed.
+            ValueError, and others of `_ERRORS`: the footer does not belong to the file name, or is malformed.
         """
         if crc32(data) != file.crc:
             raise ValueError("the footer is damaged: its checksum differs from the file name")

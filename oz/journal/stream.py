@@ -11,7 +11,8 @@ CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CR
 stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
 
 A reader reads no byte beyond the acknowledged size, except in a stream whose writer has begun another segment. Bytes
-after the acknowledged size may be a partial batch, which the next writer cuts. Damage before it raises.
+after the acknowledged size may be a partial batch, which the next writer cuts. Damage before the acknowledged size
+raises an error.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PermissionDenied: the own file of permissions denies the request, or each responder does.
+            PermissionDenied: the file of permissions of this node denies the request, or each responder does.
             PeerLost: the group member with the request is lost or has closed, or all nodes with the request.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
@@ -226,7 +226,7 @@ class ThreadRequesting:
 
         Raises:
             NoResponders: no node subscribes to the subject.
-            PermissionDenied: the own file of permissions denies the request, or each responder does.
+            PermissionDenied: the file of permissions of this node denies the request, or each responder does.
             PeerLost: all nodes with the request are lost, and none replied.
             ReplyError: a handler raised; after all other replies.
             WouldBlock, OwnershipError: as `request`.

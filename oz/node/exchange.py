@@ -89,7 +89,7 @@ class Exchange:
             publisher: of the node.
             pool: workers of the handlers.
             codec: of the payloads, or None.
-            shows_errors: whether a requester learns class and text of an exception.
+            shows_errors: whether a requester receives class and text of an exception.
             greets: returns whether a link may bring subscriptions that are not known yet.
             has_session: returns whether a node has a session here.
             runners: returns the runners of all subscriptions.

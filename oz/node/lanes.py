@@ -99,7 +99,7 @@ class Lanes:
     Attributes:
         all: the lanes.
         dropped: messages that did not reach the handler because the queue was full.
-        removed: dropped messages, and those of `clear`, until the caller takes them.
+        removed: messages that were dropped or cleared, until the caller reads them.
     """
 
     def __init__(

@@ -286,7 +286,7 @@ class NodeSubscriber(SubscriberEngine):
     def add_runner(self, inbox: Inbox) -> None:
         """Queue the messages of a subscription in the lanes of its runner. The caller has the lock.
 
-        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
+        The queue of the subscription holds the messages of one round: the lanes have the bounds.
         """
         queue = inbox.queue
         assert queue is not None

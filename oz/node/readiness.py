@@ -51,7 +51,7 @@ class Readiness:
         end = None if timeout is None else self._node.clock() + timeout
         probes: dict[bytes, tuple[Session, int]] = {}
         has_waited = False
-        # The publisher has news too: acknowledgements and subscriptions of peers.
+        # The publisher changes the state too, by acknowledgements and subscriptions of peers.
         self._node.waiters[news := partial(notify_all, self._node.news)] = None
         try:
             while True:

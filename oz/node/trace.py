@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 The tracing node sends a question to each peer: a direct message with the subject `TRACE`, an id and a subject. The peer
-answers with a hop: the subscriptions that match, and whether its permissions deny the publication. Its own
-routing tells the tracing node which peers receive the message, and the member that each group would pick.
+answers with a hop: the subscriptions that match, and whether its permissions deny the publication. The
+tracing node itself routes the subject, to find the peers that receive the message and the member that each group
+would pick.
 
 A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
 answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows the missing answers.

@@ -55,7 +55,7 @@ class PublisherKeys(Keys):
     Attributes:
         access: rights by key.
         has_permissions: whether a file of permissions bounds subscriptions.
-        own_rights: rights of the own key; None without a file of permissions.
+        own_rights: rights of the publisher's key; None without a file of permissions.
         denied: subscriptions that were refused by permissions.
     """
 

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The publisher remembers the newest message of each subject within a bound of subjects and bytes; the subject
-that was published longest ago leaves first. When a declaration adds a subscription with `last_value`, the
+that was published longest ago is removed first. When a declaration adds a subscription with `last_value`, the
 session sends the matching messages once, before any later message, marked with the number of the subscription
 (`sid` in the extras). They keep their positions. A subscription that is declared again in the same epoch gets
 no values again.

@@ -183,7 +183,7 @@ class LinkListener:
             raise
         except BaseException:
             # A signal handler has raised, perhaps inside a message. An empty frame completes the message. For the
-            # subscriber it is a probe: it greets again. Outside a message, libzmq ignores the frame.
+            # subscriber it is a probe, and causes a HELLO. Outside a message, libzmq ignores the frame.
             with suppress(zmq.ZMQError):
                 self._send(self.socket, b"", _LAST)
             raise

@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 
 class AttendedInLoop(AttendedEngine, Protocol):
-    """Interface of the engine of a publisher or node that an event loop needs."""
+    """Interface of an engine, as a publisher or node in an event loop uses it."""
 
     @property
     def runtime(self) -> Runtime:

@@ -40,8 +40,8 @@ class Publishing(PublishingBase):
 
         Raises:
             SubjectError: the dialect does not allow the subject.
-            PermissionDenied: `security` names a file of permissions that denies the subject to the own key. A file
-                without the own key denies nothing.
+            PermissionDenied: `security` names a file of permissions that denies the subject to the publisher's key.
+                A file without this key denies nothing.
             WouldBlock: a subscriber is full, and `on_full` is "raise", or is "block" and `send_timeout` is
                 over.
             TypeError: the payload is not bytes and there is no codec, or another argument is not allowed.

@@ -28,7 +28,7 @@ _clock = time.monotonic
 
 
 class Attended(Protocol):
-    """Interface of the engine of a publisher or node that its attending side needs; see `oz.publisher.engine`."""
+    """Interface of an engine, as the attending side of a publisher or node uses it; see `oz.publisher.engine`."""
 
     is_resting: bool
     wake: Callable[[], None]
@@ -48,7 +48,7 @@ class Attended(Protocol):
 
 
 class AttendedEngine(Attended, Protocol):
-    """Interface of the engine of a publisher or node that its close needs."""
+    """Interface of an engine, as the close of a publisher or node uses it."""
 
     @property
     def waiters(self) -> Waiters:

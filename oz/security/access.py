@@ -112,7 +112,7 @@ class Access:
         """Return why a key may not have a plain subscription, or None.
 
         Args:
-            key: as of `denial`.
+            key: as for `denial`.
             subscribed: a plain prefix.
         """
         if self.rights.permissions is None:

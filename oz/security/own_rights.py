@@ -1,7 +1,7 @@
-"""Rights of the own key, by the own file of permissions.
+"""Rights of the key of this program, by its own file of permissions.
 
-Peers decide by their files, which usually have the same content. So the own file is checked first: the error has the
-rule, and peers need not report the denial.
+Peers decide by their files, which usually have the same content. So the own file of the program is checked
+first: the error has the rule, and peers need not report the denial.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERBS: dict[Action, str] = {
 
 
 class OwnRights:
-    """Rights of the own key. Allowed subjects are cached until the file changes."""
+    """Rights of the key of this program. Allowed subjects are cached until the file changes."""
 
     __slots__ = ("_allowed", "_key", "_permissions", "_read", "_read_again")
 
@@ -46,14 +46,14 @@ class OwnRights:
         self._allowed: dict[Action, set[bytes]] = {action: set() for action in _VERBS}
 
     def check(self, action: Action, subject: bytes) -> None:
-        """Check a subject. A file without the own key allows all subjects, because it is about other programs.
+        """Check a subject. A file without the key allows all subjects, because it is about other programs.
 
         Args:
             action: "publish", "request" or "reply".
             subject: as on the wire.
 
         Raises:
-            PermissionDenied: the file denies the subject to the own key.
+            PermissionDenied: the file denies the subject to the key.
         """
         permissions = self._read()
         if permissions is not self._permissions:

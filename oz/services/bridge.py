@@ -16,7 +16,7 @@ new interest or forwarder the subscriptions and the standby of all legs are comp
 ========================= ====================================================================================
 
 To end, the forwarder stands by until another one has taken its groups over, for `HANDOVER_TIME` at most. Then it
-stops receiving, waits until its jobs are acknowledged, and leaves.
+stops receiving, waits until its jobs are acknowledged, and leaves the buses.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Gateway(Service):
 
         Raises:
             EndpointError: an endpoint cannot be used, or libzmq has no PGM; the text has the line that adds it.
-            ConfigurationError: no multicast endpoint, or an endpoint of one side without the other side.
+            ConfigurationError: no multicast endpoint, or an endpoint in one direction without its counterpart.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)

@@ -84,7 +84,7 @@ class NameServer(NodeService):
             connect: endpoints of other name servers, whose nodes this name server then introduces too.
             lost_after: seconds without an answer of a silent node after which the node is lost.
             limits: `peers` bounds the nodes.
-            security: key and trusted keys, as of `oz.Node`.
+            security: key and trusted keys, as for `oz.Node`.
 
         Raises:
             EndpointError: an endpoint cannot be used.

@@ -459,7 +459,7 @@ class RecordBuffer:
             self._changed.notify_all()
 
     def take(self, not_before: float) -> list[Row]:
-        """Wait for records; return those of one append. They count as records of the buffer until `remove`.
+        """Wait for records; return the records of one append. They count as records of the buffer until `remove`.
 
         Args:
             not_before: monotonic time at which the wait ends, unless a whole append is ready before.

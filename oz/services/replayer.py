@@ -1,9 +1,8 @@
 """Replay: publishes the messages of a journal again, at the pace at which they were received.
 
-The delay of a message after the first is the delay between the two records, divided by the speed.
-If the replay falls more than a second behind, or was paused, the schedule starts again with the
-next message, so that the following messages keep their distances. A message whose time is before that of an
-earlier one is due at once.
+The delay of a message after the first is the delay between the two records, divided by the speed. If the replay falls
+more than a second behind, or was paused, the schedule starts again with the next message, so that the following
+messages keep their distances. If the time of a message is before the time of an earlier message, it is due at once.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class NodeService(Service):
             time.sleep(_FAILURE_PAUSE)
 
     def close(self, *, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End `run`, send what waits, and leave. A second call does nothing.
+        """End `run`, send the waiting messages, and leave the bus. A second call does nothing.
 
         Args:
             timeout: seconds to wait for acknowledgements; None waits as long as they arrive.

@@ -4,7 +4,7 @@
     <path>.staging/        batches that are being written, and the lock
 
 Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging
-directory, and one rename makes it visible, so that readers find complete files only. The names of the batches are the
+directory, and a rename makes it visible, so that readers find complete files only. The names of the batches are the
 only state of an archive: the next batch starts at the highest end offset. A killed process loses at most the batch in
 the staging directory, and the next run writes the batch again.
 

@@ -10,8 +10,8 @@ The members of a set with `\w`, `\d`, `\s` or case-insensitive characters are no
 writes the set as a regex again and lets the engine match it against all characters, so that oz uses the Unicode
 tables of the engine.
 
-An anchor is redundant if no character can precede `^` or follow `$`. `start` and `end` tell a reader whether
-its node begins or ends the subject.
+An anchor is redundant if no character can precede `^` or follow `$`. `start` and `end` are True in a reader
+whose node begins or ends the subject.
 """
 
 from __future__ import annotations

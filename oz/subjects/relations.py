@@ -101,7 +101,7 @@ def automaton_of(pattern: Pattern) -> Automaton:
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether tokens cover other tokens, in dialects with dots between non-empty tokens."""
+    """Return whether the first tokens cover the second, in dialects with dots between non-empty tokens."""
     for at, token in enumerate(tokens):
         if at >= len(other):
             return False
@@ -122,7 +122,7 @@ def _token_covers(token: Token, other: Token) -> bool:
 
 
 def tokens_overlap(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether tokens overlap other tokens, in dialects with dots between non-empty tokens."""
+    """Return whether the first tokens overlap the second, in dialects with dots between non-empty tokens."""
     for first, second in zip(tokens, other, strict=False):
         if first is Wild.REST or second is Wild.REST:
             return True
@@ -140,7 +140,7 @@ def _token_overlaps(first: Token, second: Token) -> bool:
 
 
 def covers_by_tokens(pattern: Pattern, other: Pattern) -> bool:
-    """Return whether both patterns have tokens and those of the first cover those of the other."""
+    """Return whether both patterns have tokens, and the tokens of the first cover the tokens of the other."""
     tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is not None and others is not None and tokens_cover(tokens, others)
 

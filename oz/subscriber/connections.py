@@ -578,7 +578,7 @@ class Connections(ABC):
             self._changed()
 
     def _keep_counters(self, link: Link) -> None:
-        """Add the counters of a link that ends to those of the subscriber."""
+        """Add the counters of a link that ends to the counters of the subscriber."""
         stats = self.dispatcher.stats
         stats.received += link.unwanted
         stats.unwanted += link.unwanted
@@ -668,7 +668,7 @@ class Connections(ABC):
         )  # fmt: skip
 
     def read_alone(self) -> Message | None:
-        """Read frames until one brings messages; return the first, if it is for the queue of the subscriber.
+        """Read frames until one has messages; return its first message, if it is for the queue of the subscriber.
 
         The caller holds the lock and `reading`, and calls `Engine.after_alone` later. All other changes by the frames
         are processed in the next `attend`.

@@ -205,7 +205,7 @@ class Queue:
         return True
 
     def _conflate(self, subject: str) -> list[Message]:
-        """Drop all messages but the newest of each subject, and those of `subject`; return the dropped ones."""
+        """Drop the messages of `subject`, and all but the newest of each other subject; return the dropped messages."""
         kept: deque[Message | Gap] = deque()
         seen = {subject}
         dropped = []

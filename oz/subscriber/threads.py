@@ -131,7 +131,7 @@ class ThreadWaits:
                 wait.sleep(until)
 
     def wake_followers(self) -> None:
-        """Wake the threads that follow, because the thread that polled stops."""
+        """Wake the other waiting threads, because this thread stops polling."""
         notify_all(self._followers)
 
 

@@ -113,13 +113,14 @@ class Bus:
         """Create a publisher.
 
         Args:
-            bind: as of `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of its own,
+            bind: as for `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of its own,
                 and all subscribers without endpoints connect to it, also later ones.
-            connect: as of `oz.asyncio.Publisher`.
+            connect: as for `oz.asyncio.Publisher`.
             options: other arguments of `oz.asyncio.Publisher`.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or a bus has no such argument.
+            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or the sockets of a bus do not have the
+            argument.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
@@ -142,13 +143,14 @@ class Bus:
         """Create a subscriber.
 
         Args:
-            connect: as of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all publishers
+            connect: as for `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all publishers
                 without endpoints, also to later ones.
-            bind: as of `oz.asyncio.Subscriber`.
+            bind: as for `oz.asyncio.Subscriber`.
             options: other arguments of `oz.asyncio.Subscriber`.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or a bus has no such argument.
+            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or the sockets of a bus do not have the
+            argument.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
@@ -169,7 +171,7 @@ class Bus:
 
         Raises:
             ConfigurationError, EndpointError, TypeError: as `oz.asyncio.Node`.
-            ValueError: a bus has no such argument.
+            ValueError: an argument is not allowed on a bus.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         place = self._place("node", options, name)

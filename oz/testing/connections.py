@@ -207,7 +207,7 @@ class End:
         """Return the first message of the inbox."""
         inbox = self.inbox
         message = inbox.popleft()
-        # The sender learns of free space when half of the queue is read, as in libzmq.
+        # The sender gets free space when half of the queue is read, as in libzmq.
         if self.peer is not None and 2 * len(inbox) == self.socket.receive_mark & ~1:
             self.network.call_soon(self.peer.deliver)
         return message

@@ -24,7 +24,7 @@ class Publisher(oz.publisher.aio.Publisher):
 
         Args:
             place: process that it runs in.
-            options: as of `oz.asyncio.Publisher`.
+            options: as for `oz.asyncio.Publisher`.
         """
         self.place = place
         context: Any = place
@@ -59,7 +59,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
 
         Args:
             place: process that it runs in.
-            options: as of `oz.asyncio.Subscriber`.
+            options: as for `oz.asyncio.Subscriber`.
         """
         self.place = place
         context: Any = place

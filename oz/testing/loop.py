@@ -123,7 +123,7 @@ class VirtualSelector(selectors.DefaultSelector):
             clock.run_until(clock.now + _BUSY_SECONDS)
 
     def _look(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Poll real descriptors; the own descriptor of the loop only sometimes."""
+        """Poll real descriptors. The descriptor of the loop itself is polled only sometimes."""
         if len(self.get_map()) < 2 and not self.work and self._waits % _SELDOM:
             return []
         return super().select(0)

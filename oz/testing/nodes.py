@@ -94,7 +94,7 @@ class Node(oz.node.aio.Node):
         Args:
             place: process that it runs in.
             name: of the node.
-            options: as of `oz.asyncio.Node`.
+            options: as for `oz.asyncio.Node`.
         """
         self.place = place
         super().__init__(name, **options)

@@ -1,13 +1,13 @@
 """Callers of a listener that do not prove a trusted key: they are counted and logged.
 
-The authenticator never learns of a caller without a key. Only the monitor of the socket reports the failed
+libzmq does not report a caller without a key to the authenticator. Only the monitor of the socket reports the failed
 handshake. A caller that searches for the key of the listener fails in the same way: it tries the keys that it trusts,
 and ends the other connections when one key is right. So failures are reported if no caller is admitted within
 `SEARCH_SECONDS`, all with one reason.
 
 If the authenticator refuses the key of a caller, the failures of its search are part of this refusal. A refused caller
-connects again without end, but searches only at the beginning. So a refusal explains the failures of `SEARCH_SECONDS`,
-and a later one explains more only after `REFUSAL_SECONDS`.
+connects again without end, but searches only at the beginning. So failures within `SEARCH_SECONDS` after a refusal
+belong to this refusal. Later refusals have failures of their own only after `REFUSAL_SECONDS`.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Credentials:
     """Key of a socket, trusted keys and their permissions.
 
     Attributes:
-        public_key: the own public key, 40 characters of Z85.
+        public_key: public key of this program, 40 characters of Z85.
         directory: of the trusted certificates.
         domain: ZAP domain of the sockets.
         refused: number of connections that were refused for their keys.
@@ -179,7 +179,7 @@ class Credentials:
         socket.set(zmq.CURVE_SERVER, 1)
         socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        # A caller that does not know the own key tries several at once.
+        # A caller that does not know the key of this side tries several at once.
         socket.set(zmq.BACKLOG, _BACKLOG)
         if socket.get(zmq.RCVHWM) == 1:
             # libzmq delivers nothing with CURVE and a limit of 1.
@@ -196,7 +196,7 @@ class Credentials:
         named = self._servers.get(endpoint)
         if named is not None:
             return [key for key, name in self.trusted.items() if name == named]
-        # The own key last: it is in a directory that all sides share, and rarely the key of a listener.
+        # The key of this side last: it is in a directory that all sides share, and rarely the key of a listener.
         return sorted(self.trusted, key=lambda key: key == self.public_key)
 
     def probe(self, endpoint: str, kind: int, where: str | None = None) -> tuple[Probed, str | None]:

@@ -92,7 +92,7 @@ def key_of_client(frame: zmq.Frame) -> str | None:
 
 
 def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """Return the own address of a connection and the address of its peer; None once it is closed."""
+    """Return the addresses of both sides of a connection, this side first; None once it is closed."""
     with suppress(OSError):
         copy = os.dup(descriptor)
         try:

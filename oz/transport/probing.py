@@ -1,7 +1,7 @@
 """Search for the key of a listener: a connection is tried with each trusted key.
 
-A client of CURVE must know the key of its server before it connects. With a wrong key it only learns that the
-handshake has failed. Source: ZeroMQ RFC 26 (CurveZMQ).
+A client of CURVE must know the key of its server before it connects. With a wrong key, it detects only that
+the handshake has failed. Source: ZeroMQ RFC 26 (CurveZMQ).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Probed(enum.Enum):
     """Outcome of a search."""
 
     ADMITTED = enum.auto()
-    """The listener has one of the keys, and trusts the own key."""
+    """The listener has one of the keys, and trusts the key of this side."""
     REFUSED = enum.auto()
-    """The listener has one of the keys, and does not trust the own key."""
+    """The listener has one of the keys, and does not trust the key of this side."""
     STRANGER = enum.auto()
     """The listener has none of the keys."""
     KEYLESS = enum.auto()
@@ -64,7 +64,7 @@ def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) ->
     Args:
         endpoint: of TCP or IPC.
         kind: type of the socket that tries, which must fit the listener.
-        pair: the own keys.
+        pair: keys of this side.
         candidates: public keys.
 
     Returns:

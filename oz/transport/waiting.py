@@ -39,7 +39,7 @@ class ThreadWait:
         self._news.acquire()
 
     def _notify(self) -> None:
-        # RuntimeError: there was news already.
+        # RuntimeError: an earlier change has released the lock.
         with suppress(RuntimeError):
             self._news.release()
 
