@@ -157,8 +157,8 @@ def explanations(measured: Measured) -> list[str]:
     before, after = measured["load"]
     part = "with" if measured["compiled"] else "without"
     lines = [
-        f"Medians of {measured['rounds']} interleaved rounds, in round brackets the least and the greatest,",
-        "in square ones microseconds of processor for each message in all processes.",
+        f"Medians of {measured['rounds']} interleaved rounds. Round brackets have the least and the greatest value,",
+        "square brackets the microseconds of processor time for each message, in all processes.",
         f"{measured['machine']}, load {before:.1f} before and {after:.1f} after,",
         f"oz {part} its compiled part.",
         f"{versions}.",

@@ -67,7 +67,7 @@ def closed_when_sent(
     """Close a publisher or a node after a `with` block, when all messages are sent, without a timeout.
 
     Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1. If a signal has
-    ended the block, or the work in it `is_stopped`, the wait takes at most `STOP_SECONDS`.
+    ended the block, or `is_stopped` returns True, the wait takes at most `STOP_SECONDS`.
     """
     try:
         yield

@@ -349,7 +349,7 @@ class PubSocket(zmq.asyncio.Socket):
 
 
 def _original_of(context: Any, options: dict[str, Any]) -> Any:
-    """Return the socket, or the address of one, that a new socket is to shadow."""
+    """Return the socket that a new socket shadows, or the address of this socket."""
     if isinstance(context, zmq.Socket):
         return context
     return options.get("_from_socket") or options.get("shadow")

@@ -62,7 +62,7 @@ class Endpoint(NamedTuple):
 
 
 def is_multicast(endpoint: object) -> bool:
-    """Return whether a text begins as a multicast endpoint."""
+    """Return whether a text begins with `epgm://` or `pgm://`."""
     return isinstance(endpoint, str) and endpoint.partition("://")[0] in SCHEMES
 
 

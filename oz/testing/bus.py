@@ -119,8 +119,7 @@ class Bus:
             options: other arguments of `oz.asyncio.Publisher`.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or the sockets of a bus do not have the
-            argument.
+            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or an argument is not allowed on a bus.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
@@ -149,8 +148,7 @@ class Bus:
             options: other arguments of `oz.asyncio.Subscriber`.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or the sockets of a bus do not have the
-            argument.
+            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or an argument is not allowed on a bus.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
