@@ -68,7 +68,7 @@ def iso_nanoseconds(text: str) -> int | None:
 
 
 def _ago(text: str) -> int | None:
-    """Return the nanoseconds before now of a text such as `-1h`; None for another text."""
+    """Return the age of a text such as `-1h` in nanoseconds; None for another text."""
     text = text.strip()
     if text == "now":
         return 0

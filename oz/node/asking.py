@@ -163,7 +163,7 @@ class ThreadRequesting:
         Raises:
             NoResponders: no node subscribes to the subject.
             PermissionDenied: the file of permissions of this node denies the request, or each responder does.
-            PeerLost: the group member with the request is lost or has closed, or all nodes with the request.
+            PeerLost: the group member with the request, or each node with it, is lost or has closed.
             ReplyError: the handler raised.
             Timeout: no reply came in time.
             WouldBlock: each node that subscribes is full, or 65,536 requests of this node have not ended.

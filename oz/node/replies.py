@@ -97,7 +97,7 @@ class WaitingReplies:
 
 
 def encode_error(error: BaseException, *, is_hidden: bool) -> list[str]:
-    """Return an exception of a handler for the extras of a reply.
+    """Return the value of the extra `error` for an exception of a handler.
 
     Args:
         error: that the handler raised.

@@ -128,7 +128,7 @@ class Gateway(Service):
 
         Raises:
             EndpointError: an endpoint cannot be used, or libzmq has no PGM; the text has the line that adds it.
-            ConfigurationError: no multicast endpoint, or an endpoint in one direction without its counterpart.
+            ConfigurationError: no multicast endpoint, or an endpoint without its counterpart on the other side.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)

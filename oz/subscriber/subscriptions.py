@@ -165,7 +165,8 @@ class Subscriptions:
             del self._active[number], self._indexes[number]
 
     def release(self, subscription: Subscription) -> None:
-        """Declare a drained subscription as removed, so that other members receive what it has not handled."""
+        """Declare a drained subscription as removed, so that other members receive its messages that are not
+        handled."""
         self._changed(subscription)
 
     def renew(self) -> int:
