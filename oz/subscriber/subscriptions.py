@@ -165,8 +165,7 @@ class Subscriptions:
             del self._active[number], self._indexes[number]
 
     def release(self, subscription: Subscription) -> None:
-        """Declare a drained subscription as removed, so that other members receive its messages that are not
-        handled."""
+        """Declare a drained subscription as removed, so that other members receive unhandled messages."""
         self._changed(subscription)
 
     def renew(self) -> int:
