@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -26,10 +28,11 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
-The format is Parquet if the name of FILE ends with .parquet. Otherwise it is jsonl, a JSON object a line.
+The end of the name of FILE selects the format: .parquet, .csv or .jsonl. Standard output gets jsonl, a JSON object a
+line.
 
 Gap records are written too, with kind 1, for each --pattern. If subject, payload, reply_to or headers are not
-UTF-8, jsonl has them in base64, under the name with the suffix _base64.
+UTF-8, jsonl and csv have them in base64, under the name with the suffix _base64.
 
 {RANGES}
 
@@ -42,9 +45,10 @@ Examples:
 
 _TEXTS = ("payload", "subject", "reply_to", "headers")
 _FIELDS = ("offset", "time", "kind", "lost", "origin", "sequence", "position")
+_CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _TEXTS for suffix in ("", "_base64")))
 
 
-@click.command(help=_HELP, short_help="Write records as jsonl or parquet.")
+@click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
 @click.argument("directory", type=PathName(file_okay=False, path_type=Path))
 @click.argument("file", required=False, type=PathName(path_type=Path))
 @pattern_option
@@ -61,8 +65,8 @@ def export(
     """Export; the text of the help is `_HELP`."""
     from oz.journal import Journal
 
-    if file is not None and file.suffix not in ("", ".jsonl", ".parquet"):
-        raise click.UsageError(f"{str(file)!r} has another suffix than .jsonl or .parquet")
+    if file is not None and file.suffix not in _WRITERS:
+        raise click.UsageError(f"{str(file)!r}: the name of FILE ends with .parquet, .csv or .jsonl")
     found = Journal(directory)
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
     batches = _counted(found, start, end, found.batches(compiled, start=start, end=end, gaps=True))
@@ -70,7 +74,7 @@ def export(
         _write_lines(batches, sys.stdout.buffer)
         return
     with _output(file) as out:
-        (_write_parquet if file.suffix == ".parquet" else _write_lines)(batches, out)
+        _WRITERS[file.suffix](batches, out)
 
 
 @contextmanager
@@ -119,6 +123,19 @@ def _write_lines(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
     for batch in batches:
         to.write("".join(f"{json_text(_as_data(row))}\n" for row in batch.to_pylist()).encode())
     to.flush()
+
+
+def _write_csv(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
+    """Write a header, and the records as rows of CSV."""
+    text = io.TextIOWrapper(to, "utf-8", newline="")
+    rows = csv.DictWriter(text, _CSV_FIELDS, lineterminator="\n")
+    rows.writeheader()
+    for batch in batches:
+        rows.writerows(map(_as_data, batch.to_pylist()))
+    text.detach()
+
+
+_WRITERS = {"": _write_lines, ".jsonl": _write_lines, ".csv": _write_csv, ".parquet": _write_parquet}
 
 
 def _as_data(row: dict[str, Any]) -> dict[str, Any]:

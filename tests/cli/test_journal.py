@@ -1,3 +1,4 @@
+import csv
 import json
 from datetime import UTC, datetime
 
@@ -106,10 +107,13 @@ def test_export_as_jsonl_is_exact(oz, directory):
     assert (rows[4]["headers_base64"], rows[4]["reply_to"]) == ("gA==", "me")
 
 
-def test_export_writes_a_file(oz, directory, tmp_path):
-    file = tmp_path / "out.jsonl"
+def test_export_as_csv(oz, directory, tmp_path):
+    file = tmp_path / "out.csv"
     assert oz("journal", "export", str(directory), str(file)).stdout == ""
-    assert len(file.read_text().splitlines()) == 6
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["payload"] for row in rows] == ["1", "", "", "4,\n", "", ""]
+    assert rows[1]["payload_base64"] == "/w=="
 
 
 def test_export_as_parquet_keeps_every_column(oz, directory, tmp_path):

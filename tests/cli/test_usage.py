@@ -33,7 +33,7 @@ USAGE = [
     ("journal export {journal} --start=-5", "'-5' is neither an offset nor a time"),
     ("journal export {journal} --start=-99999999999w", "neither an offset nor a time"),
     ("journal export {journal} --start 3 --end 1", "the range ends before it begins"),
-    ("journal export {journal} out.csv", "out.csv' has another suffix than .jsonl or .parquet"),
+    ("journal export {journal} out.xls", "out.xls': the name of FILE ends with .parquet, .csv or .jsonl"),
     ("keys new me --key-directory ''", "the path is empty; is a variable of the shell unset?"),
     ("multicast plan --rate 0 --size 200 --outage 2", "rate is from"),
     ("multicast plan --rate 5 --size 200 --outage 2 --mtu 1", "mtu is from"),
