@@ -23,7 +23,7 @@ from oz.transport.capabilities import apt_line, crypto_library, has, pgm_line, p
 from oz.version import VERSION
 
 State = Literal["yes", "low", "no", "broken"]
-"""Present; present but small; missing and optional; missing or too old, and required."""
+"""Present; present but too small; missing but optional; required and missing or too old."""
 
 
 @dataclass(frozen=True, slots=True)

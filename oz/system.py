@@ -142,7 +142,7 @@ def open_descriptors() -> int | None:
 
 
 def user() -> int:
-    """Return the effective user id; 0 on systems without."""
+    """Return the effective user id; 0 on systems without user ids."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 

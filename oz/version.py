@@ -1,4 +1,4 @@
-"""Version of oz, which setup.cfg reads, and a check for a name conflict.
+"""Version of oz for setup.cfg, and a check for a name conflict.
 
 PyPI has another package `oz`, a web framework, with a package and a command of the same names. In one
 environment, each of the two overwrites files of the other, and the removal of one breaks the other.

@@ -95,7 +95,7 @@ def _await_subscriber(publisher: oz.Publisher, process: Child) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
-            # The subscriber subscribes to the controls last.
+            # The subscriber subscribes to `CONTROLS` last.
             return publisher.wait_for_subscribers(END, timeout=0.1)
         except oz.Timeout:
             process.is_done()

@@ -189,7 +189,7 @@ def _subjects_of(source: str) -> Iterator[bytes]:
 def _sample(
     patterns: Sequence[oz.Pattern], endpoint: str, seconds: float, security: str | None
 ) -> Iterator[bytes]:
-    """Yield the subjects of all messages of a publisher for some seconds; of those that match, if it denies others."""
+    """Yield the subjects of a publisher for some seconds, or the matching subjects if it denies other subjects."""
     with oz.Subscriber(endpoint, security=read_security(security)) as sub:
         every = sub.subscribe(b"")
         ctx = click.get_current_context()

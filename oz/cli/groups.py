@@ -68,7 +68,7 @@ class TidyGroup(LazyGroup):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
-        """Run the program and exit. A fault of stdin, stdout or stderr is one line too."""
+        """Run the program and exit. A fault of stdin, stdout or stderr is also reported in one line."""
         extra["prog_name"] = prog_name
         if not extra.get("standalone_mode", True):
             return super().main(args, **extra)

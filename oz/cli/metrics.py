@@ -61,7 +61,7 @@ def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining
 
 
 def bus_metrics(node: oz.Node, timeout: float) -> str:
-    """Return the metrics of all peers of a node, and of how many did not answer."""
+    """Return the metrics of all peers of a node, and the number of peers that did not answer."""
     sample = take_sample(node, timeout)
     text, missing = "Peers that did not answer in time.", len(sample.unanswered)
     own = Family("oz_nodes_unanswered", GAUGE, text, {(("bus", node.bus),): missing})

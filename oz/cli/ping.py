@@ -88,9 +88,9 @@ def ping(
 def _find(
     node: oz.Node, target: str, wait: float, timeout: float, waiting: Waiting
 ) -> Callable[[], str | None] | None:
-    """Return a function that sends a ping and returns the name of the responder, None without an answer in time.
+    """Return a function that sends a ping, and returns the name of the responder or None without an answer in time.
 
-    None if there is no node and no subscription for the target within `wait` seconds.
+    Return None in place of a function if no node or subscription for the target exists within `wait` seconds.
     """
     end = time.monotonic() + wait
     is_ready(node, min(wait, 1.0))

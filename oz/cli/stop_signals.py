@@ -84,7 +84,7 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
     handler = found[0] if found else StopSignals()
     before, handler.stop = handler.stop, stop
     if handler._first is not None:
-        # It came in an outer block, or Python has dropped its exception, as in a callback of a weak reference.
+        # The signal came in an outer block, or Python has dropped its exception, as in a callback of a weak reference.
         stop()
     # A service ends on an ignored SIGINT too: `kill -INT` is the way to end it in a script.
     for number in _SIGNALS:

@@ -135,7 +135,7 @@ class _Source:
         self.pattern, self._counted_at = pattern, time.monotonic()
 
     def ask(self) -> Sample:
-        """Ask all nodes for a sample. The next one has rates since this one."""
+        """Ask all nodes for a sample. The rates of the next sample count from this sample."""
         self._before = found = take_sample(self._node, _ANSWER_SECONDS)
         self.at, self.nodes = found.at, len(found.snapshots)
         return found

@@ -73,7 +73,7 @@ class Hot(Protocol):
     def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:
         """Return the columns of a body without extras, checked; None for another body.
 
-        `flat()` of the columns returns what `decode_body` of oz.wire.links returns.
+        `flat()` of the columns has the same result as `decode_body` of oz.wire.links.
 
         Args:
             frame: with the body.
@@ -184,7 +184,7 @@ class Hot(Protocol):
         joined_bytes: int,
         refuses: bool,
     ) -> Any:
-        """Return what `PublishMethod` needs of a publisher. It is in the slot `_outbox` of the publisher."""
+        """Return the state of a publisher that `PublishMethod` reads. It is in the slot `_outbox` of the publisher."""
 
     def know_lone_publisher(
         self,

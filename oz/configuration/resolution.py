@@ -110,7 +110,7 @@ def resolve_limits() -> Limits:
 
 
 def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
-    """Return the source of the security settings of a command, or None without any.
+    """Return the source of the security settings of a command, or None.
 
     Returns:
         The file that `OZ_SECURITY` names, and None; else the configuration file and its table `[security]`.

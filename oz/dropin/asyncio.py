@@ -185,7 +185,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     def get(self, option: int) -> Any:
         """Return an option; see `oz.SubSocket.get`."""
         value = super().get(option)
-        # While it is made, pyzmq asks for TYPE.
+        # The constructor of pyzmq reads TYPE when `_shadow_sock` does not exist yet.
         return sub.SubSocket.get(self._shadow_sock, option) if option in _OWN_OPTIONS else value
 
     setsockopt = set
@@ -240,7 +240,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             return add_event(kind, args=args, kwargs=kwargs, future=future)
         received = ReceiveFuture(self)
         if not self._recv_futures and kwargs is not None and not self.closed:
-            # No other receive comes first, so that a message that is there needs no timer.
+            # No earlier receive waits, so that a message that has arrived needs no timer.
             try:
                 received.set_result(
                     getattr(self._shadow_sock, kind)(**{**kwargs, "flags": kwargs["flags"] | _NOBLOCK})
@@ -323,7 +323,7 @@ class PubSocket(zmq.asyncio.Socket):
 
     @property
     def dialect(self) -> str:
-        """Dialect that subjects are checked by."""
+        """Dialect whose rules the subjects must obey."""
         return self._sending.dialect
 
     def send_multipart(  # type: ignore[override]

@@ -28,8 +28,9 @@ LONGEST_SUBJECT = 256
 """Size in bytes of the longest cached subject, so that peers cannot fill the memory."""
 
 Rule = tuple[tuple[bytes, ...], bool | None]
-"""Texts with one token between them. True if one or more tokens must follow, None if any text may follow. The
-compiled part matches subjects in ASCII by rules, in less time than a search in `answers`."""
+"""Texts with one token between them, and the end of the subject. The end is True if one or more tokens must follow,
+None if any text may follow, and False if nothing may follow. The compiled part matches subjects in ASCII by rules, in
+less time than a search in `answers`."""
 
 Matcher = Callable[[bytes], object]
 
@@ -87,7 +88,7 @@ class Filter:
         return self.find(subject) if answer is None else answer
 
     def find(self, subject: bytes) -> bool:
-        """Return what `accepts` returns for a subject that is not remembered."""
+        """Match a subject whose answer is not cached; see `accepts`."""
         answer = bool(self._decide(subject))
         if len(subject) <= LONGEST_SUBJECT:
             if len(self.answers) >= ANSWERS:
@@ -145,7 +146,7 @@ def _is_costly(pattern: Pattern) -> bool:
 
 
 def _matcher(pattern: Pattern) -> Matcher:
-    """Return a function that decides as the index does for one pattern."""
+    """Return a function that matches one pattern, with the same result as the index."""
     if pattern._compiled.literal is not None:
         return pattern._compiled.literal.__eq__
     if pattern._dialect.is_prefix:

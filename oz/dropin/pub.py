@@ -71,7 +71,7 @@ class PubSocket(zmq.Socket[bytes]):
 
     @property
     def dialect(self) -> str:
-        """Dialect that subjects are checked by."""
+        """Dialect whose rules the subjects must obey."""
         return self._sending.dialect
 
     def send(self, data: Any, flags: int = 0, *arguments: Any, **options: Any) -> Any:

@@ -7,9 +7,9 @@ drops the other frames of that message, and continues. There is no thread, no se
 `Reading` holds the state: patterns, frames read ahead, the place in the current message. While the socket has only
 prefixes, `recv` passes straight to pyzmq.
 
-Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message the rest of
-that time is waited for by `zmq_poll`. A receive with NOBLOCK skips refused messages for at most
-`SKIP_SECONDS`, so that a stream of refused messages cannot block it.
+Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message, `zmq_poll` waits for
+the remaining time. A receive with NOBLOCK skips refused messages for at most `SKIP_SECONDS`, so that a stream of
+refused messages cannot block it.
 
 EVENTS is exact: reading it skips refused messages, and keeps the first frame of a message that matches.
 `zmq.asyncio` and Tornado's streams depend on EVENTS, so they see matching messages only. `zmq.Poller`,
@@ -211,7 +211,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Return an option, as `zmq.Socket.get`; EVENTS has POLLIN only for a message that matches."""
         reading = self._reading
         if option == _EVENTS and not reading.is_plain:
-            # Without a message POLLIN remains if the time for skipping was over: the program must come back.
+            # If the time for skipping ends without a match, POLLIN remains, so that the program receives again.
             found = _POLLIN if self._has_message() else 0
             return int(super().get(option)) | found
         value = super().get(option)
@@ -385,7 +385,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return [frame]
 
     def _read_next(self, flags: int, copy: bool, track: bool, *, is_whole: bool) -> list[Any]:
-        """Read the rest of the current message, or the next message that matches.
+        """Read the remaining frames of the current message, or the next message that matches.
 
         Args:
             flags: of the receive.
@@ -458,7 +458,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
-        # First: an exception may come before `update_state`, and a receive must then look at `held`.
+        # First: an exception may come before `update_state`, and a receive must then check `held`.
         reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))

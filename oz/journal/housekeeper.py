@@ -1,7 +1,7 @@
 """The housekeeper: the thread of a writer that seals ended streams and applies retention.
 
 It holds no reference to the writer, so that a forgotten writer can be collected. The writer gives it a weak
-`tick` function, which rolls a segment by its age and syncs by the interval.
+`tick` function, which ends a segment by its age, and syncs by the interval of `sync`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Housekeeper:
         self._retain_bytes, self._retain_seconds = retain_bytes, retain_seconds
         self._changed = threading.Condition()
         self._pending: deque[SegmentFile] = deque()
-        self._requested = self._completed = 0  # passes
+        self._requested = self._completed = 0  # numbers of passes
         self._is_stopping = self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="oz-journal", daemon=True)
         self._thread.start()

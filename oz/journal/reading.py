@@ -51,7 +51,7 @@ def end_offset(store: Store) -> int:
     """Return the offset after the last acknowledged record.
 
     Raises:
-        JournalError: the head of the last stream is damaged, and there is no mark.
+        JournalError: the head of the last stream is damaged, and the acknowledged mark is absent.
     """
     while True:
         mark, files = acknowledged_mark(store), store.segments()

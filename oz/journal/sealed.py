@@ -532,7 +532,7 @@ class SealedFile:
         self.read([group], COLUMNS)
 
     def _load(self, group: Group, columns: Sequence[int]) -> None:
-        """Read column chunks into the window, and verify their checksums."""
+        """Read column chunks into the buffer of the file, and verify their checksums."""
         try:
             chunks = _chunks(self._metadata, group.number, columns)
         except _ERRORS as error:
@@ -566,7 +566,7 @@ def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def nulls(name: str, rows: int) -> pa.Array:
-    """Return a column of nulls. Most files have several dictionaries, whose memory all tables share."""
+    """Return a column of nulls. Such columns share their memory, because most tables have several."""
     size = 1 << max(15, (rows - 1).bit_length())
     return _nulls(TYPES[name], size).slice(0, rows)
 

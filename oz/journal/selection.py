@@ -59,7 +59,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def checked_columns(columns: Sequence[str] | None) -> list[str]:
-    """Return the names of columns, all of them for None.
+    """Return the names of columns. None stands for all columns.
 
     Raises:
         ValueError: a column does not exist.

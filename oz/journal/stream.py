@@ -1,6 +1,7 @@
 """The active segment: batches in an Arrow IPC stream that grows.
 
-`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata:
+`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata, its
+*stamp*:
 
     oz.batch <crc> <first> <rows> <length>      8 hexadecimal digits; 20, 10 and 20 decimal digits
     oz.head <crc>                               CRC-32 of the head of the stream, which is the schema message

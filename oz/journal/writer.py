@@ -4,7 +4,7 @@ Theory of operation. A journal has one active segment, a file in the format of a
 segments, which are Parquet files. The mark, the file `acknowledged`, has 44 bytes: the active segment, its
 acknowledged size in bytes, and the offset behind its last record. Readers read the stream only up to the mark.
 
-An append takes these steps, under one lock:
+An append takes these steps, under one lock, the *guard*:
 
 1. Encode the batches and write them behind the accepted bytes of the stream.
 2. With `sync="batch"`, sync the stream. After a failed sync the state of the file is unknown, so the writer
@@ -72,7 +72,7 @@ from oz.message import Message
 from oz.program_end import close_all, end_daemon
 
 _RETRY_SECONDS = (
-    1.0  # seconds until the housekeeper tries again, if an append has the guard or the disk is full
+    1.0  # seconds until the housekeeper tries again, if an append holds the guard or the disk is full
 )
 _MIN_WAIT = 0.001  # seconds
 
@@ -268,7 +268,7 @@ class Writer:
         if self._is_closed or self._owner != os.getpid():
             return
         if sys.is_finalizing():
-            # The other threads are stopped, perhaps with the guard. The next writer seals the stream.
+            # The other threads are stopped, and one of them may hold the guard. The next writer seals the stream.
             self._is_closed = True
             return
         with self._guard:

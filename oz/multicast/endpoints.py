@@ -78,7 +78,7 @@ def parse(text: str) -> Endpoint:
 
 
 def parts(text: str) -> Endpoint:
-    """Return the endpoint of a text, with its interface as it is named.
+    """Return the endpoint of a text. The interface keeps its name or address from the text.
 
     Raises:
         EndpointError: the text is no multicast endpoint.

@@ -128,7 +128,7 @@ class Listener:
     def _tell(self, notice: Notice) -> None:
         if self._on_notice is None:
             if notice.kind == "corrupt":
-                # The log limits the lines of each place. Damaged frames must not hide other news.
+                # The log limits the rate of each line of code. Damaged frames must not hide other notices.
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
             else:
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)

@@ -125,7 +125,7 @@ class MulticastPlan:
 
     @property
     def repaired_outage(self) -> float:
-        """Longest outage in seconds with so few lost packets."""
+        """Longest outage in seconds whose lost packets were repaired in every measured run."""
         return REPAIRED_AT_ONCE / (self.packets + BEATS)
 
     @property
@@ -160,7 +160,7 @@ def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
     """Return the part of a RATE that is sent at least.
 
-    From one full packet a millisecond on, libpgm meters each millisecond by itself, and an unused part is lost.
+    If RATE allows a full packet each millisecond, libpgm limits each millisecond separately, and loses the unused part.
     """
     return rate_kbps * SLOW_SHARE if rate_kbps >= 8 * mtu else float(rate_kbps)
 
@@ -208,7 +208,7 @@ def _rate_for(kbps: float, mtu: int) -> int:
 
 
 def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
-    """Return the shortest recovery with such a window, in tenths of a second."""
+    """Return the shortest recovery for a window in packets, rounded up to a tenth of a second."""
     tenths = max(1, floor(window * mtu / (rate_kbps // 8) / 100))
     while window_of(rate_kbps, tenths / 10, mtu) < window:
         tenths += 1

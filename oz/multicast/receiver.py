@@ -6,10 +6,10 @@ A subscriber reads all messages of its endpoints, whatever it subscribes to. Eac
 messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
 were lost if the publisher began while the subscriber listened.
 
-The records of a publisher have its age. A record that has waited in a queue shows a start of the publisher that is
-too late. So two records must agree within `STEADY_NS`, and the age counts from the last time at which all frames were
-read. If the publisher then began after the subscriber, the messages are lost. If it began less than `JOINING_NS` of
-the subscriber, their number is unknown.
+A publisher sends records of its state, with its age (`oz.multicast.sender`). A record that has waited in a queue shows
+a start of the publisher that is too late. So two records must agree within `STEADY_NS`, and the age counts from the
+last time at which all frames were read. If the publisher then began after the subscriber, the messages are lost. If it
+began less than `JOINING_NS` after the subscriber, their number is unknown.
 
 `Receiver` reads no clock. Times are in nanoseconds since 1970.
 """
@@ -194,7 +194,7 @@ class Receiver:
         return began_at <= self.joined_at - STEADY_NS
 
     def on_idle(self, now: int) -> list[Effect]:
-        """Record that all frames were read; report doubts about publishers that have ended."""
+        """Record that all frames were read; report possible losses of publishers that have ended."""
         self.idle_at = now
         effects: list[Effect] = []
         for origin, sender in self.senders.items():

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Every message gets its number before it is sent, so that subscribers report a dropped or interrupted message as a gap.
-A frame fits one packet, but for a larger message, which PGM cuts into packets.
+A frame fits one packet. A larger message has a frame of its own, which PGM cuts into packets.
 
 Several times a second the publisher sends a *record*: its next number, its rate and its age. The record shows
 the loss of the last messages, and that the publisher is alive. The age shows a subscriber whether the messages

@@ -15,7 +15,7 @@ silent           a frame                              heard
 silent           no packet for `DOUBT`                messages may be missing, number unknown
 silent           packets for `stale_after`, or        stuck: messages may be missing; connect again
                  `UNREPAIRED` without repairs         (the next time after twice as long, and so on)
-silent           stuck `MAX_TRIES` times, or no       gone: it is not waited for
+silent           stuck `MAX_TRIES` times, or no       gone: it is ignored
                  packet for `FORGOTTEN`
 any              a record that says bye               left
 ================ ==================================== ==========================================================

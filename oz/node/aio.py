@@ -275,7 +275,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         left = None if end is None else max(0.0, end - engine.clock())
         count = self._life.finish(await self._attendance.wait(engine.acknowledgements(left)))
         if engine.owns_context:
-            # It waits for libzmq.
+            # In a thread, because `end_context` waits for libzmq.
             await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
         self._handles.clear()
         return count

@@ -2,8 +2,8 @@
 
 The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
 this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
-`PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender learns of each subject
-once, and of each request. The receiving node has an event too, once for each subject.
+`PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender gets one notice for each
+subject, and one for each request. The receiving node has an event too, once for each subject.
 """
 
 from __future__ import annotations

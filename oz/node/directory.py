@@ -68,7 +68,7 @@ class Directory:
             path: absolute.
             bus: name of the bus.
             node: id of this node.
-            has_key: whether the nodes have keys. They do not find nodes without.
+            has_key: whether this node has keys. Nodes with keys and nodes without keys do not find each other.
             source: source of the path for errors, as `Setting.source`.
 
         Raises:
@@ -114,7 +114,7 @@ class Directory:
         return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
 
     def count_separate(self) -> int:
-        """Return the number of sockets of the same bus that this node does not dial: with keys, if it has none.
+        """Return the number of nodes of the same bus on this host that have keys if this node has none, or the reverse.
 
         Sockets of processes that have ended are removed, and do not count.
         """
@@ -177,7 +177,7 @@ class Directory:
 
 
 def _begin(host: bytes, bus: str, has_key: bool) -> str:
-    """Return the begin of the names of sockets."""
+    """Return the beginning of the names of sockets."""
     parts = (host, bus.encode(), b"keys" if has_key else b"")
     return hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest() + "-"
 

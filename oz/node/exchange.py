@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A request is registered under `lock`, then sent in a stream of the publisher. Its reply arrives as a direct message
-at the subscriber. Replies and events of sessions arise under the locks of the engines, so that they are only
-appended to queues here. `turn`, on the attending side, passes them to the machines of `oz.node.requests` and
+at the subscriber. Replies and events of sessions arise under the locks of the engines, so they are only
+appended to queues here. `turn`, on the attending side, passes them to the state machines of `oz.node.requests` and
 `oz.node.replies`, and notifies the callers without a lock.
 
 `lock` is outside the locks of the publisher and of the roster. The caller of a request waits by itself: a thread
@@ -295,7 +295,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded.
             extras: of `check_extras`, or None.
-            is_alone: whether no other reply is expected soon, which could join the batch.
+            is_alone: whether no other reply is expected soon that could join the batch.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
@@ -344,7 +344,7 @@ class Exchange:
         Args:
             message: request.
             value: of the handler.
-            is_alone: whether no other reply is expected soon, which could join the batch.
+            is_alone: whether no other reply is expected soon that could join the batch.
         """
         if message.reply_to is None:
             return

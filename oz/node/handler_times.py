@@ -48,7 +48,7 @@ class Stopwatch:
             self.call = self._measured
 
     def stop(self) -> None:
-        """Stop to measure calls."""
+        """Measure no further calls."""
         self._clock, self.began, self.call, self.on_call = None, None, self._handler, None
 
     def _measured(self, message: Any) -> Any:

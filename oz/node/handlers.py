@@ -110,7 +110,7 @@ class Runner:
             self.owner.overflowed += dropped
             removed, self.lanes.removed = self.lanes.removed, []
             for message in removed:
-                # A dropped message of a handled stream must not hold up its mark.
+                # With `ack="handled"`, the link acknowledges later messages only after this one.
                 message.ack()
 
     def __call__(self, message: Message) -> None:

@@ -109,7 +109,7 @@ class NodePublisher(PublisherEngine):
         return {stream.session.member for stream in streams if stream.session.is_up}
 
     def session_of(self, node: bytes) -> Session | None:
-        """Return the session of a node, None without. The caller has the lock."""
+        """Return the session of a node, or None. The caller has the lock."""
         return self._sessions.of_node(node)
 
     def ping(self, node: bytes) -> None:
@@ -204,7 +204,7 @@ class NodeSubscriber(SubscriberEngine):
         return None if place is None or self.keys is None else self.keys.key_of(place.endpoint)
 
     def card_at(self, endpoint: str) -> Card | None:
-        """Return the card of the node that was found at an endpoint last; None without."""
+        """Return the card of the node that was found at an endpoint last, or None."""
         place = self.places.get(endpoint)
         return None if place is None or place.link is None else decode_card(place.link.card)
 
@@ -258,7 +258,7 @@ class NodeSubscriber(SubscriberEngine):
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
-        # A call that takes a message does not attend.
+        # A call that receives a message does not call `attend`.
         self.attend_at = inf
         return has_more
 

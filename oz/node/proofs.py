@@ -39,7 +39,7 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
         hello: without card from an ordinary subscriber.
         user: key of the sender; None without keys.
         own: card of this node.
-        is_own: whether the session is that of the node's link to itself.
+        is_own: whether the session belongs to the link of the node to itself.
     """
     if not hello.card:
         return None

@@ -27,7 +27,7 @@ def may_dial(endpoint: str, local_prefix: str | None) -> bool:
 
     Args:
         endpoint: `tcp://` with a port and the address of one host or a host name, or `ipc://`.
-        local_prefix: begin of the sockets in the directory of this node; None refuses each `ipc://`.
+        local_prefix: beginning of the endpoints in the directory of this node; None refuses each `ipc://`.
     """
     if len(endpoint) > MAX_CARD_TEXT:
         return False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
+"""Subject of an empty direct message. When it is acknowledged, earlier declarations of the peer have arrived."""
 CHECK_INTERVAL = 0.1
 """Seconds between two checks of `wait_ready` without an event: an endpoint may never answer."""
 _BOTH_WAYS = (
@@ -70,7 +70,7 @@ class Readiness:
             self._node.waiters.pop(news, None)
 
     def _raise_denials(self) -> None:
-        """Raise the denial of a subscription, or of a publication, which is raised once."""
+        """Raise the denial of a subscription. Raise the denial of a publication once."""
         with self._node.subscriber.lock:
             self._node.subscriber.raise_refusals()
         with self._node.lock:
@@ -80,7 +80,7 @@ class Readiness:
     def _missing(
         self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
     ) -> list[str]:
-        """Return what `ready` waits for, in words."""
+        """Return a text with the conditions that `ready` still waits for."""
         missing = []
         refusing = self._refusing()
         with self._node.lock:
@@ -191,7 +191,7 @@ class Readiness:
         return missing
 
     def _refusals(self) -> list[str]:
-        """Return why connections were refused for a key, or may be."""
+        """Return why connections were refused for a key, or may have been refused."""
         if self._node.subscriber.keys is None:
             is_silent = self._node.configuration.connect and self._node.roster.silent_seeds
             return [KEYS_HINT] if is_silent else []
@@ -241,7 +241,7 @@ class Readiness:
         return [hint for hint in hints if hint]
 
     def _separation(self) -> str:
-        """Return that nodes of the bus on this host have keys and this node has none, or the reverse; else ""."""
+        """Return a text if nodes of the bus on this host have keys and this node has none, or the reverse; else ""."""
         directory = self._node.directory
         count = 0 if directory is None else directory.count_separate()
         if not count:

@@ -8,9 +8,9 @@ message over reconnections, so that a request is sent once to each *holder*. Rep
 this subject. They count only if they come from a holder, so that a peer cannot answer a request that it did not
 receive. The members of a group with redelivery may pass a request on: then each peer may answer it.
 
-The first reply ends a request. An error reply ends it only when no other stream has it, because observing programs
-and forwarders have it too. A peer may have it in several streams. If the member of a group is lost, the request is
-lost: plain subscriptions beside a group count as observers.
+The first reply ends a request. An error reply ends it only when no other stream has the request, because observing
+programs and forwarders receive it too. One peer may receive it in several streams. If the member of a group is lost,
+the request is lost: plain subscriptions beside a group count as observers.
 
 Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
 
@@ -124,11 +124,11 @@ class Request:
         self.notify: Callable[[], object] = bool
 
     def admits(self, key: str, permissions: Permissions, now: float) -> bool:
-        """Return whether the holder of a key may send one more reply, and count it.
+        """Return whether a peer with a key may send one more reply, and count the reply.
 
         Args:
             key: public key of the responder.
-            permissions: that it is held to.
+            permissions: of this node.
             now: in seconds.
         """
         if self._admitted is None:
@@ -250,7 +250,7 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
-        """Send a request to the responders that do not hold it; return nothing without any."""
+        """Send a request to the responders that do not hold it; return no effects without such responders."""
         request.asked_at = now
         held = request.holders
         found = [
@@ -412,7 +412,7 @@ def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
 
 
 def _without_one(holders: Sequence[Any], node: bytes) -> list[Any]:
-    """Return the holders without one stream of a node: a plain stream, because its other streams may be responders."""
+    """Return the holders without one stream of a node. A plain stream goes first: the others may be responders."""
     streams = [holder for holder in holders if holder.session.member == node]
     failed = next((stream for stream in streams if stream.group is None), streams[0] if streams else None)
     return [holder for holder in holders if holder is not failed]

@@ -1,7 +1,7 @@
 """Streams that receive a request: matching subscriptions of the peers.
 
 A request goes to each plain subscription that matches, and to one member of each group, as a message does. So an
-observing program receives the request too, and no responder misses it. A member of a group with room is picked by
+observing program receives the request too, and no responder misses it. In a group, a member with space is picked by
 `oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be dropped
 without an error.
 """
@@ -37,7 +37,7 @@ class StreamResponders:
         lock: AbstractContextManager[Any],
         cached: Callable[[str], Route | None] = lambda subject: None,
     ) -> None:
-        """Set the interest of a publisher.
+        """Create the choice for one node.
 
         Args:
             find: returns the route of a subject among the sessions of nodes.

@@ -113,7 +113,7 @@ class ThreadPool:
             try:
                 result = watch.call(message)
             except BaseException as error:
-                # SystemExit too: a thread would end without a word.
+                # SystemExit too, because it would end the thread without a log record.
                 runner.failed(message, error)
             else:
                 if result is not None or message.__class__ is not Message:

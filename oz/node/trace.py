@@ -73,7 +73,7 @@ class Trace:
     Attributes:
         id: header of the marked message.
         hops: this node, and then the peers that have answered.
-        missing: pairs of asker and peer whose answers are to come.
+        missing: pairs of asker and peer without an answer yet.
         reports: of marked messages.
     """
 

@@ -28,7 +28,7 @@ class _Done:
         now = attendance.busy_clock()
         if now - attendance.turned_at >= TURN:
             attendance.check_loop()
-            # Before and after: other tasks that publish have a turn each, and so has this one.
+            # Set before and after the yield, because other tasks that publish read it meanwhile.
             attendance.turned_at = now
             yield
             attendance.turned_at = attendance.busy_clock()
@@ -56,7 +56,7 @@ class Publishing(PublishingBase):
     ) -> Awaitable[None]:
         """Publish one message; the arguments and errors are those of `oz.Publisher.publish`.
 
-        The message is published by the call itself, and need not be awaited. An await yields to the loop once every
+        The call itself publishes the message, and need not be awaited. An await yields to the loop once every
         millisecond. With `on_full="block"` and a full subscriber, the message is published only when the result is
         awaited.
 
@@ -231,12 +231,12 @@ class Publisher(Publishing, PublisherBase):
         if engine.is_foreign:
             return 0
         if engine.is_closed:
-            # Perhaps by the end of the context.
+            # The end of the context may have closed it.
             return self._life.finish(0.0)
         self._attendance.leave_closed_loop()
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
         if engine.owns_context:
-            # It waits for libzmq.
+            # In a thread, because `end_context` waits for libzmq.
             await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
         return left
 

@@ -24,7 +24,7 @@ from oz.wire.codec import Codec
 
 
 class PublishingBase:
-    """Calls of an object that publishes, a publisher or a node, without those that wait."""
+    """Calls of a publisher or a node that publish and do not wait."""
 
     # A slot, because C reads it.
     __slots__ = ("__dict__", "__weakref__", "_outbox")
@@ -64,7 +64,7 @@ class PublishingBase:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Send the messages that are published in a `with` block together, at its end or in full batches."""
+        """Collect the messages that a `with` block publishes, and send them at its end or in full batches."""
         engine = self._engine
         token = object()
         try:
@@ -228,7 +228,7 @@ class PublisherBase(PublishingBase, ABC):
 
     @property
     def endpoint(self) -> str | None:
-        """Endpoint that was bound last, or connected to last; None without any."""
+        """Endpoint that was bound last, or connected to last; None without an endpoint."""
         return self._engine.endpoint
 
     @property

@@ -10,11 +10,11 @@ Quiet means that the last send ended longer ago than `(20 µs + duration of the 
 messages since)`. The duration is included because a send to 50 subscribers takes longer than 20 µs. The last factor
 detects a program that publishes in a loop, while most of its messages match nothing.
 
-A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its
-own, so that a subscriber with a small `largest_frame` loses this message only. A body ends where the next
-position is not above the last by 1 to 2³² − 1, because a head stores differences.
+A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its own, so that
+a subscriber with a small `largest_frame` loses this message only. A body ends where the difference of two positions is
+not between 1 and 2³² − 1, because the head of a batch stores these differences in 32 bits (`oz.wire.links`).
 
-The recipients of a message are a tuple of streams. Equal choices are one object (see `routing`), so that the
+The recipients of a message are a tuple of streams. Equal tuples are one object (see `routing`), so that the
 usual flush compares identities only.
 """
 
@@ -43,7 +43,7 @@ _pack_waiting = None if HOT is None else HOT.pack_waiting
 
 
 class Body:
-    """Messages of one or more sessions, which are packed once.
+    """Messages that are packed once, for one or more sessions.
 
     Attributes:
         count: messages.
@@ -162,7 +162,7 @@ class Batcher:
         return now - self._sent_at > self._pause * (1 + self.unmatched - self._unmatched_then)
 
     def sent(self, began: float, ended: float) -> None:
-        """Record a send, from its begin to its end in seconds."""
+        """Record a send, from its beginning to its end in seconds."""
         self._pause = QUIET + (ended - began) / 4
         self._sent_at, self._unmatched_then = ended, self.unmatched
 
@@ -228,10 +228,10 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        # The first payload stands for all of them, so that large messages are seldom packed twice.
+        # The first payload is an estimate for all payloads, so that large messages are seldom packed twice.
         is_small = len(flat[1]) * count < self._one_body
         if is_small and count <= self.batch:
-            # To pack costs less than to add the sizes.
+            # Packing costs less than adding the sizes.
             frame = links.encode_body(flat)
             if len(frame) < self._one_body:
                 return iter((Body(flat, positions, frame),))

@@ -37,7 +37,7 @@ class DirectStream(Stream):
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether `publish` must look at this stream: never."""
+        """Whether `publish` must check the space of this stream: always False."""
         return False
 
     def keep(self, body: Body, flags: int) -> None:

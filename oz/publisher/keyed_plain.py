@@ -17,8 +17,8 @@ Manual mode has these limits (`docs/libzmq.md`):
   the connection. `match_reports` finds the connections whose descriptor is closed. A report without such a connection
   after a second is of a subscriber inside the process (inproc).
 
-A count that is too high costs a send that reaches no subscriber. A count that is too low would lose messages, so
-that reports are never guessed.
+If a count is too high, a send reaches no subscriber. If a count is too low, messages are lost. So a report is
+never matched by a guess.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INSIDE_AFTER = 1.0
 _LAST = int(zmq.NOBLOCK)
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 _ADD, _REMOVE = b"\x01", b"\x00"
-_MIN_SWEEP = 64  # Connections from which closed ones are looked for.
+_MIN_SWEEP = 64  # Number of connections from which closed ones are searched.
 _ENTRY = 64  # Bytes that a prefix counts beside its length.
 
 _log = peer_logger("oz.publisher")

@@ -10,7 +10,7 @@ The files of keys and permissions are read again by the clock, every `TEND_INTER
 to sessions that exist (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions
 of keys that are not trusted any more end. Their connections are cut, so that they must prove a key again.
 
-`Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
+`oz.transport.keys.Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PublisherKeys(Keys):
             dialect: of its subjects.
             delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """
-        # Refusals are logged: `publish` goes on for other subscribers. Results of searches wait for the next
+        # Refusals are logged: `publish` continues for other subscribers. Results of searches wait for the next
         # `has_changed`.
         super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)
@@ -173,7 +173,7 @@ class PublisherKeys(Keys):
         return user in self.access.rights.trusted
 
     def has_changed(self, now: float) -> bool:
-        """Do what is due; return whether the rights have changed.
+        """Run the steps that are due; return whether the rights have changed.
 
         Args:
             now: in seconds of `time.monotonic`.

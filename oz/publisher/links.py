@@ -1,7 +1,7 @@
 """Listening ROUTER of a publisher: frames of links in and out.
 
-Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here: the
-sessions decide. Only the first frame of a message, the routing id, can cause them.
+Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here, because
+the sessions decide what follows. Only the first frame of a message, the routing id, can cause them.
 
 After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has
 processed the command that makes it readable. The caller checks `has_input` after each round of sends.
@@ -35,7 +35,7 @@ SHARED_BYTES = 4096
 MAX_LINGER = 10_000
 """Milliseconds for which libzmq continues to send after `close(timeout=None)`.
 
-Without an end, `zmq_ctx_term` did not return in 3 of 97 runs although the only subscriber had ended.
+Without a limit, `zmq_ctx_term` did not return in 3 of 97 runs although the only subscriber had ended.
 """
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ONE_FRAME, _TWO_FRAMES = (_MORE, _LAST), (_MORE, _LAST, _MORE, _LAST)
@@ -71,7 +71,7 @@ class LinkListener:
 
     Attributes:
         socket: the ROUTER.
-        rejected: messages of more than one frame, which the protocol does not have.
+        rejected: messages of more than one frame, because the protocol has none.
         raw: C access to the socket, or None.
         user: key of the sender of the frame that `read` returned last; None without keys.
     """
@@ -150,7 +150,7 @@ class LinkListener:
                 yield route, frame
 
     def _skip(self) -> None:
-        """Read the rest of a message with too many frames. libzmq has received all of it."""
+        """Read the remaining frames of a message with too many frames. libzmq has received all of it."""
         self.rejected += 1
         while self._has_more(self.socket):
             self._recv(self.socket, _LAST)
@@ -182,7 +182,7 @@ class LinkListener:
                 return GONE
             raise
         except BaseException:
-            # A signal handler has raised, perhaps inside a message, which an empty frame completes. For the
+            # A signal handler has raised, perhaps inside a message. An empty frame completes the message. For the
             # subscriber it is a probe: it greets again. Outside a message, libzmq ignores the frame.
             with suppress(zmq.ZMQError):
                 self._send(self.socket, b"", _LAST)
@@ -204,8 +204,8 @@ class LinkListener:
 class KeyedListener(LinkListener):
     """ROUTER with keys: each frame has the key of its sender.
 
-    The key and the descriptor of the connection are properties of the frame, so that frames are not copied by
-    pyzmq.
+    The key and the descriptor of the connection are properties of the frame, so that pyzmq does not copy
+    frames.
     """
 
     def __init__(

@@ -167,7 +167,7 @@ class LoopAttendance:
             self._descriptors = ()
 
     def call(self, work: Callable[[], None]) -> None:
-        """Call something in the loop; at once if there is none, or if it is closed."""
+        """Call a function in the loop; call it at once without a loop, or if the loop is closed."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # It may be closed in this moment.

@@ -159,7 +159,7 @@ class PlainSubscribers:
         return sum(counts.get(subject[:length], 0) for length in self._lengths if length <= len(subject))
 
     def send(self, subject: bytes, payload: bytes) -> bool:
-        """Send a message; return False if a subscriber is full, which only a socket with `refuses` reports.
+        """Send a message; return False if a subscriber is full. Only a socket with `refuses` reports this.
 
         Raises:
             zmq.ZMQError: the context is terminated.

@@ -128,7 +128,7 @@ class _TimeLimit:
         return [pattern for pattern, leaf in self._slow if self.has_skipped and self._is_over(leaf)]
 
     def _is_over(self, leaf: Leaf) -> bool:
-        """Return whether all sessions of a pattern have had their slow matches."""
+        """Return whether all sessions of a pattern have had `SLOW_MATCHES` slow matches."""
         slow = self._slow_of
         return all(slow.get(entry.session, 0) >= SLOW_MATCHES for entry in values_of((leaf,)))
 

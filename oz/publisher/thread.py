@@ -98,7 +98,7 @@ class Attendance:
         if engine.attend():
             time.sleep(_PAUSE)
             return
-        # In this order: `publish` appends to `waiting` before it looks at `is_resting`.
+        # In this order: `publish` appends to `waiting` before it reads `is_resting`.
         engine.is_resting = not engine.waiting
         deadline = engine.next_deadline()
         if engine.waiting:
@@ -123,7 +123,7 @@ class Attendance:
             time.sleep(left)
             left = 0.0
         self._poll.poll(None if left is None else left * 1000)
-        # Calls of `wake` until here are answered by the next `attend`.
+        # The next `attend` serves the calls of `wake` until here.
         self._wake_up.clear()
 
 

@@ -1,7 +1,7 @@
 """Permissions: the subjects on which each user may publish, subscribe, and send requests. Decisions only.
 
-A pattern matches many subjects, so it is granted as a whole or not at all: one rule that allows must cover the
-pattern, and no rule that denies may overlap it. A refusal names the rule, a subject as an example, and the remedy.
+A pattern matches many subjects, so it is granted as a whole or not at all: one `allow` rule must cover the
+pattern, and no `deny` rule may overlap it. A refusal names the rule, a subject as an example, and the remedy.
 """
 
 from __future__ import annotations

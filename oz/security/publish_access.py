@@ -37,7 +37,7 @@ class Denials:
 
 
 class PublisherRules(Protocol):
-    """Rules for nodes, which no file of permissions has."""
+    """Rules for nodes. They are in no file of permissions."""
 
     @staticmethod
     def owns(key: str, origin: bytes) -> bool:
@@ -53,7 +53,7 @@ class PublishAccess:
 
     Attributes:
         key: public key of the sender of the current message; None inside the process, where all is allowed.
-        rules: of nodes; None without.
+        rules: of nodes; None for other programs.
         allowed: subjects that are known to be allowed, by key and action.
     """
 

@@ -16,7 +16,7 @@ new interest or forwarder the subscriptions and the standby of all legs are comp
 ========================= ====================================================================================
 
 To end, the forwarder stands by until another one has taken its groups over, for `HANDOVER_TIME` at most. Then it
-stops to receive, waits until its jobs are acknowledged, and leaves.
+stops receiving, waits until its jobs are acknowledged, and leaves.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class BridgeEngine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Stop to receive, pass the last messages on, and wait until peers have them."""
+        """Receive no more messages, pass the last ones on, and wait until peers have them."""
         end = self.clock() + (timeout if timeout is not None else inf)
         self._is_leaving = True
         with suppress(ClosedError):

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 For a publisher the forwarder is the member of a group. Behind the forwarder the members of all other buses are one
-group. The forwarder owns each message of a group, a *job*, until a member has handled it. The publisher of a node moves
-the messages of a lost member to another member. The publisher of a leg returns the job to the forwarder instead,
-which picks the next member.
+group. The forwarder owns each message of a group, a *job*, until a member has handled it. If the member
+is lost, the node of the forwarder on that bus (its *leg*) returns the job to the forwarder, and the forwarder picks
+the next member. The publisher of an ordinary node would move the message by itself.
 
 ========= ================================================= ============================================
 state     event                                             next state
@@ -18,9 +18,9 @@ placed    the member has ended, or unsubscribes             waiting, marked `red
 placed    the member is DOWN for 3 s, and another one is UP waiting, marked `redelivered`
 ========= ================================================= ============================================
 
-A member handles its messages in order. So the position of the first message that it has not handled divides the
-jobs of its stream. With `ack="received"` a message counts as handled when it is acknowledged. The jobs of a
-subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
+A member handles its messages in order. So the position of the first message that it has not handled separates the
+handled jobs of its stream from the others. With `ack="received"` a message counts as handled when it is acknowledged.
+The jobs of a subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
 
 A request is not a job: it stays with its member, and its requester gets an error if the member is lost.
 """
@@ -173,7 +173,7 @@ class Jobs:
                     break
                 jobs.pop(position).message.ack()
             if stream.session.has_ended:
-                # Only after an error in the publisher: it replaces its sessions, and moves nothing.
+                # Only after an error in the publisher: it replaces its sessions, and does not move their messages.
                 self._reclaim(leg, stream, [*jobs], True)
             if not jobs:
                 del leg.held[stream]

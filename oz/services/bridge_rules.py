@@ -89,7 +89,7 @@ class Side:
     Attributes:
         allowed: patterns of the messages that may enter the bus; all without a pattern.
         sources: interest of each session.
-        forwarders: ids of the other forwarders on the bus, though this forwarder may not reach them.
+        forwarders: ids of the other forwarders on the bus, also of those out of reach.
         active: ids of the forwarders that are up and do not stand by.
         standby: ids of the forwarders that are up and stand by.
     """

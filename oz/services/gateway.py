@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 libpgm ends its process for a malformed packet. So the multicast sockets are in two processes, a receiver
-and a sender. The gateway restarts them, and keeps the numbers. A new sender continues the sequence of the
+and a sender. The gateway restarts them, and keeps the sequence numbers. A new sender continues the sequence of the
 last one, and `Relaying` knows the next number of each publisher that was received. So every loss is detected, and
 reported to local subscribers as a gap in its place (`Publisher.report_loss`).
 

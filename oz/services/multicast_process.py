@@ -133,7 +133,8 @@ class _Receiving:
             )
             for endpoint in task["endpoints"]
         ]  # fmt: skip
-        # The messages of a publisher that began while no process listened are lost: no late joiner missed them.
+        # A publisher may have begun while no process listened. Its messages of that time count as lost, because an
+        # earlier process of the gateway listened before.
         for listener in self._listeners:
             listener.receiver.joined_at = task["joined_at"] or listener.receiver.joined_at
         self._poller = link.poller()

@@ -71,7 +71,7 @@ DRAIN_TIMEOUT = 2.0
 MAX_IDS = 65_536
 """Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
 REST_TIMEOUT = 10.0
-"""Seconds in which waiting messages are received. Other subscriptions of a given subscriber may never pause."""
+"""Maximum seconds to receive the waiting messages. Other subscriptions of a given subscriber may never pause."""
 
 _log = peer_logger("oz.recorder")
 
@@ -256,7 +256,7 @@ class Recorder(Service):
             return False
         messages: Sequence[Message] = ()
         try:
-            # Ends before a gap, so that all gaps that it reports lie before its first message.
+            # `receive_many` ends before a gap, so that all gaps that it reports come before its first message.
             messages = self.subscriber.receive_many(MAX_MESSAGES, timeout=0)
             # The next call does not acknowledge the message of this one.
             self.subscriber._engine.in_hand.clear()
@@ -287,7 +287,8 @@ class Recorder(Service):
             if self.subscriber is None:
                 self._subscription.drain(timeout=DRAIN_TIMEOUT)
                 return
-            # Makes space in the queue of the subscriber, which stops reading if it is full. A flood never ends.
+            # This makes space in the queue of the subscriber, because a subscriber with a full queue does not read. The
+            # number of calls is bounded, because a fast publisher never pauses.
             for _ in range(FULL_QUEUE):
                 if self._failure is not None or not self._receive():
                     break
@@ -480,7 +481,7 @@ class RecordBuffer:
             return rows
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Stop to count records, because they are in the journal."""
+        """Remove records that are in the journal from the count."""
         with self._changed:
             self._bytes -= sum(map(size_of, rows))
             self.messages -= sum(not isinstance(row, dict) for row in rows)

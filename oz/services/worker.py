@@ -1,7 +1,7 @@
 """Multicast process of a gateway, started again after it has ended.
 
 The process writes its output to a temporary file, and has a PAIR socket to the gateway. Its standard input is a
-pipe that the gateway keeps open. Its end shows each process that the other process has ended.
+pipe that the gateway keeps open. The end of the pipe shows each process that the other process has ended.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ directory, and one rename makes it visible, so that readers find complete files 
 only state of an archive: the next batch starts at the highest end offset. A killed process loses at most the batch in
 the staging directory, and the next run writes the batch again.
 
-A rename decides (`ready`) and a rename publishes. In between, batches inside the new range are moved away:
-earlier versions of the batch, or the small batches that a compaction has merged. `recover` completes a finished batch
-of the staging directory, so that every step can be repeated. No record is ever visible twice. While a compaction
-replaces batches, a query that runs may fail or miss their records.
+A first rename marks a finished batch (`ready`), and a second rename makes it visible. In between, batches inside the
+new range are moved away: earlier versions of the batch, or the small batches that a compaction has merged. `recover`
+completes a finished batch of the staging directory, so that every step can be repeated. No record is ever visible
+twice. While a compaction replaces batches, a query that runs may fail or miss their records.
 
 `<segment>` is the id of the segment that holds the last record of the batch. If the journal has another segment at
 this offset, it was restored or replaced, and its offsets name other records. Batches of a DataFrame have none.

@@ -1,7 +1,7 @@
 r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
 Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end
-the JVM. Three rules keep the two engines in agreement and Java safe:
+the JVM. Three rules make Java agree with Python's engine, and protect the JVM:
 
 - The output consists of a few constructs with the same meaning in both engines: `\A`, `\z`, escaped literals, classes
   of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in
@@ -30,7 +30,7 @@ from oz.subjects.pattern import Pattern
 MAX_WILDCARDS = 100
 """Java uses stack for each element of a pattern. The stack overflowed near 2,000 elements."""
 MAX_REPEATS = 3
-"""Repeats of a regex that can share characters: 256 characters are shared in about 3 million ways."""
+"""Repeats of a regex that can match the same characters. Three divide 256 characters in about 3 million ways."""
 MAX_REGEX_LENGTH = 300  # characters
 
 ANYTHING = r"[\s\S]*"

@@ -31,7 +31,7 @@ from oz.subjects.pattern import Pattern, compile
 PatternArgument = Pattern | str | bytes
 
 _NULLABLE_DDL = ", ".join(f"`{name}` {kind.removesuffix(' NOT NULL')}" for name, kind in DDL.items())
-# parquet-mr does not compare page checksums unless it is told to: a flipped byte would come through.
+# parquet-mr does not compare page checksums unless it is told to: a flipped byte would give a wrong value.
 _VERIFY = "parquet.page.verify-checksum.enabled"
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -104,9 +104,9 @@ def read(
 
 
 def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return a table as a DataFrame whose rows are converted by tasks, one batch in each.
+    """Return a table as a DataFrame. Tasks convert its rows, each task one batch.
 
-    Below the threshold the driver would convert all rows itself, in twice the time.
+    Below `_LOCAL_THRESHOLD`, Spark would convert all rows in the driver, in twice the time.
     """
     rows = max(1, min(_TASK_ROWS, table.num_rows * _TASK_BYTES // table.nbytes))
     wanted = {_LOCAL_THRESHOLD: "0", _BATCH_ROWS: str(rows)}

@@ -330,7 +330,7 @@ def _page(figures: dict[str, Any]) -> str:
 
 
 def _time_chart(rates: dict[str, Any], column: str, color: str) -> str:
-    """Return an SVG of rates over time; of losses for each interval."""
+    """Return an SVG of rates over time, or of the losses in each interval."""
     width = 1 if column == "lost" else rates["seconds"]
     times = [datetime.fromisoformat(each["time"]) for each in rates["bins"]]
     values = [each[column] / width for each in rates["bins"]]

@@ -282,8 +282,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
                     name, options.given[name], "it is for spark.read; a stream ends with a trigger"
                 )
         self._options = options
-        # startingTime is the position of a new query, and no filter: a query that goes on reads all that came
-        # since, also if the option is relative ("-1h").
+        # startingTime is the position of a new query, and not a filter: a query that continues reads all later records,
+        # also if the option is relative ("-1h").
         self._reader = SliceReader(replace(options, start_time=None), schema)
         self._ends: dict[str, Checkpoint] | None = None
         self._last: Positions | None = None

@@ -101,7 +101,7 @@ def automaton_of(pattern: Pattern) -> Automaton:
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether tokens cover others, in dialects with dots between non-empty tokens."""
+    """Return whether tokens cover other tokens, in dialects with dots between non-empty tokens."""
     for at, token in enumerate(tokens):
         if at >= len(other):
             return False
@@ -122,7 +122,7 @@ def _token_covers(token: Token, other: Token) -> bool:
 
 
 def tokens_overlap(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether tokens overlap others, in dialects with dots between non-empty tokens."""
+    """Return whether tokens overlap other tokens, in dialects with dots between non-empty tokens."""
     for first, second in zip(tokens, other, strict=False):
         if first is Wild.REST or second is Wild.REST:
             return True

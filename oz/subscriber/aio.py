@@ -221,7 +221,7 @@ class Subscriber(SubscriberBase):
         return found if found is not None else await self._receive(self._shared, timeout)
 
     def _take(self, queue: Queue) -> Message | None:
-        """Return the next message of a queue, if nothing else is to be done before."""
+        """Return the next message of a queue, if no other work comes first."""
         engine, items = self._engine, queue.items
         if items and not engine.in_hand:
             now = engine.clock()

@@ -32,7 +32,7 @@ Handler = Callable[[Message], Any]
 
 
 class SubscriptionBase:
-    """State of a subscription that both kinds share."""
+    """State that subscriptions for threads and for asyncio share."""
 
     _class_name = "oz.Subscription"
 
@@ -141,7 +141,7 @@ class SubscriberBase:
 
     @property
     def endpoint(self) -> str | None:
-        """First endpoint, with the real port if it is bound; None without any."""
+        """First endpoint, with the real port if it is bound; None without an endpoint."""
         return next(iter(self._engine.places), None)
 
     @property

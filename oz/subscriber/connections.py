@@ -76,7 +76,7 @@ LAST_READS = 20
 LARGEST_WINDOW = 1_024
 """Batches without acknowledgement that a publisher may send."""
 TICK_INTERVAL = 0.1
-"""Listened seconds between two checks of all links at least."""
+"""Minimum listened seconds (`ListeningClock`) between two checks of all links."""
 
 _FIRST = links.DIRECT + 1  # Stream of the first subscription.
 
@@ -86,7 +86,7 @@ OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
 
 
 class Connections(ABC):
-    """Sockets and machines of one subscriber.
+    """Sockets and state machines of one subscriber.
 
     Attributes:
         runtime: functions of the sockets.
@@ -218,7 +218,7 @@ class Connections(ABC):
         self.notify()
 
     def enter(self, wait: object) -> None:
-        """Mark the begin of a wait: frames are read from now on.
+        """Mark the beginning of a wait: frames are read from now on.
 
         Args:
             wait: passed to `leave` later.
@@ -236,7 +236,7 @@ class Connections(ABC):
 
     @property
     def card(self) -> bytes:
-        """Card of later HELLOs; empty without."""
+        """Card of later HELLOs; empty without a card."""
         return self._card
 
     @card.setter
@@ -363,7 +363,7 @@ class Connections(ABC):
             place.fallback = Fallback(self.clock())
             self._undecided[place] = None
         if place.fallback is not None or self.keys is not None or self.watches_links:
-            # First, because a connection to a process of this host stands at once.
+            # First, because a connection to a process of this host is open at once.
             self._watch(place)
         random_bytes = self.runtime.random_bytes
         place.link = Link(
@@ -505,7 +505,7 @@ class Connections(ABC):
         self.poll.ring()
 
     def _close_plain(self, place: Place) -> None:
-        # An object is forgotten behind its close, which an exception of a signal handler may interrupt.
+        # Each object is closed before it is forgotten, because a signal handler may raise in `close`.
         if place.plain is not None:
             self.poll.remove(place.plain.fds)
             place.plain.close()
@@ -627,7 +627,7 @@ class Connections(ABC):
 
     @property
     def link_descriptor(self) -> int:
-        """Descriptor of the socket of links; -1 without."""
+        """Descriptor of the socket of links; -1 without a socket."""
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
@@ -641,7 +641,7 @@ class Connections(ABC):
         return link.state == LIVE and not self.dispatcher.is_full
 
     def find_lone(self) -> Lone | None:
-        """Return what the compiled part needs to read frames with one message of the only link and stream.
+        """Return the state with which the compiled part reads frames with one message of the only link and stream.
 
         None if such a message needs more than a lookup of its route. The caller holds the lock, and
         `may_wait_alone` is true. Everything that changes a part of the result sets `lone` to None.
@@ -781,7 +781,7 @@ class Connections(ABC):
         return place.begin is None or place.begin[0] != link.epoch or effect.positions[0] >= place.begin[1]
 
     def _move(self, place: Place, *, is_answered: bool) -> None:
-        """Go from the plain connection to the link, which has a message or an ANSWER; see `Fallback`."""
+        """Switch from the plain connection to the link, which has a message or an ANSWER; see `Fallback`."""
         fallback, plain = place.fallback, place.plain
         assert fallback is not None
         if plain is not None and plain.serves:
@@ -890,7 +890,7 @@ class Connections(ABC):
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open, close or serve by the plain connection, as the fallback has decided."""
+        """Open the plain connection, give it the prefixes, or close it, as the fallback has decided."""
         fallback = place.fallback
         assert fallback is not None
         if fallback.has_plain and place.plain is None:
@@ -981,7 +981,7 @@ class Connections(ABC):
             if fallback is None:
                 pass
             elif plain.is_reached:
-                # Events of earlier connections of the link mean nothing.
+                # Events of earlier connections of the link are ignored.
                 self._read_link_events(now)
                 fallback.handshake_done(now)
                 self._ask_again(place)
@@ -1033,7 +1033,7 @@ class Connections(ABC):
         return found[0] if len(found) == 1 else None
 
     def _tick(self, now: float) -> None:
-        """Do what is due by the clock. The sockets are read."""
+        """Run the steps that are due. The caller has read the sockets."""
         listened = self.listening.time(now)
         if listened >= self._tick_at:
             deadline = inf
@@ -1124,7 +1124,7 @@ class Connections(ABC):
         """Return for how many seconds a wait polls at most, None for ever.
 
         Args:
-            until: time at which the caller wants to be woken; None without.
+            until: time at which the caller wants to be woken, or None.
         """
         now = self.clock()
         deadline = inf if until is None else until

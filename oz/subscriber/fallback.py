@@ -21,7 +21,7 @@ are lost; the gap reports them.
 ========================= ==================== ====================== ==================== ======================
 event                     ASKING               PREFIX                 MOVING               LINK
 ========================= ==================== ====================== ==================== ======================
-TCP connection stands     wait 2 s             –                      –                    –
+TCP connection opens      wait 2 s             –                      –                    –
 TCP connection is refused no SUB: open it;     –                      –                    –
                           its handshake is
                           done: PREFIX
@@ -52,7 +52,7 @@ ASKING, PREFIX, MOVING, LINK = "asking", "prefix", "moving", "link"
 ANSWER_WITHIN = 0.5
 """Seconds after `connect`, or after the handshake of the SUB, within which a link answers."""
 STANDING_WITHIN = 2.0
-"""As above, if the TCP connection of the link is open."""
+"""Seconds as `ANSWER_WITHIN`, if the TCP connection of the link is open."""
 BINDS_WITHIN = 0.05
 """Seconds after the handshake of the SUB for which a refusal of the link is ignored."""
 
@@ -62,7 +62,7 @@ class Fallback:
 
     Attributes:
         state: ASKING, PREFIX, MOVING or LINK.
-        has_plain: whether the plain connection is to be open. The plain connection serves in PREFIX only.
+        has_plain: whether the plain connection must be open. The plain connection serves in PREFIX only.
         has_delivered: whether plain connections have delivered a message since the last link.
     """
 
@@ -115,7 +115,7 @@ class Fallback:
         self._is_reached, self._started, self._stands = True, now, False
 
     def connection_ended(self) -> bool:
-        """Record the end of the connection of the plain connection; return whether a new one is due."""
+        """Record that the SUB has lost its connection; return whether a new one is due."""
         self._is_reached = False
         is_new = self.state == PREFIX
         if is_new:

@@ -73,7 +73,7 @@ class SubscriberKeys(Keys):
 
         Args:
             key: of the publisher; None inside the process.
-            origin: id of the publisher, which belongs the key that used it first.
+            origin: id of the publisher. An id belongs to the key that used it first.
             effect: of the link.
         """
         rights = self.rights

@@ -177,7 +177,7 @@ class ListeningClock:
         self._is_inside = True
 
     def leave(self, now: float) -> None:
-        """Stop to listen: `receive` returns."""
+        """Stop the clock: `receive` returns."""
         self._total = self.time(now)
         self._since, self._is_inside = None, False
 
@@ -207,7 +207,7 @@ class ListeningClock:
 
 
 class Marks:
-    """Messages of a handled stream that are not handled."""
+    """Messages of a stream with `ack="handled"` that are not handled. The *mark* is the first of them."""
 
     __slots__ = ("_done", "_open")
 
@@ -233,7 +233,7 @@ class Marks:
         return self._open[0] if self._open else expected
 
     def remove_from(self, sequence: int) -> None:
-        """Remove messages at or above a sequence, which will arrive again."""
+        """Remove the messages at or above a sequence, because they will arrive again."""
         waiting = self._open
         while waiting and waiting[-1] >= sequence:
             self._done.discard(waiting.pop())
@@ -290,8 +290,8 @@ class Link:
             largest_frame: bytes of the largest frame that the subscriber accepts.
             largest_window: batches without acknowledgement that the subscriber accepts.
             own_card: returns the card of the next HELLO.
-            declares_early: whether the first connection of a session declares without waiting for WELCOME. A link
-                that may reach a publisher that another link reaches does not: queue groups would pick its session.
+            declares_early: whether the first connection of a session declares without waiting for WELCOME. False
+                if another link may reach the same publisher: queue groups would pick the session of this link.
         """
         self._own_card, self.card = own_card, b""
         self._declares_early = declares_early
@@ -561,7 +561,7 @@ class Link:
         if self._declared > self.answered:
             ignored = -1
         elif has_pending:
-            # The first PING has made an ACK due. A publisher that receives it sends more.
+            # The first PING has made an ACK due. A publisher that receives this ACK sends more messages.
             ignored = self.expected
         if ignored is None:
             self._ignored, self._ignored_limit = None, silent_after(self._beats)
@@ -618,7 +618,7 @@ class Link:
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
             if bye.reason != links.CLOSED and self._may_report:
-                # The publisher goes on, and its messages until the next session are not numbered for this link.
+                # The publisher continues, and its messages until the next session are not numbered for this link.
                 effects.append(Gap(None, "lost"))
         elif self.state == GREETING:
             if self._may_report:
@@ -748,7 +748,7 @@ class Link:
     def abandon(self, epoch: bytes, stream: int, sequence: int) -> None:
         """Record that a message is not handled, because its subscription has ended.
 
-        The mark passes the message once the publisher has answered the current revision: another member may
+        The mark (`Marks`) passes the message once the publisher has answered the current revision: another member may
         receive the message before. When all subscriptions are drained, the mark does not pass the message: the
         publisher gives it to another member after BYE.
 
@@ -768,7 +768,7 @@ class Link:
     # time
 
     def tick(self, listened: float) -> list[Effect]:
-        """Do what is due.
+        """Run the steps that are due.
 
         Args:
             listened: time of the `ListeningClock`.
@@ -800,7 +800,7 @@ class Link:
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
         elif listened - self._hello_at >= self._hello_again and self._hello is None:
-            # A publisher that is late, because hundreds of links begin at once, has no use for more of them.
+            # Longer pauses, because a publisher may be late when hundreds of links begin at once.
             self._hello_again *= 2
             self._queue_hello(listened)
 
@@ -841,7 +841,7 @@ class Link:
     # frames to send
 
     def next_frame(self) -> bytes | None:
-        """Return the frame to send next, None without any. `confirm_sent` confirms it."""
+        """Return the frame to send next, or None. `confirm_sent` confirms it."""
         if self._hello is not None:
             self._sending = links.HELLO
             return self._hello

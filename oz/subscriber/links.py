@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Each connection has a handle, the routing id that names it in frames. A handle is used once, because libzmq aborts on
 a duplicate. To replace a connection, the engine calls `hang_up`, which ends every connection to the endpoint, and
-`dial`, which connects with a new handle. Frames of a handle that is not current are discarded by the engine.
+`dial`, which connects with a new handle. The engine discards frames of a handle that is not current.
 
 Whole messages are read, because libzmq aborts if a pipe ends inside the read of a multipart message. An exception of
 a signal handler may be raised between two instructions of Python, and at the end of each call of pyzmq's `send` and
@@ -63,7 +63,7 @@ class Dialler:
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
         """Create the socket. Arguments as in `routers.dialling_router`."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
-        # The owner of a subscriber that became garbage says BYE before the socket closes.
+        # The owner of a garbage-collected subscriber sends BYE before the socket closes.
         _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
@@ -112,15 +112,15 @@ class Dialler:
             self.monitor = None
 
     def begin(self) -> None:
-        """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
+        """Read the remaining frames of an interrupted message. Call it before `read` after an interruption."""
         if self.raw is None:
             while self._has_more(self.router):
                 self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
-        """Return handle and frame of the next message, None without any. `discard` frees the message.
+        """Return handle and frame of the next message, or None. `discard` frees the message.
 
-        A hostile peer may send more frames. Such a message is read whole, and the list then has three entries.
+        If a hostile peer sends more frames, the message is read whole, and the result has a third entry.
         """
         message, router = self.kept, self.router
         if self.raw is not None:

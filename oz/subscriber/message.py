@@ -83,7 +83,7 @@ class MessageFields(NamedTuple):
     """Fields of a message.
 
     A message is a tuple inside, because thousands of tuples are made in one call without Python code for each.
-    What the messages of a batch share is in `arrival`; `offset` is the place of the message in the batch. A
+    `arrival` has the fields that all messages of a batch share; `offset` is the place of the message in the batch. A
     message with extras or a decoded payload has two more elements: the extras, or None, and the payload before
     the codec, or None.
     """
@@ -133,7 +133,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def _extras(self) -> Extras | None:
-        """Optional fields of the message; None without any."""
+        """Optional fields of the message, or None."""
         return self[5] if len(self) > 5 else None
 
     @property

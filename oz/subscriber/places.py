@@ -45,8 +45,8 @@ class Place:
 
     Attributes:
         endpoint: of the publisher; the bound endpoint if the subscriber binds.
-        link_endpoint: of its links, None without.
-        link: None without.
+        link_endpoint: of its links, or None.
+        link: to the publisher, or None.
         handle: of the current connection of the link.
         fallback: with `filtering="auto"`, else None.
         plain: plain connection, or None.
@@ -173,10 +173,10 @@ class Place:
         )
 
     def is_drained(self, revision: int) -> bool:
-        """Return whether nothing is to come that was published before a declaration.
+        """Return whether all messages that were published before a declaration have arrived.
 
         Args:
-            revision: of the declaration, which removed subscriptions.
+            revision: of the declaration. It has removed subscriptions.
         """
         link = self.link
         if (self.plain is not None or self.multicast is not None) and not self.drained:

@@ -170,7 +170,7 @@ class PlainSocket:
         if prefixes is not None:
             self.serve(prefixes)
         self.is_empty = False
-        # Over inproc and multicast there is no handshake, and no one reports a peer to a socket that is bound.
+        # Over inproc and multicast there is no handshake, and no event reports a peer of a bound socket.
         self.is_reached = binds or endpoint.startswith("inproc://") or is_multicast(endpoint)
         if not self.is_reached:
             events = HANDSHAKES | zmq.EVENT_DISCONNECTED
@@ -237,7 +237,7 @@ class PlainSocket:
         return messages
 
     def read_monitor(self) -> bool:
-        """Read events of the connection, which set `is_reached`; return whether there was any."""
+        """Read events of the connection, and set `is_reached`; return whether there was any."""
         has_any = False
         for event in self.monitor.read() if self.monitor is not None else ():
             has_any, self.is_reached = True, event.outcome is Outcome.ADMITTED

@@ -11,13 +11,14 @@ engine calls the handler in the thread that reads.
 A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected subscriptions
 do not share a queue, a gap has no position; `Dispatcher.reports` then holds it, and the engine reports it at once.
 
-A queue of a subscription holds `max_pending` messages. What happens then depends on `overflow`:
+A queue of a subscription holds `max_pending` messages. When it is full, `overflow` decides:
 
 - None: `Dispatcher.is_full` makes the engine stop reading, so that messages wait at the publisher.
 - a policy: the queue drops messages and puts a gap in their place.
 
-Handled messages: a message of a stream with `ack="handled"` is handled when each queue that received it has
-handled it. An unwanted message of such a stream is abandoned, so that the mark of the stream advances.
+Handled messages: a message of a stream with `ack="handled"` is handled when each queue that received it has handled it.
+An unwanted message of such a stream is abandoned, so that later messages can be acknowledged
+(`oz.subscriber.link.Marks`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from oz.wire.links import SID
 SHARED_PENDING = 65_536
 """Messages in the queue of the subscriber at which the engine stops reading."""
 GAPS = 1_000
-"""Number of gaps, beyond twice the messages, at which the engine stops to read for a queue with an overflow policy."""
+"""Number of gaps, beyond twice the messages, at which the engine stops reading for a queue with an overflow policy."""
 MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
@@ -156,7 +157,7 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to one of the same kind behind the last message; return whether there is one."""
+        """Add a gap to a gap of the same kind behind the last message; return False without such a gap."""
         try:
             for place in count(-1, -1):
                 last = self.items[place]
@@ -222,7 +223,7 @@ class Queue:
 
     def _count_drop(self, message: Message) -> None:
         self.dropped += 1
-        # A dropped message of a handled stream must not hold up the mark.
+        # With `ack="handled"`, the link acknowledges later messages only after this one.
         message.ack()
 
 
@@ -686,7 +687,7 @@ class Dispatcher:
         return False
 
     def routes_of(self, stream: int) -> Routes | None:
-        """Return the cached routes of a stream, None without any."""
+        """Return the cached routes of a stream, or None."""
         return self._routes.get(stream)
 
     def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:

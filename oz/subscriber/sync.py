@@ -123,8 +123,8 @@ class Subscriber(SubscriberBase, Pollable):
         Raises:
             EndpointError: the endpoint cannot be used here.
             PermissionDenied: with `security`, one side does not trust the key of the other. The endpoint is not
-                connected: call `connect` again after the exchange of keys. A later refusal is raised by the next
-                call that waits, and the endpoint is tried again.
+                connected: call `connect` again after the exchange of keys. The next call that waits raises a
+                later refusal, and the endpoint is tried again.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))

@@ -33,12 +33,12 @@ class TaskWaits:
     """Runs the steps of an engine in coroutines.
 
     Attributes:
-        turn_ends: time until which tasks may go on without a suspension, in seconds.
+        turn_ends: time until which tasks may continue without a suspension, in seconds.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # A dict, because the order in which tasks go on must not depend on addresses in memory.
+        # A dict, because the order in which tasks continue must not depend on addresses in memory.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.turn_ends = 0.0

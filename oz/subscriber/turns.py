@@ -23,7 +23,7 @@ class SubscriberTurn:
 
         Args:
             engine: of the subscriber.
-            wake_followers: wakes other waiting threads when this thread stops to read.
+            wake_followers: wakes other waiting threads when this thread stops reading.
         """
         engine.check_open()
         self._engine, self._wake_followers = engine, wake_followers

@@ -43,7 +43,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
         if engine.denials:
             engine.raise_denial(queue.inbox)
         if queue.items and engine.clock() >= engine.attend_at:
-            # Before a message is taken, so that an exception of a signal handler in there loses none.
+            # Before a message leaves the queue, so that an exception of a signal handler in this call loses no message.
             _attend_between(engine)
         message = _take(engine, queue, owner)
         if message is not None:
@@ -63,7 +63,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 
 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
-    """Return the next message of a queue, None without any. Report the gaps before it."""
+    """Return the next message of a queue, or None. Report the gaps before it."""
     if engine.runs_handlers:
         while engine.dispatcher.work and engine.run_handlers():
             pass

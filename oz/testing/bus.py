@@ -19,7 +19,7 @@ from oz.transport.endpoints import Endpoints, as_list
 T = TypeVar("T")
 
 Member = Publisher | Subscriber | Node
-"""Member of a bus. For faults, each member is a process of its own."""
+"""Member of a bus. Faults affect members as if each member ran in a separate process."""
 
 LONGEST = 7_200.0
 """Maximum duration of one run in virtual seconds, because timers of publishers and nodes never end."""
@@ -29,7 +29,7 @@ class Bus:
     """Bus in one process without sockets, threads or real time, for `with` or `async with`.
 
     Publishers, subscribers and nodes have the methods of `oz.asyncio`. Members run on a loop with a virtual clock,
-    so that a test of hours takes milliseconds. A fault treats each member as a separate process.
+    so that a test of hours takes milliseconds. Faults affect members as if each member ran in a separate process.
     The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:

@@ -101,7 +101,7 @@ class End:
                 self.network.clock.call_at(self.network.now + self.network.latency, self._shake_hands)
 
     def _find(self) -> Port | None:
-        """Return what is bound to the target. If it is not reachable, dial later."""
+        """Return the port that is bound to the target. If it is not reachable, dial later."""
         if self.has_ended or self.target is None:
             return None
         network, host = self.network, self.socket.host

@@ -97,7 +97,7 @@ class VirtualPoll(Poll):
             self._descriptor.signal()
 
     def remove(self, descriptors: Iterable[int]) -> None:
-        """Stop to poll descriptors."""
+        """Remove descriptors."""
         for number in descriptors:
             if (found := self._members.pop(number, None)) is not None:
                 found.parents.remove(self._descriptor)

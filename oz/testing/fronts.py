@@ -77,8 +77,8 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
-    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block: with one
-    of them a call raises `OwnershipError`. Coroutines are created in the loop, so that a refused call leaves no
+    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block: a blocking
+    call in a handler raises `OwnershipError`. Coroutines are created in the loop, so that a refused call leaves no
     unawaited coroutine.
     """
 

@@ -129,7 +129,7 @@ class VirtualSelector(selectors.DefaultSelector):
         return super().select(0)
 
     def _let_happen(self, ends: float) -> bool:
-        """Run events until one wakes the loop, or until a time; return whether one has.
+        """Run events until one wakes the loop, or until a time; return whether the loop was woken.
 
         All events of one time run before the loop, so that one turn of an engine reads messages that arrive together.
         """
@@ -207,7 +207,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             found.watch(self, lambda: callback(*args))
 
     def remove_reader(self, fd: Any) -> bool:
-        """Stop to watch a descriptor; return whether it was watched."""
+        """Remove the callback of a descriptor; return whether there was one."""
         if isinstance(fd, int) and fd >= descriptors.FIRST:
             found = descriptors.find(fd)
             return found is not None and found.unwatch()

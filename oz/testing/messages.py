@@ -1,4 +1,4 @@
-"""Messages for tests of a handler, which record its replies."""
+"""Messages for tests of a handler. A message records the replies of the handler."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def message(
         id: bytes, or a series and a number in it.
         origin: of the publisher, 16 bytes.
         sequence: number in the session; 0 or more.
-        position: number among all messages of the publisher; None without.
+        position: number among all messages of the publisher, or None.
         gap: messages that were lost directly before; 0 or more.
         time_ns: time of arrival, in nanoseconds since 1970.
         redelivered: whether another member of the group may have handled the message.

@@ -50,7 +50,7 @@ class Network:
         random: source of all random choices.
         latency: seconds of transit of a message at least.
         jitter: seconds of additional transit at most.
-        grid: seconds. messages arrive at multiples of these seconds, so that one turn of an engine reads several
+        grid: seconds. Messages arrive at multiples of these seconds, so that one turn of an engine reads several
             messages; 0 for any time.
         connections: both ends of each connection.
         half_open_ends: ends whose peer has lost the connection.
@@ -114,7 +114,7 @@ class Network:
         self._ports.pop((transport, address), None)
 
     def find(self, target: tuple[str, str], host: str) -> Port | None:
-        """Return what is bound to an address, if a host can reach it."""
+        """Return the port that is bound to an address, if a host can reach it."""
         found = self._ports.get(target)
         if found is None and target[0] == "tcp":
             found = self._ports.get(("tcp", f"0.0.0.0:{target[1].rpartition(':')[2]}"))

@@ -278,7 +278,7 @@ class Credentials:
 
     @property
     def is_changing(self) -> bool:
-        """Whether the file of permissions has changed, and is read after `_LOOK_SOON` seconds without a change."""
+        """Whether the file of permissions has changed, and is read after `_SHORT_INTERVAL` seconds without a change."""
         return self._permissions is not None and self._permissions.is_changing
 
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
@@ -363,7 +363,7 @@ class Reloaded(Generic[T]):
         try:
             self._value = self._read(self._path)
         except Exception as error:
-            # Any error, because the caller has no part in the change of the file.
+            # Any error, because the caller has not changed the file.
             if self._kept is not None:
                 self._value = self._kept(self._path, self._value)
             _log.error(
@@ -389,7 +389,7 @@ def _state(path: Path) -> object:
 
 
 def _marks_at(path: str) -> tuple[int, ...]:
-    """Return the marks of a file in a directory; empty for a broken link, which must not hide other files."""
+    """Return the state of a file in a directory; empty for a broken link, so that the other files are still checked."""
     try:
         return _marks(os.stat(path))
     except OSError:

@@ -88,7 +88,7 @@ class SocketFiles:
     def remove(self, endpoint: str) -> None:
         """Remove the file of an endpoint, if this process bound it and no other socket has replaced it.
 
-        Call it before the socket stops to listen: the inode of the file may be reused after that.
+        Call it before the socket stops listening, because the inode of the file may be reused after that.
         """
         file = self._files.pop(endpoint, None)
         if file is None or file.pid != os.getpid():
@@ -126,7 +126,7 @@ def _check_free(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
-        # There is no file, or its directory does not admit this process, which the bind reports.
+        # There is no file, or its directory does not admit this process: the bind reports it.
         return
     if not stat.S_ISSOCK(mode):
         text = f"ipc path {path!r} is {_kind_of(mode)}, not a socket; remove it, or bind to another path"

@@ -73,9 +73,9 @@ class Event(NamedTuple):
 class Monitor:
     """Events of the connections of one socket.
 
-    An I/O thread of libzmq waits for ever if the end of a monitor is full, or if the end or the socket is closed
-    before the monitor is ended. So close has no time limit, `close` ends the monitor first, and `_open` keeps both
-    from garbage collection.
+    A monitor sends its events to a PAIR socket. An I/O thread of libzmq waits for ever if this PAIR is full, or if the
+    PAIR or the monitored socket is closed before the monitor is ended. So `close` ends the monitor first, and `_open`
+    keeps both sockets from garbage collection.
 
     Attributes:
         pair: socket that receives the events.

@@ -12,7 +12,7 @@ class PollTurn(Protocol):
         """Read, run handlers, and return whether a receive would return at once."""
 
     def begin_wait(self) -> tuple[int | None, float | None]:
-        """Return a descriptor to wait for, None without, and the seconds to wait at most, None for ever."""
+        """Return a descriptor to wait for, or None, and the maximum seconds to wait. None seconds wait for ever."""
 
     def end_wait(self) -> None:
         """End the wait of `begin_wait`."""

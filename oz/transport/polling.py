@@ -54,7 +54,7 @@ class Poll:
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def remove(self, descriptors: Iterable[int]) -> None:
-        """Stop to poll descriptors, before they are closed."""
+        """Remove descriptors, before they are closed."""
         for descriptor in descriptors:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(descriptor)

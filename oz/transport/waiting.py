@@ -51,7 +51,7 @@ class ThreadWait:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop to listen for changes."""
+        """End the listening for changes."""
         self._waiters.pop(self._notify, None)
 
     def sleep(self, until: float | None) -> None:
@@ -61,7 +61,7 @@ class ThreadWait:
 
 
 def wait_in_thread(waiters: Waiters, steps: Steps[_Result]) -> _Result:
-    """Run steps in the calling thread, which sleeps until an engine changes.
+    """Run steps in the calling thread. Between two steps it sleeps until an engine changes.
 
     Args:
         waiters: of the engine.

@@ -34,7 +34,7 @@ class MsgpackCodec:
             TypeError: MessagePack cannot represent the value.
         """
         try:
-            # `packb` takes six times as long to come to the same.
+            # `packb` has the same result in six times the time.
             packed: bytes = msgpack.Packer().pack(value)
         except TypeError as error:
             raise TypeError(

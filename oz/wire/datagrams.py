@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 class Record(NamedTuple):
-    """State of a publisher, which it announces several times a second.
+    """State that a publisher announces several times a second.
 
     Attributes:
         rate: kilobits a second.

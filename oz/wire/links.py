@@ -5,9 +5,9 @@ Theory of operation
 A link message is one frame behind the routing id of a ROUTER, so that no read ends inside a message (libzmq
 aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
 
-A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The
-body holds subjects and payloads; all sessions that receive the same messages share one body. The body of a head is
-the next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
+A batch of messages is a *head* and a *body*. The head has the sequence, the stream and the drops of one session. The
+body holds subjects and payloads; all sessions that receive the same messages share one body. The body of a head is the
+next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
 
 The decoders accept any bytes. They raise `ProtocolError` for a malformed frame, and
 they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
@@ -247,7 +247,7 @@ class Declare(NamedTuple):
         is_last: whether this part completes the change.
         streams: options of each stream that the items name.
         items: added subscriptions.
-        removed: removed subscriptions. The negative number stands for a subscription that is drained: the session
+        removed: numbers of removed subscriptions. A negative number is a subscription that is drained: the session
             keeps the messages that it has, until a later change removes the subscription.
     """
 
@@ -322,7 +322,7 @@ class Head(NamedTuple):
 
 
 class Drops(NamedTuple):
-    """Messages of a stream that wait at the publisher or were dropped by it.
+    """Messages of a stream that wait at the publisher, and messages that the publisher dropped.
 
     Attributes:
         pending: messages that the socket has not accepted.
@@ -515,7 +515,7 @@ def join(head: bytes, body: bytes) -> bytes:
 
 
 def joined_head(head: bytes) -> bytes:
-    """Return the begin of the JOINED frame of a head without differences."""
+    """Return the beginning of the JOINED frame of a head without differences."""
     return _JOINED_KIND + head[1:]
 
 

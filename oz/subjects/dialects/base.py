@@ -79,7 +79,7 @@ def words_match(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
     if own is None or (way.is_reserved(subject) and not isinstance(words[0], bytes)):
         return False
     at = position = 0
-    # Index behind the last wildcard for any number of words, and the next word for that wildcard.
+    # For a retry: index behind the last wildcard for any number of words, and the position of the next word for it.
     behind, retry = -1, 0
     while position < len(own):
         word = words[at] if at < len(words) else None
@@ -173,7 +173,7 @@ class CompiledPattern:
 
 
 class Dialect(ABC):
-    """Dialect: syntax of patterns and rules for subjects. Text dialects use `str`, byte dialects `bytes`."""
+    """Syntax of patterns, and rules for subjects. Text dialects use `str`, byte dialects `bytes`."""
 
     name: ClassVar[str]
     form: ClassVar[Form]

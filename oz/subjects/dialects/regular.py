@@ -129,7 +129,7 @@ def _read(
 
 
 def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
-    """Yield the possible positions of breaks, and then no breaks if the literals may stay without."""
+    """Yield the possible positions of breaks, and at last no breaks, if the literals may stay whole."""
     # A break before each RUN-th item bounds each literal, however the engine joins items.
     breaks = before.starts[RUN::RUN]
     if before.measures.longest > SHORT_LITERAL and before.measures.is_literal and breaks:

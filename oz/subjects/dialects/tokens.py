@@ -1,4 +1,4 @@
-"""Base of the dialects with non-empty tokens between dots: parser, regex and prefix.
+"""Parser, regex and prefix of patterns with non-empty tokens between dots: the base of several dialects.
 
 Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in their rules
 for invalid text, and for a wildcard character inside a longer token.
