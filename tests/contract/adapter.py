@@ -486,7 +486,7 @@ def explorer_page(bus, directory):
     options = oz.NodeOptions(directory=directory)
     with (
         oz.Node("explorer", bus=bus, codec=None, options=options) as node,
-        Server(BusView(node, [">"]), "127.0.0.1:0") as server,
+        contextlib.closing(Server(BusView(node, [">"]), "127.0.0.1:0")) as server,
     ):
         yield read
 

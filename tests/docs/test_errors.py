@@ -28,23 +28,24 @@ def entries(section):
 
 
 @cache
-def modules():
-    """Return the syntax tree of each module of oz."""
-    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "oz").rglob("*.py"))}
+def sources():
+    """Return the text of each module of oz."""
+    return {path: path.read_text() for path in sorted((ROOT / "oz").rglob("*.py"))}
 
 
 def name_of(node):
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-@cache
-def nodes(kind):
-    return [node for tree in modules().values() for node in ast.walk(tree) if isinstance(node, kind)]
+def calls(pattern):
+    """Return the calls in the modules with a text that matches, because to parse all modules takes seconds."""
+    trees = [ast.parse(text) for text in sources().values() if re.search(pattern, text)]
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def exported(module):
     """Return `__all__` of a module without an import, because `oz.spark` needs an extra."""
-    tree = modules()[ROOT / module.replace(".", "/") / "__init__.py"]
+    tree = ast.parse(sources()[ROOT / module.replace(".", "/") / "__init__.py"])
     (names,) = (
         node.value
         for node in tree.body
@@ -55,7 +56,8 @@ def exported(module):
 
 def errors():
     """Return the names of all classes below OzError."""
-    bases = {node.name: {name_of(base) for base in node.bases} for node in nodes(ast.ClassDef)}
+    headers = re.findall(r"^class (\w+)\(([^)]*)\)", "\n".join(sources().values()), re.MULTILINE)
+    bases = {name: set(re.findall(r"\w+", above)) for name, above in headers}
     found = {"OzError"}
     while more := {name for name, above in bases.items() if above & found} - found:
         found |= more
@@ -64,16 +66,16 @@ def errors():
 
 def warned():
     """Return the names of the categories that oz passes to `warnings.warn`."""
-    calls = (call for call in nodes(ast.Call) if ast.unparse(call.func) == "warnings.warn")
-    arguments = (argument for call in calls for argument in call.args[1:])
+    found = (call for call in calls(r"warnings\.warn\(") if ast.unparse(call.func) == "warnings.warn")
+    arguments = (argument for call in found for argument in call.args[1:])
     return {name_of(argument) for argument in arguments if name_of(argument).endswith("Warning")}
 
 
 def gap_reasons():
     """Return the texts of one lower-case word among the arguments of the calls that create a gap."""
-    calls = (call for call in nodes(ast.Call) if name_of(call.func) in GAPS)
+    found = (call for call in calls(rf"\b({'|'.join(GAPS)})\(") if name_of(call.func) in GAPS)
     arguments = (
-        argument for call in calls for argument in [*call.args, *(keyword.value for keyword in call.keywords)]
+        argument for call in found for argument in [*call.args, *(keyword.value for keyword in call.keywords)]
     )
     texts = (
         argument.value

@@ -82,6 +82,15 @@ def test_a_drain_of_an_idle_subscription_does_not_wait_for_the_next_ping(pair):
     assert time.monotonic() - began < 30.0
 
 
+def test_a_drained_subscription_ends_its_iteration(pair):
+    subscription = subscribe(pair, "x", None)
+    for number in range(3):
+        pair[1].publish("x", number)
+    until(lambda: subscription.pending == 3)
+    assert subscription.drain(timeout=DEADLINE)
+    assert [message.payload for message in subscription] == [0, 1, 2]
+
+
 def test_dropped_messages_are_acknowledged(pair):
     gate = Gate(pair[0])
     delivery = Delivery(max_pending=1)

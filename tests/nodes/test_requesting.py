@@ -1,11 +1,13 @@
 """Requests, replies and errors between nodes, over real sockets."""
 
+import asyncio
 import threading
 
 import pytest
 
 from oz.errors import (
     ClosedError,
+    OwnershipError,
     PatternError,
     ReplyError,
     Timeout,
@@ -190,3 +192,12 @@ def test_an_inline_handler_replies(pair):
     serve(server, client, "call", lambda message: message.reply(1), delivery=Delivery(inline=True))
     assert ask(client, "fast", 5).payload == 5
     assert ask(client, "call").payload == 1
+
+
+def test_an_inline_handler_of_a_loop_that_waits_is_refused(pair):
+    server, client = pair
+    if not is_asyncio(server):
+        pytest.skip("tests/nodes/test_joining.py has the handlers of threads")
+    serve(server, client, "slow", lambda message: asyncio.sleep(1), delivery=Delivery(inline=True))
+    with pytest.raises(ReplyError, match=OwnershipError.__name__):
+        ask(client, "slow")

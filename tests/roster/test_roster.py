@@ -220,6 +220,13 @@ def test_socket_that_the_directory_does_not_name_any_more_is_forgotten(roster):
     assert roster("tick", now=end + 1.0) == [HangUp(f"{PREFIX}a.sock")]
 
 
+def test_socket_with_a_link_stays(roster):
+    roster("found", f"{PREFIX}a.sock")
+    roster("on_live", f"{PREFIX}a.sock", card(A))
+    assert roster("gone", f"{PREFIX}a.sock") == []
+    assert roster("tick", now=FORGET_AFTER * LOST_AFTER) == []
+
+
 def test_dead_socket_of_a_hung_up_endpoint_is_forgotten(roster):
     roster("seed", at(A))
     roster("found", f"{PREFIX}a.sock")
