@@ -66,7 +66,7 @@ MIN_MTU, MAX_MTU = 256, 9_216
 MAX_RATE = 10_000_000  # kbit/s
 MAX_RECOVERY = 600.0  # seconds
 MAX_WINDOW = 1 << 30
-"""Limit for the bytes that a publisher keeps for repairs: those of `recovery` seconds at `rate_kbps`."""
+"""Limit for the bytes that a publisher keeps for repairs, which are `recovery` seconds at `rate_kbps`."""
 REPAIR_SECONDS = 25.0
 """Seconds after which libpgm gives up a lost packet, at the latest. It asks 50 times for a confirmation and 50
 times for the packet, each time after 50 ms at most, and waits for 200 ms. Source: pgm_socket.cpp of libzmq 4.3.

@@ -1,8 +1,8 @@
 """State of one libzmq SUB that is read through a filter. Its shadows share the state.
 
-`held` has messages that are delivered before those of libzmq. libzmq cannot show a message without a read, so a poll
-reads and holds it. The message of a cancelled task is held too. When a program receives a held message frame by frame,
-`rest` has its other frames. The frames of other messages stay in libzmq, so that a `zmq.Poller` reports them.
+`held` has messages that are delivered before the messages of libzmq. libzmq cannot show a message without a read, so a
+poll reads and holds it. The message of a cancelled task is held too. When a program receives a held message frame by
+frame, `rest` has its other frames. The frames of other messages stay in libzmq, so that a `zmq.Poller` reports them.
 
 An exception inside a receive, such as KeyboardInterrupt, may be raised between two frames of a message. `interrupted`
 is set then, and the next receive skips the other frames of that message.

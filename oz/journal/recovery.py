@@ -1,9 +1,9 @@
 """Recovery: the repair of the files of a killed writer, by the next writer before it appends.
 
-A kill may leave temporary files, a stream without an end mark, a partial batch, or a stream beside its sealed
-form. Recovery removes the temporary files, cuts the partial batch, writes the end mark, and leaves the sealing
-to the housekeeper. The new writer begins a segment of its own, at the end of the records or at the
-acknowledged end, if that is greater, so that no offset is given twice.
+A kill may leave temporary files, a stream without an end mark, a partial batch, or a stream beside its sealed form.
+Recovery removes the temporary files, cuts the partial batch, writes the end mark, and leaves the sealing to the
+housekeeper. The new writer begins a segment of its own. This segment begins at the end of the records, or at the
+acknowledged end if that is greater, so that no offset is given twice.
 
 Damage before the acknowledged end loses records. Recovery then seals the intact batches, and keeps the stream
 with the suffix `.damaged`.

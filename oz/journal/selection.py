@@ -183,7 +183,7 @@ class Selection:
         if is_message is None:
             yield matching
         elif self.gaps:
-            # All gap records: few recorders have patterns that exclude those of a reader.
+            # All gap records: few recorders have patterns that exclude the patterns of a reader.
             yield pc.or_(pc.invert(is_message), matching)
         else:
             yield pc.and_(is_message, matching)

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A subscriber reads all messages of its endpoints, whatever it subscribes to. Each publisher numbers all its
+A subscriber reads all messages of its endpoints, also without a matching subscription. Each publisher numbers all its
 messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
 were lost if the publisher began while the subscriber listened.
 

@@ -75,7 +75,7 @@ class NodePublisher(PublisherEngine):
         return super().offer(message)
 
     def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. An `attend` without effect costs several times as much."""
+        """Return whether `attend` has nothing to do. An `attend` without effect costs several times the time."""
         with self.lock:
             listener, sessions = self._listener, self._sessions
             if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:

@@ -31,7 +31,7 @@ MAX_PATTERNS = 1_000
 MAX_TEXT = 200
 """Maximum length of a pattern in characters."""
 CACHED_LINKS = 10_000
-"""Number of links whose status is cached: those of 100 nodes with 100 links each."""
+"""Number of links whose status is cached: 100 links of each of 100 nodes."""
 CACHED_BYTES = 256
 """Maximum size in bytes of a link whose status is cached, so that peers cannot fill the memory."""
 

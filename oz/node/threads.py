@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait
-for a thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers,
-such as one that calls `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one
-thread does not block, and there are never more threads than `size` and lanes together.
+A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait for a
+thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, as in
+`request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not block, and
+there are never more threads than `size` and lanes together.
 """
 
 from __future__ import annotations

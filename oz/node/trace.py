@@ -3,18 +3,17 @@
 Theory of operation
 -------------------
 The tracing node sends a question to each peer: a direct message with the subject `TRACE`, an id and a subject. The peer
-answers with a hop: the subscriptions that match, and whether its permissions deny the publication. The
-tracing node itself routes the subject, to find the peers that receive the message and the member that each group
-would pick.
+answers with a hop: the subscriptions that match, and whether its permissions deny the publication. The tracing node
+itself routes the subject, to find the peers that receive the message and the member that each group would pick.
 
 A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
 answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows the missing answers.
 Parallel forwarders ask the same peers, so that an answer belongs to a pair of asker and peer.
 
-A message with the id in the header `oz-trace` is marked. A peer that has answered the question within `SECONDS`
-reports to the peer that asked when a marked message arrives, when its handler has ended, and when a recorder has
-written it to a journal. A message without a question before it causes no report, so that a publisher cannot make peers
-send more than `MAX_REPORTS` for a question.
+A message with the id in the header `oz-trace` is marked. Within `SECONDS` of its answer, a peer reports marked messages
+to the peer that asked. It reports the arrival of a message, the end of its handler, and its append to a journal. A
+message without a question before it causes no report, so that a publisher cannot make peers send more than
+`MAX_REPORTS` for a question.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
 """

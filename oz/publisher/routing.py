@@ -11,7 +11,7 @@ so that a batch compares identities.
 
 A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions
 that declared it see it as refused. A session may have `SLOW_MATCHES` slow matches for one subject. Then the search
-skips the other regexes of the session, and each slow pattern counts as one that exceeded its time. Many patterns that
+skips the other regexes of the session, and each slow pattern counts as if it had exceeded its time. Many patterns that
 are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
 """
 

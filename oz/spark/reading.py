@@ -1,6 +1,6 @@
 """`read`: a journal as a DataFrame, by Spark's own Parquet reader.
 
-Sealed segments of a journal are Parquet files, so Spark reads them itself: it splits files among tasks, reads
+Sealed segments of a journal are Parquet files, so Spark reads them itself. Spark splits files among tasks, reads
 only the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver
 reads the active segment, which is an Arrow stream, and appends it as a second part.
 """

@@ -133,7 +133,7 @@ class RowConverter:
 
         Args:
             options: the options of columns.
-            schema: the columns that Spark asks for: all, or those of `spark.read.schema(...)`.
+            schema: the columns that Spark asks for: all, or the columns of `spark.read.schema(...)`.
 
         Raises:
             ConfigurationError: there is no such column, or it has another type.

@@ -350,7 +350,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._last.to_json()
 
     def _backlog(self, journal: str, begin: Checkpoint) -> Range:
-        """Return the offsets that are not read yet, without those that retention removed."""
+        """Return the offsets that are not read yet, without the offsets that retention removed."""
         gap = ranges.resume(journal, begin)
         first = begin.offset if gap is None else gap.end
         end = ranges.checkpoint(journal) if self._ends is None else self._ends.get(journal, begin)

@@ -177,7 +177,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:
-        """Subscriptions that the message matches, without those that `unsubscribe` has ended."""
+        """Subscriptions that the message matches, except subscriptions that `unsubscribe` has ended."""
         if self.route is None:
             return ()
         return tuple(inbox.handle for inbox in self.route.inboxes if not inbox.is_removed)

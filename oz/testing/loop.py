@@ -101,7 +101,7 @@ class VirtualSelector(selectors.DefaultSelector):
         if found or self._let_happen(clock.now):
             return found
         if self.work and ends > clock.now:
-            # A thread has as much real time as there is virtual time until the next timer.
+            # The real time of a thread is bounded by the virtual time until the next timer.
             found = super().select(timeout)
             if found:
                 return found

@@ -1,8 +1,8 @@
 """Callers of a listener that do not prove a trusted key: they are counted and logged.
 
 libzmq does not report a caller without a key to the authenticator. Only the monitor of the socket reports the failed
-handshake. A caller that searches for the key of the listener fails in the same way: it tries the keys that it trusts,
-and ends the other connections when one key is right. So failures are reported if no caller is admitted within
+handshake. The handshakes of a caller that searches for the key of the listener fail too: it tries the keys that it
+trusts, and ends the other connections when one key is right. So failures are reported if no caller is admitted within
 `SEARCH_SECONDS`, all with one reason.
 
 If the authenticator refuses the key of a caller, the failures of its search are part of this refusal. A refused caller
