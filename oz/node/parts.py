@@ -44,7 +44,7 @@ class NodePublisher(PublisherEngine):
 
     __slots__ = ("describe_peers", "send_reply")
 
-    describe_peers: Callable[[], str]
+    describe_peers: Callable[[bool], str]
     send_reply: Callable[[str, bytes, dict[str, Any] | None], object]
     _patterns_hint = ""
     interest_class = NodeInterest
@@ -59,8 +59,8 @@ class NodePublisher(PublisherEngine):
             end_daemon()
             raise ClosedError(CLOSED_TEXT)
 
-    def _describe(self) -> str:
-        return self.describe_peers()
+    def _describe(self, *, has_cause: bool) -> str:
+        return self.describe_peers(has_cause)
 
     def _check_right(self, action: Action, subject: bytes) -> None:
         # The requester decides about replies, because `allow_responses` counts them.

@@ -107,7 +107,9 @@ class Readiness:
         # A silent peer may need longer for a request than its timeout.
         present = {self._node.id, *(card.node for card in up)}
         if subject is not None and present.isdisjoint(self._node.publisher.nodes_that_receive(subject)):
-            missing.append(f"no node subscribes to {subject!r}; {self.describe_peers()}")
+            missing.append(
+                f"no node subscribes to {subject!r}; {self._node.publisher.describe_missing(subject)}"
+            )
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
         # Without any peer, a node that no peer can dial is not ready.
@@ -143,10 +145,15 @@ class Readiness:
                 )
         return unreached, undialled
 
-    def describe_peers(self) -> str:
-        """Return a text with the peers that are up, and the ways for a missing peer to join."""
+    def describe_peers(self, has_cause: bool) -> str:
+        """Return a text with the peers that are up, and the ways for a missing peer to join.
+
+        Args:
+            has_cause: whether the text names a cause already, so that it needs no ways.
+        """
         with self._node.lock:
-            return f"peers that are up: {_listed(card.name for card in self._node.cards(roster.UP))}{self._hint()}"
+            hint = "" if has_cause else self._hint()
+            return f"peers that are up: {_listed(card.name for card in self._node.cards(roster.UP))}{hint}"
 
     def describe_silence(self, inbox: Inbox | None) -> str:
         """Return why a subscription may receive nothing, as the continuation of "no message in 1 s"."""

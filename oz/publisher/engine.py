@@ -34,6 +34,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -84,6 +85,7 @@ _LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _ITEMS = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
+_MAX_DENIALS = 3  # Denied subscriptions that a timeout names.
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
 
 ON_FULL = ("drop", "block", "raise")
@@ -1143,13 +1145,32 @@ class Engine:
                 has_called = any(not endpoint.startswith("inproc:") for endpoint in self._endpoints.connected)
                 hint = f"; {KEYS_HINT}" if self._keys is None and has_called else ""
                 others = "" if subject is None else self._other_subscribers(found)
-                raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; {self._describe()}{others}{hint}"
-                )
+                why = self.describe_missing(subject) + others + hint
+                raise Timeout(f"{found} of {count} subscribers{of} after {timeout:g} s; {why}")
             yield end
 
-    def _describe(self) -> str:
-        """Return where subscribers reach the publisher, for a timeout."""
+    def describe_missing(self, subject: Any) -> str:
+        """Return why a subject may have no subscriber: denied subscriptions, and the ways to the publisher.
+
+        Args:
+            subject: None for any subject.
+
+        Raises:
+            SubjectError, TypeError: the subject is not allowed.
+        """
+        text = None if subject is None else self._subjects.check(subject)[0]
+        with self.lock:
+            denied = (
+                [] if self._keys is None else [*islice(self._keys.denied_subscriptions(text), _MAX_DENIALS)]
+            )
+        return "; ".join([*denied, self._describe(has_cause=bool(denied))])
+
+    def _describe(self, *, has_cause: bool) -> str:
+        """Return where subscribers reach the publisher, for a timeout.
+
+        Args:
+            has_cause: whether the text names a cause already.
+        """
         where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
         if self.link_endpoints:
             where += f", for links at {', '.join(self.link_endpoints)}"

@@ -15,6 +15,7 @@ of keys that are not trusted any more end. Their connections are cut, so that th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -47,6 +48,10 @@ _log = peer_logger("oz.publisher")
 
 def _ignore(*_: object) -> None:
     pass
+
+
+def _text(user: str, denial: Denial) -> str:
+    return f"key {user} may not subscribe: {denial}"
 
 
 class PublisherKeys(Keys):
@@ -163,10 +168,15 @@ class PublisherKeys(Keys):
         # An empty rule marks a denial that no rule decided.
         return Refusal(item.sid, str(denial), denial.rule or "", denial.subject)
 
+    def denied_subscriptions(self, subject: str | None) -> Iterator[str]:
+        """Yield texts about denied subscriptions that match a subject; None for any subject."""
+        for user, denial in self.access.denied_subscriptions(subject):
+            yield _text(user, denial)
+
     def count(self, user: str, denial: Denial) -> None:
         """Count and log a subscription that was refused."""
         self.denied += 1
-        _log.warning("key %s may not subscribe: %s", user, denial)
+        _log.warning("%s", _text(user, denial))
 
     def is_trusted(self, user: str) -> bool:
         """Return whether a key is trusted."""

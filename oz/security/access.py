@@ -6,20 +6,25 @@ Answers are cached until the permissions change.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
-from oz.errors import PatternError
+from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions
 from oz.subjects import dialects
-from oz.subjects.pattern import Pattern, compile
+from oz.subjects.pattern import Pattern, compile, is_timed, match_within
 
 MAX_CACHED = 65_536
 """Number of answers at which the cache is cleared."""
 
 MAX_CHARACTERS = 1 << 24
 """Number of characters of patterns and reasons at which the cache is cleared too."""
+
+MAX_COMPARED, MATCH_TIME = 100, 0.001
+"""Number of denied patterns that a text compares with a subject, and seconds for one pattern that may backtrack."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
 """Dialects whose subjects are words between dots; no word is empty."""
@@ -158,9 +163,25 @@ class Access:
         self._characters += len(pattern.text) + len(found or "")
         return found
 
+    def denied_subscriptions(self, subject: str | None) -> Iterator[tuple[str, Denial]]:
+        """Yield keys and denials of subscriptions that match a subject; of `MAX_COMPARED` subscriptions.
+
+        Args:
+            subject: None for any subject.
+        """
+        denied = ((asked, denial) for asked, denial in reversed(self.answers.items()) if denial is not None)
+        for (key, _, pattern, _), denial in islice(denied, MAX_COMPARED):
+            with suppress(PatternTimeout, SubjectError):
+                if subject is None or _matches(pattern, subject):
+                    yield key, denial
+
     def _forget(self) -> None:
         self.answers.clear()
         self._characters = 0
+
+
+def _matches(pattern: Pattern, subject: str) -> bool:
+    return match_within(pattern, subject, MATCH_TIME) if is_timed(pattern) else pattern.matches(subject)
 
 
 def denial_of(permissions: Permissions | None, key: str, action: Action, subject: str) -> Denial | None:

@@ -2,8 +2,9 @@
 
 libzmq does not report a caller without a key to the authenticator. Only the monitor of the socket reports the failed
 handshake. The handshakes of a caller that searches for the key of the listener fail too: it tries the keys that it
-trusts, and ends the other connections when one key is right. So failures are reported if no caller is admitted within
-`SEARCH_SECONDS`, all with one reason.
+trusts, and ends the other connections when one key is right. It may then close at once, so that no other admission
+follows. So failures are reported if no caller is admitted within `SEARCH_SECONDS` before or after them, all with one
+reason.
 
 If the authenticator refuses the key of a caller, the failures of its search are part of this refusal. A refused caller
 connects again without end, but searches only at the beginning. So failures within `SEARCH_SECONDS` after a refusal
@@ -30,7 +31,7 @@ _MAX_FAILURES = 1_024
 class Arrivals:
     """Handshakes of the callers of one socket."""
 
-    __slots__ = ("_due_at", "_failures", "_refused_at", "_report")
+    __slots__ = ("_due_at", "_explained_until", "_failures", "_refused_at", "_report")
 
     def __init__(self, report: Callable[[str, str], object]) -> None:
         """Start without callers.
@@ -41,7 +42,7 @@ class Arrivals:
         self._report = report
         self._failures: list[Event] = []
         self._due_at = 0.0
-        self._refused_at = -inf
+        self._explained_until = self._refused_at = -inf
 
     def add(self, event: Event, now: float) -> None:
         """Record an event of the monitor.
@@ -51,20 +52,25 @@ class Arrivals:
             now: in seconds of `time.monotonic`.
         """
         if event.outcome is Outcome.ADMITTED:
-            self._failures.clear()
+            self._explain(now)
         elif event.outcome is Outcome.REFUSED:
             # The authenticator reports it.
             if now >= self._refused_at + REFUSAL_SECONDS:
                 self._refused_at = now
-                self._failures.clear()
+                self._explain(now)
         elif event.outcome is None:
             return
         elif _has_no_key(event) or len(self._failures) >= _MAX_FAILURES:
             self._report(event.endpoint, _reason([event]))
-        elif now >= self._refused_at + SEARCH_SECONDS:
+        elif now >= self._explained_until:
             if not self._failures:
                 self._due_at = now + SEARCH_SECONDS
             self._failures.append(event)
+
+    def _explain(self, now: float) -> None:
+        """Ignore the failures of a search whose outcome is known: the kept failures, and failures that follow soon."""
+        self._failures.clear()
+        self._explained_until = now + SEARCH_SECONDS
 
     def report_failures(self, now: float) -> None:
         """Report failures after which no caller was admitted.

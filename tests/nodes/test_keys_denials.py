@@ -58,6 +58,25 @@ def test_wait_ready_raises_a_denied_subscription_with_rule_and_witness(pair):
     second.wait_ready("first", timeout=DEADLINE)
 
 
+def test_a_wait_for_subscribers_names_the_denied_subscription_and_no_missing_peer(pair):
+    first, second = pair
+    second.subscribe("md.>")
+    # The node has denied the subscription before it answers.
+    with pytest.raises(PermissionDenied):
+        second.wait_ready("first", timeout=DEADLINE)
+    for call in (
+        lambda: first.wait_for_subscribers("md.eu.x", timeout=0.05),
+        lambda: first.wait_ready(subscriber="md.eu.x", timeout=0.05),
+    ):
+        with pytest.raises(Timeout) as raised:
+            call()
+        assert "may not subscribe: users.second.subscribe.deny[0]" in str(raised.value)
+        assert "; peers that are up: second" in str(raised.value)
+        assert "Check that the missing peer" not in str(raised.value)
+    with pytest.raises(Timeout, match="Check that the missing peer"):
+        first.wait_for_subscribers("other", timeout=0.05)
+
+
 def test_receive_names_the_refused_subscription(pair):
     second = pair[1]
     denied, allowed = second.subscribe("md.secret.x"), second.subscribe("md.x")

@@ -174,6 +174,25 @@ def test_a_denied_member_has_no_say_in_the_policy_of_a_group(make, ring, peer):
     assert [len(member.receive(5)) for member in members] == [5, 5]
 
 
+@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+def test_wait_for_subscribers_names_a_subscription_that_permissions_deny(pub, ring, subscriber, filtering):
+    def text(subject):
+        with pytest.raises(oz.Timeout) as raised:
+            pub.wait_for_subscribers(subject, timeout=0)
+        return str(raised.value)
+
+    assert "may not subscribe" not in text("md.eu.x")
+    subscriber(pub.endpoint, filtering=filtering).subscribe("md.>")
+    # The pattern matches a denied subject, so that no subject of the pattern arrives.
+    until(
+        lambda: (
+            f"; key {ring.public('desk')} may not subscribe: users.desk.subscribe.deny[0]" in text("md.eu.x")
+        )
+    )
+    assert "may not subscribe" in text(None)
+    assert "may not subscribe" not in text("other")
+
+
 def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
     first = peer(pub, "md.eu")
     with caplog.at_level(logging.ERROR, "oz.security"):
