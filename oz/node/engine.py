@@ -644,13 +644,14 @@ class Engine:
                 with suppress(EndpointError):
                     self.subscriber.disconnect(effect.endpoint, is_lost=True)
             elif isinstance(effect, roster.EndSession):
-                # A node that closes still attends to its links. Its publisher refuses both calls then.
+                # The context may be terminated.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
             elif isinstance(effect, roster.Ping):
                 with suppress(ClosedError):
                     self.publisher.ping(effect.node)
             elif isinstance(effect, roster.Introduce):
+                # A node that closes sends no direct messages.
                 with suppress(ClosedError):
                     self._introduce(effect.node, effect.peers)
             else:
