@@ -15,12 +15,12 @@ class Peer:
     """A peer that is up.
 
     Attributes:
-        name: need not be unique.
-        id: of the node, 32 hexadecimal digits. A restarted node has another id.
-        host: name of its host.
-        pid: number of its process.
-        endpoints: where other nodes dial it.
-        up_since: time since which it is up, in seconds since 1970.
+        name: name of the node. Two peers may have the same name.
+        id: id of the node, 32 hexadecimal digits. A restarted node has another id.
+        host: name of the peer's host.
+        pid: process id of the peer.
+        endpoints: endpoints at which other nodes connect to the peer.
+        up_since: time since which the peer is up, in seconds since 1970.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Event:
     """An event of a node, for `on_event`.
 
     Attributes:
-        kind: of the event, see below.
+        kind: kind of the event, from the table below.
         about: name of the peer, or the endpoint, or the subject.
-        text: what happened.
-        peer: of the event, or None.
-        count: lost messages, with "loss"; None if the number is unknown.
+        text: sentence that describes the event.
+        peer: peer of the event, or None.
+        count: number of lost messages, for the kind "loss"; None if the number is unknown.
 
     ================= =======================================================================================
     kind              meaning

@@ -36,15 +36,15 @@ SEQUENCE_HEADER = "oz-sequence"
 
 
 class Relayed(NamedTuple):
-    """A message between gateway and process.
+    """A message between the gateway and a multicast process.
 
     Attributes:
-        origin: to the gateway, id of the publisher; to the sender, empty.
-        sequence: number of the message at its publisher; to the sender, its multicast number.
-        subject: as bytes.
-        payload: as bytes.
-        headers: of the message, or None.
-        id: of the message: bytes, a pair of bytes and a number, or None.
+        origin: id of the publisher; empty in messages to the sender.
+        sequence: number of the message at its publisher; in messages to the sender, its multicast number.
+        subject: subject as bytes.
+        payload: payload as bytes.
+        headers: headers of the message, or None.
+        id: id of the message as bytes, or as a pair of bytes and a number; None without an id.
     """
 
     origin: bytes
@@ -56,12 +56,14 @@ class Relayed(NamedTuple):
 
 
 class Numbering:
-    """Numbers of the messages of the sender over its restarts, so that subscribers detect every loss.
+    """Numbers of the messages that the sender multicasts. They continue after its restarts.
+
+    So subscribers detect every loss.
 
     Attributes:
-        epoch: of the sequence.
-        number: of the next message.
-        reported: next number of the current sender.
+        epoch: epoch of the sequence.
+        number: number of the next message.
+        reported: number that the current sender expects next.
     """
 
     __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
@@ -90,19 +92,19 @@ class Numbering:
         return {"origin": self._origin.hex(), "epoch": self.epoch, "next": self.number, "age": age}
 
     def lose(self, count: int | None) -> None:
-        """Count messages that were lost before the sender; None for an unknown number."""
+        """Count messages that were lost before they reached the sender; None for an unknown number."""
         if count is None:
-            # Subscribers report an unknown loss for a higher epoch.
+            # A higher epoch makes subscribers report an unknown loss.
             self.epoch += 1
             self._has_unsent_gap = True
         else:
             self.number += count
 
     def send_gap(self, send: Callable[[bytes], bool]) -> None:
-        """Send an unknown loss to the sender, if it is not sent yet.
+        """Report an unknown loss to the sender, if it is not reported yet.
 
         Args:
-            send: sends a frame, and returns whether the queue had space.
+            send: function that sends a frame, and returns whether the queue had space.
         """
         if self._has_unsent_gap and send(pack(GAP)):
             self._has_unsent_gap = False
@@ -115,19 +117,19 @@ def pack(kind: int, *body: Any) -> bytes:
 
 
 def unpack(frame: bytes) -> tuple[int, Sequence[Any]]:
-    """Return kind and body of a frame."""
+    """Return the kind and the body of a frame."""
     kind, body = msgpack.unpackb(frame, use_list=True, strict_map_key=False)
     return kind, body
 
 
 def unpack_message(fields: Sequence[Any]) -> Relayed:
-    """Return one message of a frame."""
+    """Return a message from its fields in a frame."""
     message = Relayed._make(fields)
     return message._replace(id=tuple(message.id)) if isinstance(message.id, list) else message
 
 
 def with_origin(message: Relayed) -> Relayed:
-    """Add the first publisher to the headers of a message, unless another gateway has added it."""
+    """Return a message whose headers name its first publisher. Headers of an earlier gateway stay as they are."""
     if not message.origin:
         return message
     origin = {ORIGIN_HEADER: message.origin, SEQUENCE_HEADER: message.sequence}
