@@ -27,7 +27,7 @@ from oz.subscriber.aio import Subscription as PlainSubscription
 from oz.transport.steps import Steps
 
 TURN = 0.005
-"""Seconds after which a task with waiting messages yields to the loop."""
+"""Seconds after which a task that receives waiting messages yields to the loop."""
 
 _log = peer_logger("oz.node")
 

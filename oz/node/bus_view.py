@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from oz.node.snapshot import LinkStatus, Snapshot
 
 SLOW_SECONDS = 1.0
-"""Age of the oldest pending message from which a subscriber is slow."""
+"""Age in seconds of its oldest pending message at which a subscriber counts as slow."""
 
 MAX_SUBJECTS = 100_000
-"""Subjects whose messages are counted one by one, so that a flood of new subjects cannot fill the memory."""
+"""Maximum number of subjects that are counted separately, because a flood of subjects would fill the memory."""
 
 Row = dict[str, Any]
 

@@ -2,8 +2,8 @@
 
 The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
 this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
-`PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender gets one notice for each
-subject, and one for each request. The receiving node has an event too, once for each subject.
+`PermissionDenied`. A denied publication is reported as an event, and by `wait_ready`. The sender gets one notice for
+each subject of publications, and one for each request. The receiving node also reports an event for each subject.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oz.security.access import Rights, denial_of
 from oz.security.permissions import Action
 
 NOTICE = "_OZ.DENIED"
-"""Subject of the direct message."""
+"""Subject of the direct message that carries a notice."""
 _MAX_WAITING = 1_000
 _MAX_REPORTED = 10_000
 _MAX_TEXT = 1_000  # Maximum length in characters of each text in a notice.

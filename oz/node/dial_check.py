@@ -1,7 +1,7 @@
 """Check whether a process listens at an endpoint, after the connection of a link has ended.
 
-The kernel ends the connections of a killed process, and refuses new connections. After a cut, and while a process is
-stopped, new connections are not refused.
+The kernel ends the connections of a killed process, and refuses new connections. After a failure
+of the network, and while a process is suspended, new connections are not refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Directory of a host: each node of a bus has a Unix socket in it, so that nodes find each other.
+"""Directory of a host. Each node of a bus has a Unix socket in it, by which other nodes find it.
 
 Theory of operation
 -------------------
@@ -7,9 +7,9 @@ because the path of a socket must be short. A node reads the directory and passe
 dials it. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
 node. A node with peers reads it every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
 
-A process that is killed leaves its socket behind. A connect to it is refused, and any node may remove it. Sockets
-that have a link are not tested. A new socket refuses connections too, between bind and listen, so that a socket
-that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
+A process that is killed leaves its socket behind. A connect to this socket is refused, and any node may remove it.
+Sockets that have a link are not tested. A new socket refuses connections too, between bind and listen. Therefore a
+socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
 has the id of the node.
 
 The directory belongs to one user and has mode 0700: any process that can write to it can pose as a node. Abstract
@@ -34,9 +34,9 @@ from oz.node.roster import NAME_INTERVAL, Effect, Event, Roster
 from oz.transport.errors import EndpointError
 
 READ_INTERVAL = 30.0
-"""Seconds between two reads of a node that has peers."""
+"""Seconds between two reads of the directory by a node that has peers."""
 YOUNG = 2.0
-"""Seconds for which a new socket is not removed."""
+"""Age in seconds up to which a socket is not removed."""
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Maximum length in bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 

@@ -12,7 +12,7 @@ engines, passes their events to the roster (`oz.node.roster`), and carries out w
 threads publish, subscribe and wait. They never call the roster.
 
 An event arises under the lock of one of the two engines, perhaps in a thread that publishes. So it is only
-appended to `_events`. The lock of the node is outside, the locks of the two engines are inside.
+appended to `_events`. A thread acquires the lock of the node before the lock of an engine.
 
 The engine has the interface of the publisher's engine that `oz.publisher.thread` and `oz.publisher.aio` attend to.
 Calls that wait are written as steps (`oz.transport.steps`). `waiters` are the waiting calls of the publisher; `news`
@@ -90,14 +90,14 @@ from oz.wire.links import Card, Hello, StreamOptions
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
 LOSS = "_OZ.LOSS"
-"""Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
+"""Subject of the direct message by which a forwarder reports a loss on another bus; see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
 """Maximum size of an introduction in bytes. The node ignores a larger introduction, because many small values take
 much memory."""
 ECHO_TIMEOUT = 1.0
-"""Seconds that `subscribe` waits for the link of the node to itself."""
+"""Maximum seconds that `subscribe` waits until the link of the node to itself knows the subscription."""
 HEALTHY_SECONDS = 5.0
-"""Seconds after a missed deadline of the attending side from which the node counts as unhealthy."""
+"""The node counts as unhealthy if its attending side is later than its deadline by this number of seconds."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000

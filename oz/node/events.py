@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_EVENTS = 10_000
-"""Maximum number of events that wait for `on_event`. Beyond it the oldest events are dropped."""
+"""Maximum number of events that wait for `on_event`. When there are more, the oldest events are dropped."""
 PEER_UP, PEER_SILENT, PEER_LEFT, PEER_LOST = "peer_up", "peer_silent", "peer_left", "peer_lost"
 NAME_CONFLICT, SLOW_HANDLER, DENIED, LOSS = "name_conflict", "slow_handler", "denied", "loss"
 

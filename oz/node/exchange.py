@@ -7,8 +7,8 @@ at the subscriber. Replies and events of sessions arise under the locks of the e
 appended to queues here. `turn`, on the attending side, passes them to the state machines of `oz.node.requests` and
 `oz.node.replies`, and notifies the callers without a lock.
 
-`lock` is outside the locks of the publisher and of the roster. The caller of a request waits itself. A thread ends its
-own request at the deadline, and a loop has one timer for all requests (`oz.node.aio`).
+A thread acquires `lock` before the lock of the publisher or of the roster. The caller of a request waits itself. A
+thread ends its own request at the deadline, and a loop has one timer for all requests (`oz.node.aio`).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two checks for a responder or a session, while a request or a reply waits for it."""
+"""Seconds between two checks while a request waits for a responder, or a reply for a session."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
+"""Seconds between two checks for slow handlers. Therefore a handler is reported at most once a second."""
 REPLY_DELAY = 0.0005
-"""Seconds that the reply of an inline handler waits for the replies of the next handlers."""
+"""Seconds that the first reply of inline handlers waits for the replies of the next handlers."""
 DECLARE_TIME = 0.5
 """Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 The thread or loop of the node gives the messages of a subscription to its `Runner`. The runner schedules the lanes
-that were empty (`oz.node.lanes`). In a `ThreadPool` (`oz.node.threads`) a thread handles the messages of a lane,
-in a `TaskPool` (`oz.node.tasks`) a task does.
+that were empty (`oz.node.lanes`). A thread of a `ThreadPool` (`oz.node.threads`) or a task of a `TaskPool`
+(`oz.node.tasks`) handles the messages of a lane.
 
 The return value of a handler is the reply to a request, unless it is None. An exception is logged and becomes an
 error reply. A message of a subscription with `ack="handled"` is acknowledged after the handler.
@@ -48,7 +48,8 @@ class Pool(Protocol):
     def finish(self, timeout: float | None) -> object:
         """Reject further work, and wait for running handlers.
 
-        timeout: seconds to wait; None waits for ever.
+        Args:
+            timeout: seconds to wait; None waits for ever.
         """
 
     def disown(self) -> None:

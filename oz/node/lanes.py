@@ -7,8 +7,8 @@ a time handles the messages of a lane. A lane is *scheduled* from its first mess
 empty.
 
 `put` runs under the lock of the workers. A worker takes messages without the lock, because `deque.popleft` is
-atomic. It takes the lock when the lane is empty, so that a message that `put` adds meanwhile is not forgotten.
-With "conflate", `put` replaces a message that waits, so that the worker takes messages under the lock too.
+atomic. When it finds the lane empty, it takes the lock and checks again, because `put` may have added a message.
+With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock too.
 
 The queue has a limit for the number of messages, and a limit for their bytes:
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from oz.node.handler_times import Stopwatch
 
 OVERHEAD = 128
-"""Estimated size in bytes of a message beside its payload."""
+"""Estimated size in bytes of a message in addition to its payload."""
 SLOW_AFTER = 1.0
-"""Seconds that a message waits for its handler until the handler counts as slow."""
+"""Seconds. A handler counts as slow if a message has waited for it for this time."""
 
 
 class Lane:

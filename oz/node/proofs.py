@@ -1,7 +1,7 @@
 """Proofs of ids: the key to which a node, publisher or inbox belongs.
 
-With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three places check
-that: the HELLO of a peer at the listener, the WELCOME of a peer at the dialling side, and each request.
+With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three
+checks compare an id with a key: at the listener for a HELLO, at the dialling side for a WELCOME, and for each request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules that decide which announced endpoints a node may dial.
 
-A node dials the endpoints of introductions and cards without a decision of its user. The rules keep a stranger
+A node dials the endpoints of introductions and cards, although its user has not named them. The rules keep a stranger
 from directing the dials of a node to multicast groups, to sockets of other programs, or to the node itself.
 """
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROBE = "_OZ.PROBE"
 """Subject of an empty direct message. When it is acknowledged, earlier declarations of the peer have arrived."""
 CHECK_INTERVAL = 0.1
-"""Seconds between two checks of `wait_ready` without an event: an endpoint may never answer."""
+"""Seconds between two checks of `wait_ready` if no event occurs, because an endpoint may never answer."""
 _BOTH_WAYS = (
     "nodes connect in both directions: give the node that cannot be reached bind= with a port, and "
     "NodeOptions(advertise=) with an address, at which its peers reach it"
@@ -148,8 +148,8 @@ class Readiness:
     def describe_peers(self, has_cause: bool) -> str:
         """Return a text with the peers that are up, and the ways for a missing peer to join.
 
-        has_cause: whether the text already names a cause, and therefore lists no ways to join.
-            has_cause: whether the text names a cause already, so that it needs no ways.
+        Args:
+            has_cause: whether the text already names a cause, and therefore lists no ways to join.
         """
         with self._node.lock:
             hint = "" if has_cause else self._hint()

@@ -20,17 +20,17 @@ from oz.errors import ReplyError
 from oz.wire.links import encode_body
 
 WAIT = 2.0
-"""Seconds that a reply waits for the session of its requester."""
+"""Maximum seconds that a reply waits for the session of its requester."""
 MAX_REPLIES = 1_000
 """Maximum number of waiting replies."""
 MAX_BYTES = 8 << 20
 """Maximum size of all waiting replies in bytes."""
 ERROR = "error"
-"""Key of an error among the extras."""
+"""Key in the extras of an error reply. Its value describes the error."""
 MAX_KIND = 200
-"""Characters of a class name on the wire."""
+"""Maximum characters that are sent of a class name."""
 MAX_TEXT = 1_000
-"""Characters of the text of an exception on the wire."""
+"""Maximum characters that are sent of the text of an exception."""
 
 
 class Reply(NamedTuple):

@@ -13,7 +13,7 @@ The first reply ends a request. An error reply ends the request only when no oth
 programs and forwarders receive the request too. One peer may receive it in several streams. If the member of a group is
 lost, the request is lost: plain subscriptions beside a group count as observers.
 
-Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
+Each request ends exactly once, by its last reply, by an error, or (with `is_many`) at its deadline without an error.
 
 `Responders` picks the streams. A subject without a responder fails at once, unless a link is greeting, which means that
 it may still bring a subscription. Then the request waits until `changed` is called.
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 MAX_REQUESTS = 65_536
 """Maximum number of open requests."""
 INBOX = "_INBOX."
-"""Start of the subjects of replies."""
+"""Start of the subjects for replies."""
 _ID_DIGITS = 32
 
 

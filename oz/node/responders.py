@@ -1,7 +1,7 @@
 """Streams that receive a request: matching subscriptions of the peers.
 
-A request goes to each plain subscription that matches, and to one member of each group, as a message does. So an
-observing program receives the request too, and no responder misses it. In a group, a member with space is picked by
+A request goes to each plain subscription that matches, and to one member of each group, as a published message does. So
+an observing program receives the request too, and no responder misses it. In a group, a member with space is picked by
 `oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be dropped
 without an error.
 """

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Each node dials each peer, so that a pair has two links. *Link* means here the link that this node dials, and
+Each node dials each peer. Therefore a pair has two links. *Link* means here the link that this node dials, and
 *session* the session of the peer at this node, which belongs to the link that the peer dials. A peer is up while
 both exist.
 
@@ -20,9 +20,10 @@ partition, no third node may exist that introduces the two nodes again. A peer t
 new process, is removed at once. Its seeds stay.
 
 This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
-back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other: both read
-An introduction may be incomplete or stale. Therefore every `NAME_INTERVAL` all peers are introduced to one peer, to
-each peer in turn. So two halves of a bus join when a node of one half has contact to a node of the other half.
+back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other, because both
+read the directory. An introduction may be incomplete or stale. Therefore every `NAME_INTERVAL` all peers are introduced
+to one peer, to each peer in turn. So two halves of a bus join when a node of one half has contact to a node of the other
+half.
 
 A peer is lost at once if its process was killed. Then the connection of its link has ended, and its endpoint refuses
 another connection. A PING shows that the session has no connection either. While one of the two connections exists, the
@@ -81,19 +82,19 @@ from oz.wire import links
 from oz.wire.links import MAX_ENDPOINTS, Card
 
 DIAL_TURN = 2.0
-"""Seconds for which one endpoint of a peer is dialled, before the next."""
+"""Seconds for which an endpoint of a peer is dialled before its next endpoint is dialled."""
 GREETING_TIME = 2.0
-"""Seconds for which a new endpoint, or a peer that has just answered, counts as greeting."""
+"""Seconds in which a new endpoint or peer may still bring subscriptions: it counts as greeting."""
 SILENT_AFTER = 1.0
-"""Seconds without link or session after which a peer is silent. A quick reconnect is not reported."""
+"""Seconds without link or session after which a peer counts as silent. A quicker reconnect is not reported."""
 NAME_INTERVAL = 2.0
-"""Seconds between two introductions of all peers to one peer, in turn."""
+"""Seconds between two turns. In each turn, all peers are introduced to one peer."""
 FORGET_AFTER = 100
-"""Multiple of `lost_after` for which a lost peer is dialled, and for which a refused endpoint is not."""
+"""Multiple of `lost_after`. A lost peer is dialled for this time, and a refused endpoint is not dialled."""
 GIVE_UP_AFTER = 10
-"""Multiple of `lost_after` for which a peer is dialled that was never up."""
+"""Multiple of `lost_after` for which the roster keeps dialling a peer that was never up."""
 MAX_INTRODUCED = 1_000
-"""Maximum number of peers in one introduction, and of peers without an answer."""
+"""Maximum number of peers in one introduction, and of peers that have not answered."""
 
 KNOWN, UP, SILENT = "known", "up", "silent"
 

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 STATISTICS = "_OZ.STATISTICS"
-"""Subject of the question and of the answer, and subject of its permission."""
+"""Subject of questions for statistics and of their answers. Permissions for statistics name it too."""
 TIMES_SECONDS = 60.0
-"""Seconds after a snapshot for which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
+"""Seconds after each snapshot in which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
 _MAX_QUESTIONS = 1_000
 _MAX_ANSWER = 4 << 20  # Maximum bytes of an answer.
 _COUNTERS = tuple(counter.name for counter in fields(NodeStats) if counter.name != "dropped")

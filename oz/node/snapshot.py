@@ -1,7 +1,7 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
 A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates. The
-encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that it
+encoding is an array with a version. A later version only appends elements. Therefore a reader ignores elements that it
 does not know.
 
 Each link is encoded separately, as bytes that contain MessagePack. Most links of a bus are idle, and an idle link has
@@ -25,15 +25,15 @@ import msgpack
 
 VERSION = 1
 MAX_LINKS = 1_000
-"""Maximum number of links in a snapshot, and of subscriptions."""
+"""Maximum number of links in a snapshot, and maximum number of subscriptions."""
 MAX_PATTERNS = 1_000
-"""Maximum number of patterns in a snapshot. Each subscription has its first pattern anyway."""
+"""Maximum number of patterns in a snapshot. The first pattern of each subscription is included in any case."""
 MAX_TEXT = 200
 """Maximum length of a pattern in characters."""
 CACHED_LINKS = 10_000
-"""Number of links whose status is cached: 100 links of each of 100 nodes."""
+"""Maximum number of links whose status is cached. It suffices for 100 nodes with 100 links each."""
 CACHED_BYTES = 256
-"""Maximum size in bytes of a link whose status is cached, so that peers cannot fill the memory."""
+"""Maximum size in bytes of an encoded link whose status is cached, because large links could fill the memory."""
 
 
 class LinkStatus(NamedTuple):

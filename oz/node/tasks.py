@@ -11,7 +11,7 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a task with waiting messages yields to the loop."""
+"""Seconds after which a task whose lane has messages yields to the loop."""
 
 
 class TaskPool:

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait for a
-thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, as in
-`request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not block, and
+thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, for
+example in `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not block, and
 the number of threads is never larger than `size` and the number of lanes together.
 """
 
@@ -23,7 +23,7 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a thread with waiting messages serves other lanes."""
+"""Seconds after which a thread whose lane has messages serves other lanes."""
 _clock = time.monotonic
 
 

@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 TRACE = "_OZ.TRACE"
-"""Subject of the direct messages, and subject of their permission."""
+"""Subject of questions, answers and reports. Permissions for traces name it too."""
 HEADER = "oz-trace"
-"""Header of a marked message, with the id of its question."""
+"""Header that marks a message. Its value is the id of the question."""
 SECONDS = 60.0
-"""Seconds after a question for which a peer reports marked messages."""
+"""Seconds after its answer in which a peer reports marked messages."""
 MAX_REPORTS = 100
-"""Maximum number of reports of one peer for one question."""
+"""Maximum number of reports that one peer sends for one question."""
 MAX_SUBSCRIPTIONS = 100
-"""Maximum number of subscriptions in a hop, and of recipients."""
+"""Maximum number of subscriptions in a hop, and maximum number of recipients."""
 _MAX_OPEN = 1_000
 _MAX_SIZE = 1 << 20  # Maximum bytes of a direct message.
 _MAX_WAITING = 8 << 20  # Maximum bytes of the direct messages that wait for `turn`.

@@ -15,8 +15,8 @@ loss                      reported on the other buses, with its publisher as the
 new interest or forwarder the subscriptions and the standby of all legs are computed again (`_ask`)
 ========================= ====================================================================================
 
-To end, the forwarder stands by until another one has taken its groups over, for `HANDOVER_TIME` at most. Then it
-stops receiving, waits until its jobs are acknowledged, and leaves the buses.
+Before a forwarder ends, it stands by until another forwarder has taken over its groups, for at most `HANDOVER_TIME`
+seconds. Then it stops receiving, waits until its jobs are acknowledged, and leaves the buses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from oz.transport.steps import Steps
 from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
-"""Seconds for which a closing forwarder waits until another one takes its groups over, at most."""
+"""Maximum seconds that a closing forwarder waits until another forwarder has taken over its groups."""
 _DRAIN_INTERVAL = 0.02  # Seconds between two checks whether a closing forwarder has passed on all messages.
 _PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
 

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from oz.services.bridge_groups import Job
 
 PREFETCH = 4_096
-"""Messages of a group that a forwarder accepts before their members on the other bus acknowledge."""
+"""Maximum number of group messages that a forwarder accepts before members on the other bus acknowledge them."""
 
 _log = peer_logger("oz.forwarder")
 
 _OPTIONS = ("advertise", "directory", "lost_after", "high_water_mark", "limits")
 LEG_SETTINGS = ("bus", "connect", "bind", "name", "security", "allow", *_OPTIONS)
-"""Settings of a leg. `_OPTIONS` are those of a node with the same names."""
+"""Names of the settings of a leg. Settings in `_OPTIONS` have the same names and meanings as in `oz.NodeOptions`."""
 
 _STANDBY = compile(STANDBY)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oz.services.bridge_leg import Leg
 
 REQUEST_TIMEOUT = 60.0
-"""Seconds that a forwarder waits for the replies to a request."""
+"""Maximum seconds that a forwarder waits for the replies to a request."""
 
 _log = peer_logger("oz.forwarder")
 

@@ -19,6 +19,7 @@ group               all of them are members of the group. A forwarder *stands by
                     one receives the message again, and picks the same member by rank, which drops a repeat. If the
                     last member on the other bus ends, the subscription of the forwarder ends, and the publisher
                     gives its messages to other members
+request             as for a message. All copies of a request have the same position (`source_of`)
 =================== ==========================================================================================
 
 Before a forwarder ends, it stands by. Then a parallel forwarder takes over, and the first forwarder ends when its
@@ -50,9 +51,9 @@ if TYPE_CHECKING:
     from oz.subscriber.message import Message
 
 _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
-"""Subjects that stay on their bus."""
+"""Prefixes of the subjects whose messages stay on their bus."""
 REQUEST_POSITION = 1 << 62
-"""Position of request 0 of a node. Positions of messages are smaller."""
+"""Position that stands for request 0 of a node. The positions of other messages are smaller."""
 _MAX_DIGITS = 19  # Shorter numbers are below `REQUEST_POSITION`, so that positions fit into 63 bits.
 
 

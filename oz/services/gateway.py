@@ -1,4 +1,4 @@
-"""The gateway: passes messages between local programs and multicast, by processes that may end.
+"""The gateway: passes messages between local programs and multicast sockets in other processes.
 
 Theory of operation
 -------------------
@@ -54,13 +54,13 @@ from oz.transport.endpoints import as_list
 _log = peer_logger("oz.gateway")
 
 ADVISORIES = "_OZ.gateway."
-"""Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows."""
+"""Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows it."""
 
 HOLD_SECONDS = 5.0
-"""Seconds for which messages wait in their publishers while the sender is down. Then they are dropped."""
+"""Seconds for which messages wait in their publishers while the sender is down. Later messages are dropped."""
 
 ATTEND_SECONDS = 1.0
-"""Seconds after which the subscriber is read without a message, so that its publishers are answered."""
+"""Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
 
 _LOCAL = b"_LOCAL."
 
@@ -70,17 +70,17 @@ class GatewayStats:
     """Counters of a gateway. All except `restarts` count messages."""
 
     received: int = 0
-    """Messages of multicast that were published to local subscribers."""
+    """Messages from multicast that were published to local subscribers."""
     lost: int = 0
-    """Lost messages of multicast; local subscribers got gaps."""
+    """Messages from multicast that were lost. Local subscribers received gaps."""
     sent: int = 0
-    """Messages of local publishers that were passed to the sender."""
+    """Messages from local publishers that were passed to the sender."""
     unsent: int = 0
-    """Messages of local publishers that were lost before the sender; multicast subscribers get gaps."""
+    """Messages from local publishers that were lost before the sender. Multicast subscribers receive gaps."""
     refused: int = 0
-    """Messages with a subject or headers that the publisher of the gateway refuses."""
+    """Messages that the publisher of the gateway refused because of their subject or headers."""
     restarts: int = 0
-    """Restarts of multicast processes."""
+    """Number of restarts of multicast processes."""
 
 
 class Gateway(Service):

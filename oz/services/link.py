@@ -10,29 +10,29 @@ from typing import Any, NamedTuple
 import msgpack
 
 READY = 1
-"""From a process: its endpoints are open. The receiver adds the time since which it listens."""
+"""A process reports that its endpoints are open. The receiver adds the time since which it listens."""
 BEAT = 2
-"""From a process, every second: a sign of life."""
+"""A process shows every second that it lives."""
 MESSAGES = 3
-"""In both directions: messages. To the sender: also the number of the next message."""
+"""A frame with messages, in both directions. The gateway adds the number of the next message."""
 REACHED = 4
-"""From the receiver, without messages: the number of the next message of each publisher."""
+"""The receiver reports the number of each publisher's next message, although no message has arrived."""
 GAP = 5
-"""From the receiver: numbers of a publisher that are lost. To the sender: a loss of unknown size."""
+"""The receiver reports lost numbers of a publisher. The gateway reports a loss of unknown size to the sender."""
 ADVISORY = 6
-"""From the receiver: a notice of the watchdog."""
+"""The receiver passes on a notice of its watchdog."""
 CLOSE = 7
-"""To a process: the request to end."""
+"""The gateway asks a process to end."""
 
 MANY = 500
 """Maximum number of messages in one frame."""
 BEAT_SECONDS = 1.0
-"""Seconds between two BEAT of a process."""
+"""Seconds between two BEAT frames of a process."""
 
 ORIGIN_HEADER = "oz-origin"
-"""Header with the id of the publisher that published a message first, 16 bytes."""
+"""Header with the id of the first publisher of a message, 16 bytes."""
 SEQUENCE_HEADER = "oz-sequence"
-"""Header with the position of the message among all messages of that publisher."""
+"""Header with the position of a message among all messages of its first publisher."""
 
 
 class Relayed(NamedTuple):

@@ -48,7 +48,7 @@ FAILED = 3
 """Exit code after an error; the last line of the output has the reason."""
 
 _REACHED_SECONDS = 0.2
-"""Minimum pause in seconds between two REACHED."""
+"""Minimum seconds between two REACHED frames."""
 _RECEIVED_FRAMES = 10_000  # Maximum number of frames that wait in the socket of the receiver.
 _CLOSE_TIMEOUT = 2.0
 _STDIN = 0
@@ -58,10 +58,10 @@ _clock = time.monotonic
 class GatewayLink:
     """Link of a process to its gateway.
 
-    context: libzmq context of the process.
-    socket: PAIR socket that is connected to the gateway.
-    beats_at: time of the next BEAT, the frame that shows that the process lives.
-        beats_at: time of the next BEAT.
+    Attributes:
+        context: libzmq context of the process.
+        socket: PAIR socket that is connected to the gateway.
+        beats_at: time of the next BEAT, the frame that shows that the process lives.
     """
 
     def __init__(self, address: str) -> None:

@@ -21,7 +21,7 @@ from oz.transport.ipc_paths import SocketFiles
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
-"""Maximum size of a subscription in bytes, because libzmq uses recursion and 100 bytes of memory for each byte."""
+"""Maximum bytes of a subscription. For each byte libzmq uses one level of recursion and 100 bytes of memory."""
 HIGH_WATER_MARK = 100_000
 """Default number of messages that may wait for each subscriber."""
 _KEEPALIVE = (
@@ -34,8 +34,10 @@ _KEEPALIVE = (
     (zmq.RECONNECT_IVL, 100),
     (zmq.RECONNECT_IVL_MAX, 5_000),
 )
-"""Options that detect a dead host within 5 s. ZMTP heartbeats would abort the process on some failures
-(docs/libzmq.md)."""
+"""Socket options that detect a dead host within 5 s.
+
+ZMTP heartbeats are not used, because they would abort the process on some failures (docs/libzmq.md).
+"""
 _LINGER = 1_000  # milliseconds after `close` in which libzmq sends waiting messages
 _COUNTERS = struct.Struct("=Q")
 _ANSWER_TIMEOUT = 1_000  # milliseconds; the proxy of libzmq answers between two messages
@@ -46,13 +48,13 @@ class ProxyStats:
     """Counters of a plain forwarder."""
 
     messages: int = 0
-    """Received messages of publishers. A batch counts as one."""
+    """Number of messages received from publishers. A batch counts as one message."""
     message_bytes: int = 0
-    """Bytes of the received messages."""
+    """Total bytes of the received messages."""
     sent: int = 0
     """Messages that had a subscriber."""
     subscriptions: int = 0
-    """Subscriptions and unsubscriptions that were sent to publishers."""
+    """Number of subscriptions and unsubscriptions that were sent to publishers."""
 
 
 class Proxy(Service):

@@ -12,7 +12,7 @@ While the disk has space, a full buffer stops the receiving thread instead. If t
 recorder first appends a gap record of unknown size, because the time since the previous recorder was not recorded.
 
 **Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
-the journal, so that repeats are also detected after a restart of the recorder.
+the journal, because it must detect repeats also after a restart.
 
 **Acknowledgements.** With `ack="received"`, a message that has arrived and is not durable is lost if the recorder is
 killed. With `ack="handled"`, the writing thread acknowledges a message after its append. The recorder is a member of a
@@ -48,35 +48,34 @@ from oz.subscriber.sync import Subscriber, Subscription
 from oz.transport.bell import poll_until
 
 MESSAGE_BYTES = 100
-"""Estimated memory in bytes of a message besides its payload."""
+"""Estimated memory in bytes of a message in addition to its payload."""
 
 COMMIT_SECONDS = 0.01
-"""Least time between two appends in seconds, unless `APPEND_BYTES` wait. A message that arrives later is written at
-once."""
+"""Minimum seconds between two appends, unless `APPEND_BYTES` wait. After a longer pause an append is immediate."""
 
 APPEND_BYTES = 4 << 20
-"""Size of one append in bytes of memory. A larger append would delay the next commit."""
+"""Maximum memory in bytes of the records of one append. A larger append would delay the next commit."""
 
 MAX_INT64 = (1 << 63) - 1
 MAX_MESSAGES = 1024
-"""Messages of one `receive_many`."""
+"""Maximum number of messages that one `receive_many` returns."""
 FULL_QUEUE = 64
-"""Calls of `receive_many` that empty a full queue of a subscriber."""
+"""Number of calls of `receive_many` that empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
-"""Seconds between two appends while the disk is full. The system does not report when the disk has space again."""
+"""First and longest pause in seconds before a retry while the disk is full. No event reports free space."""
 SERVICE_INTERVAL = 1.0
-"""Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
+"""Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
 DRAIN_TIMEOUT = 2.0
-"""Seconds in which publishers send the messages that were published before `run` was stopped."""
+"""Maximum seconds to wait for messages that were published before `run` was stopped."""
 MAX_IDS = 65_536
-"""Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
+"""Number of records at the end of a journal whose ids are read, because `dedupe` also remembers this number of ids."""
 REST_TIMEOUT = 10.0
-"""Maximum seconds to receive the waiting messages. Other subscriptions of a given subscriber may never pause."""
+"""Maximum seconds to receive the waiting messages, because other subscriptions of the subscriber may never pause."""
 
 _log = peer_logger("oz.recorder")
 
 Row = Message | dict[str, Any]
-"""A message, or a gap record as columns."""
+"""A message, or a gap record as a dict of columns."""
 
 
 @dataclass
@@ -84,6 +83,7 @@ class RecorderStats:
     """Counts of a recorder since it was created.
 
     Attributes:
+        recorded: messages in the journal, as durable as `sync` of the writer makes them.
         payload_bytes: size of the payloads of these messages in bytes.
         lost: number of lost messages in gap records. Gaps of unknown size are not counted.
         dropped: messages that were dropped while the disk was full. `lost` counts them too.
@@ -417,7 +417,7 @@ class RecordBuffer:
         self._is_closed = False
         self._bytes = 0
         self.messages = 0
-        """The number of messages in the buffer."""
+        """Number of messages in the buffer."""
 
     def put(self, rows: Sequence[Row]) -> None:
         """Add records. Wait while the buffer is full. If the disk is full too, drop the records instead."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MAX_PUBLISHERS = 10_000
-"""Maximum number of publishers in the account. The publisher with the oldest message is removed first."""
+"""Maximum number of publishers in the account. When it is reached, the publisher with the oldest message is removed."""
 
 
 class _Account:

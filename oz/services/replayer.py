@@ -29,15 +29,15 @@ from oz.subjects.pattern import Pattern
 from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
-"""Delay in seconds beyond which the schedule starts again."""
+"""Delay in seconds. A replay that is later than this starts its schedule again."""
 MIN_WAIT = 0.0002
 """Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
 POLL_STEP = 0.001
-"""Seconds by which a poll may end late, because it counts in milliseconds."""
+"""Seconds by which a poll may end too late, because it counts in milliseconds."""
 RETRY_INTERVAL = 0.005
-"""Seconds between two attempts while a subscriber is full. No event reports that it has space again."""
+"""Seconds between two attempts while a subscriber is full, because no event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000
-"""Messages between two calls of `on_poll` if the replay never waits."""
+"""Number of messages between two calls of `on_poll` if the replay never waits."""
 
 _log = peer_logger("oz.replay")
 

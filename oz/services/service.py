@@ -1,4 +1,4 @@
-"""Long-running programs: the loop that a thread runs until `stop`, and the end.
+"""Long-running programs: the loop that a thread runs until `stop`, and the release of resources after it.
 
 `oz.cli.serving` runs them as commands.
 """
@@ -24,14 +24,16 @@ from oz.transport.bell import Bell
 from oz.transport.steps import Steps, run
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that `close` waits for acknowledgements of peers."""
+"""Default maximum seconds that `close` waits for acknowledgements of peers."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of an `on_poll` that does not return the time of the next call."""
 _FAILURE_PAUSE = 0.1  # Seconds to wait after a round that raised an exception.
 
 OnPoll = Callable[[], object]
-"""Called by `run` in its thread after each round, and ten times a second, or at the time of the monotonic clock that it
-returns as a float."""
+"""Function that `run` calls in its thread after each round, and ten times a second.
+
+If it returns a float, the next call comes at this time of the monotonic clock instead.
+"""
 
 _log = peer_logger("oz.services")
 
@@ -182,7 +184,7 @@ class NodeService(Service):
 
 
 _open: weakref.WeakSet[Service] = weakref.WeakSet()
-"""Services that are not closed, so that the end of the program closes them."""
+"""Services that are not closed. They are closed when the program ends."""
 
 
 @atexit.register

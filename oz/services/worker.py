@@ -30,10 +30,10 @@ from oz.transport.backoff import Backoff
 _log = peer_logger("oz.gateway")
 
 HANGS_AFTER = 10.0
-"""Seconds without a frame after which a process is killed."""
+"""Seconds without a frame after which a process that was ready is killed."""
 
 CLOSE_TIMEOUT = 4.0
-"""Seconds in which a process ends, before it is killed."""
+"""Maximum seconds that a process may take to end before it is killed."""
 
 _MODULE = "oz.services.multicast_process"
 _START_TIMEOUT = 20.0  # Seconds after the start of a process in which it must send READY.
