@@ -55,7 +55,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         Raises:
             Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
-            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
+            PermissionDenied: a peer refuses the subscription. Only the first refusal is raised, and only once.
             OwnershipError: the node was created before a fork.
         """
         engine = self._engine
@@ -116,7 +116,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` with one event after the other, in a task while there are events."""
+    """Calls `on_event` for one event at a time, in a task that exists while events wait."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -201,7 +201,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
             max_messages: number of messages after which the subscription ends.
             delivery: further options, which few programs change. With `inline`, the handler is a plain function, and
                 the node calls it directly where it reads frames.
-            unknown: misspelled arguments. The error for them suggests a name.
+            unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
             PatternError, ConfigurationError, ClosedError, OwnershipError: the same reasons as in `oz.Node.subscribe`.

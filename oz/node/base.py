@@ -122,7 +122,7 @@ class NodeBase(PublishingBase):
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             options: further options, which few programs change.
             unnamed: positional arguments. They raise an error that names the parameter.
-            unknown: misspelled arguments. The error for them suggests a name.
+            unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
             TypeError: an argument is unknown.
@@ -232,7 +232,7 @@ class NodeBase(PublishingBase):
         The times of handlers are measured from the first call on, as long as calls are less than 60 s apart.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         self._node.check_usable()
         return self._node.sampling.snapshot()
@@ -241,7 +241,7 @@ class NodeBase(PublishingBase):
         """Return the statistics of this node in the text format of Prometheus; see `snapshot`.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         return exposition(families([self.snapshot()]))
 

@@ -109,7 +109,7 @@ class Denials:
         return len(self._waiting)
 
     def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:
-        """Yield and remove the notices. Each comes with the sender's id, and whether its subject is new."""
+        """Yield and remove the notices. Each notice comes with the sender's id, and whether its subject is new."""
         while self._waiting:
             node, key, subject, reply_to, is_first = self._waiting.popleft()
             action: Action = "publish" if reply_to is None else "request"

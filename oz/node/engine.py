@@ -135,7 +135,7 @@ class Engine:
         traces: questions about the paths of messages, from this node and from its peers.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: function that the attending side calls with each `Event`. It must not raise an exception.
-        lock: guards the roster.
+        lock: lock for the roster.
         on_loss: function that is called with the payload of each `LOSS`, under the lock of the subscriber.
         publisher_class, subscriber_class: classes of the two engines.
     """

@@ -95,7 +95,7 @@ class Exchange:
             runners: function that returns the runners of all subscriptions.
             on_slow: function that is called with a slow handler's runner, the seconds that its oldest message has
                 waited, and the number of dropped messages.
-            on_idle: function that is called when no message waits for a handler any more.
+            on_idle: function that is called when a handler has no more messages.
             has_keys: whether ids of nodes are made from keys.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
@@ -300,7 +300,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded payload.
             extras: result of `check_extras`, or None.
-            is_alone: whether no other reply is expected soon that could join the batch.
+            is_alone: whether no other reply that could join the batch is expected soon.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
@@ -349,7 +349,7 @@ class Exchange:
         Args:
             message: message that the handler was called with.
             value: return value of the handler.
-            is_alone: whether no other reply is expected soon that could join the batch.
+            is_alone: whether no other reply that could join the batch is expected soon.
         """
         if message.reply_to is None:
             return

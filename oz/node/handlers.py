@@ -32,7 +32,7 @@ class Pool(Protocol):
     """Workers of the handlers of a node.
 
     Attributes:
-        lock: guards the lanes.
+        lock: lock for the lanes.
         is_alone: whether no other message waits for a handler.
     """
 

@@ -22,8 +22,8 @@ new process, is removed at once. Its seeds stay.
 This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
 back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other, because both
 read the directory. An introduction may be incomplete or stale. Therefore every `NAME_INTERVAL` all peers are introduced
-to one peer, to each peer in turn. So two halves of a bus join when a node of one half has contact to a node of the other
-half.
+to one peer, to each peer in turn. So two halves of a bus join when a node of one half has contact to a node of the
+other half.
 
 A peer is lost at once if its process was killed. Then the connection of its link has ended, and its endpoint refuses
 another connection. A PING shows that the session has no connection either. While one of the two connections exists, the
@@ -84,7 +84,7 @@ from oz.wire.links import MAX_ENDPOINTS, Card
 DIAL_TURN = 2.0
 """Seconds for which an endpoint of a peer is dialled before its next endpoint is dialled."""
 GREETING_TIME = 2.0
-"""Seconds in which a new endpoint or peer may still bring subscriptions: it counts as greeting."""
+"""Seconds for which a new endpoint or peer counts as greeting, which means that it may still bring subscriptions."""
 SILENT_AFTER = 1.0
 """Seconds without link or session after which a peer counts as silent. A quicker reconnect is not reported."""
 NAME_INTERVAL = 2.0

@@ -45,7 +45,10 @@ class ReservedIndex(PatternIndex[Any]):
         self._reserved: PatternIndex[Any] = PatternIndex(cache_size=cache_size)
 
     def __len__(self) -> int:
-        """Return the number of pairs of pattern and value. A pattern with prefixes of both kinds counts twice."""
+        """Return the number of pairs of pattern and value.
+
+        A pattern counts twice if only some of its prefixes begin with "_".
+        """
         return super().__len__() + len(self._reserved)
 
     def _match_with(self, match: Match) -> None:

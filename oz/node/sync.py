@@ -43,7 +43,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         Raises:
             Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
-            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
+            PermissionDenied: a peer refuses the subscription. Only the first refusal is raised, and only once.
             OwnershipError: the node was created before a fork, or the caller is an inline handler.
         """
         engine = self._engine
@@ -96,7 +96,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` with one event after the other, in a separate thread."""
+    """Calls `on_event` for one event at a time, in a separate thread."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -192,7 +192,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             dialect: dialect of a pattern that is text.
             group: name of a queue group. Each message goes to one member of a group.
             overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest", "conflate", or
-                None. With None, the `on_full` of each publisher applies there, and "drop_newest" applies here.
+                None. With None, each publisher applies its `on_full`, and this node applies "drop_newest".
             last_value: whether publishers send the newest message of each subject that matches.
             ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges a message
                 when its handler has returned or raised an exception. Without a handler, the thread acknowledges it by
@@ -201,7 +201,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
                 their order.
             max_messages: number of messages after which the subscription ends.
             delivery: further options, which few programs change.
-            unknown: misspelled arguments. The error for them suggests a name.
+            unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
             PatternError: the dialect does not allow the text, or the pattern reaches subjects of oz.

@@ -18,7 +18,7 @@ class TaskPool:
     """Tasks of one event loop that call handlers. Each lane that has messages has one task.
 
     Attributes:
-        lock: guards the lanes.
+        lock: lock for the lanes.
         is_alone: whether no other message waits for a handler.
     """
 

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait for a
 thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, for
-example in `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not block, and
-the number of threads is never larger than `size` and the number of lanes together.
+example in `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not
+block, and the number of threads is never larger than `size` and the number of lanes together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ThreadPool:
     """Bounded pool of daemon threads. Threads start when there is work.
 
     Attributes:
-        lock: guards the pool and the lanes.
+        lock: lock for the attributes of the pool and of the lanes.
         is_alone: whether no other message waits for a handler.
     """
 

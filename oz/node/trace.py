@@ -73,7 +73,7 @@ class Trace:
     Attributes:
         id: id of the question, and value of the header `oz-trace` in the marked message.
         hops: hop of this node, and then the hops of the peers that have answered.
-        missing: pairs of an asker and a peer that has not answered it.
+        missing: pairs of an asking node and a peer whose answer is missing.
         reports: reports about marked messages.
     """
 
@@ -208,7 +208,7 @@ class Traces:
     # any node
 
     def _own_hop(self, raw: bytes, excluded: Collection[bytes]) -> Hop:
-        """Return a hop of this node as a publisher.
+        """Return the hop of this node: the part of a trace about the messages that it publishes.
 
         Args:
             raw: subject as bytes.

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 For a publisher the forwarder is the member of a group. Behind the forwarder the members of all other buses are one
 group. The forwarder owns each message of a group until a member has handled it. Such a message is a *job*. If the
-member is lost, the node of the forwarder on that bus (its *leg*) returns the job to the forwarder, and the forwarder picks
-the next member. The publisher of an ordinary node would move the message to another member by itself.
+member is lost, the node of the forwarder on that bus (its *leg*) returns the job to the forwarder, and the
+forwarder picks the next member. The publisher of an ordinary node would move the message to another member by itself.
 
 ========= ================================================= ============================================
 state     event                                             next state

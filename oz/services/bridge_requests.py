@@ -47,7 +47,7 @@ class Crossing:
         self.failure: OzError | None = None
 
     def begin(self, own: bytes, group: str | None, targets: list[Leg]) -> None:
-        """Send the request to one member if it came for a group, otherwise to each plain subscription.
+        """Send the request to one member if the request came for a group, otherwise to each plain subscription.
 
         Args:
             own: id of the forwarder.

@@ -86,7 +86,7 @@ class Source(NamedTuple):
 
 
 class Side:
-    """State of one leg that the rules read.
+    """State of one leg, as the rules of forwarders need it.
 
     Attributes:
         allowed: patterns of the messages that may enter the bus. Without patterns, all messages may enter.

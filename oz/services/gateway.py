@@ -57,7 +57,7 @@ ADVISORIES = "_OZ.gateway."
 """Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows it."""
 
 HOLD_SECONDS = 5.0
-"""Seconds for which messages wait in their publishers while the sender is down. Later messages are dropped."""
+"""Seconds for which messages wait in their publishers while the sender is down. Then the gateway drops them."""
 
 ATTEND_SECONDS = 1.0
 """Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
@@ -93,7 +93,7 @@ class Gateway(Service):
         publisher: publisher to which local subscribers connect.
         sources: subscribers for the messages of local publishers: one with links, and one for plain publishers.
         subscribers_at: endpoints of local subscribers, with the real ports.
-        publishers_at: endpoints of local publishers, bound or connected.
+        publishers_at: endpoints of local publishers, to which the gateway has bound or connected.
     """
 
     def __init__(
