@@ -645,7 +645,7 @@ class Engine:
                 with suppress(EndpointError):
                     self.subscriber.disconnect(effect.endpoint, is_lost=True)
             elif isinstance(effect, roster.EndSession):
-                # A node that closes still attends to its links, but its publisher raises ClosedError at both calls.
+                # A node that closes still attends to its links. Its publisher refuses both calls then.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
             elif isinstance(effect, roster.Ping):
