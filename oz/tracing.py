@@ -62,7 +62,7 @@ def instrument(
 
 
 def uninstrument(target: NodeBase | PublisherBase | SubscriberBase) -> None:
-    """End the effect of `instrument`. Handlers whose calls begin spans still begin spans."""
+    """End the effect of `instrument`. Handlers that already have spans keep their spans."""
     made: Any = type(target)
     target.__class__ = getattr(made, "_plain_class", made)
 

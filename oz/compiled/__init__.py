@@ -4,7 +4,7 @@ Each C function has a *twin*, a Python function with the same result, which also
 compiler, oz is installed without the compiled part and is slower; see decision 068 in docs/decisions.
 
 The environment variable `OZ_COMPILED` has one of three values. With `1` (the default), oz uses the compiled part if it
-is installed. With `0`, oz does not use it. With `require`, the import of oz fails without it.
+is installed. With `0`, oz does not use the compiled part. With `require`, the import of oz fails without it.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class Hot(Protocol):
         stats: Any,
         wake_up: int,
     ) -> Callable[[float | None], Any]:
-        """Return a function that waits shortly for a single message; None if the caller must use another wait.
+        """Return a function that waits shortly for a single message, and returns None if another wait is needed.
 
         Args:
             twin: Python function, which is called while the engine's slot `lone` is None, and for other cases.
@@ -284,7 +284,7 @@ class Hot(Protocol):
             counts: list with one element, which the function sets to the number of calls, even if it raises.
 
         Returns:
-            Whether the next item of `work`, if there is one, may be plain too.
+            Whether the queue that is now first in `work`, if there is one, may have a plain message.
         """
 
 

@@ -116,10 +116,10 @@ class Publishing(PublishingBase):
             pairs: pairs (subject, payload), in an ordinary or an asynchronous iterable.
 
         Returns:
-            Number of published messages. If the call raises or is cancelled, the messages before are published.
+            Number of published messages. After an error or a cancellation, the messages before it are published.
 
         Raises:
-            ConfigurationError: an element is no pair.
+            ConfigurationError: an element is not a pair.
             TypeError: the argument is a mapping or text.
             Exception: any error of `publish`.
         """
@@ -146,7 +146,7 @@ class Publishing(PublishingBase):
         """Send the messages that wait for a batch. The call itself flushes.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.flush()
         return self._done
@@ -165,7 +165,7 @@ class Publishing(PublishingBase):
 
         Raises:
             Timeout: after the timeout there were fewer subscribers.
-            SubjectError, ClosedError, OwnershipError: the errors of `publish`.
+            SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         check_count("count", count, 1, _MAX_COUNT)
         check_wait("timeout", timeout)

@@ -81,7 +81,7 @@ class PublishingBase:
         """Return whether a subscriber receives a subject. Subscribers whose link is cut, and may resume, count too.
 
         Raises:
-            SubjectError, ClosedError, OwnershipError: the errors of `publish`.
+            SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         return self._engine.count_subscribers(subject) > 0
 
@@ -113,7 +113,7 @@ class PublisherBase(PublishingBase, ABC):
             connect: endpoints to connect to, such as the endpoint of a proxy. Links need `bind`.
             codec: codec that encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
             dialect: rules for subjects, one of `oz.DIALECTS`.
-            on_full: what `publish` does if a subscriber without an overflow policy is full: "drop" the message for
+            on_full: reaction of `publish` if a subscriber without an overflow policy is full: "drop" the message for
                 this subscriber, "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
             last_value: whether subscriptions may request the newest message of each subject.
             links: endpoint for links; None derives an endpoint for links from each endpoint (TCP port + 10,000,
@@ -128,7 +128,7 @@ class PublisherBase(PublishingBase, ABC):
             TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
-            ClosedError: the program is at its end.
+            ClosedError: the program is ending.
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__, options=Options)
         check_running("publisher")
@@ -181,7 +181,7 @@ class PublisherBase(PublishingBase, ABC):
 
         Raises:
             TypeError, ValueError: the count is not an integer of at least 1.
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         if count is not None:
             check_count("count", count, 1, 2**62)
@@ -192,7 +192,7 @@ class PublisherBase(PublishingBase, ABC):
 
         Raises:
             EndpointError: the endpoint cannot be used, or the endpoint of an explicit `links=` cannot be used.
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.bind(endpoint)
         self._start()
@@ -204,7 +204,7 @@ class PublisherBase(PublishingBase, ABC):
             EndpointError: the endpoint cannot be used.
             PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
                 connected.
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.connect(endpoint)
         self._start()
@@ -214,7 +214,7 @@ class PublisherBase(PublishingBase, ABC):
 
         Raises:
             EndpointError: the publisher is not bound to the endpoint.
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.unbind(endpoint)
 
@@ -223,7 +223,7 @@ class PublisherBase(PublishingBase, ABC):
 
         Raises:
             EndpointError: the publisher is not connected to the endpoint.
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.disconnect(endpoint)
 

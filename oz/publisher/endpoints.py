@@ -2,8 +2,8 @@
 
 For the TCP port `*`, a port is picked whose link port is free too. For another port whose link port is in use, the
 publisher serves plain subscribers only and logs a warning; `retry` binds the link port once it is free.
-Linux uses ports above 32,767 for outgoing connections too. Such a connection occupies its port for a minute after its
-end, which may be a link port. With an explicit `links=`, an endpoint that is in use raises.
+Linux uses ports above 32,767 for outgoing connections too. Such a connection may occupy a link port, until a minute
+after the end of the connection. With an explicit `links=`, an endpoint that is in use raises EndpointError.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class PublisherEndpoints:
         self.connected.append(text)
 
     def unbind(self, endpoint: str | bytes) -> None:
-        """Undo a `bind`. Links that are connected stay until their connection ends.
+        """Undo a `bind`. Connected links stay until their connection ends.
 
         Raises:
             EndpointError: the publisher is not bound to the endpoint.

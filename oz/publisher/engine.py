@@ -10,7 +10,7 @@ an event loop, share the lock:
   publishing thread flushes when the batch is full or the publisher is quiet. The flushing thread also reads, because
   libzmq may have processed the command that makes the descriptor readable.
 - `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. If work remains,
-  it returns True and is called again. Between two calls, publishing threads get the lock.
+  `attend` returns True and is called again. Between two calls, publishing threads get the lock.
 - `next_deadline` is the time at which `attend` must run, even if no descriptor is readable.
 
 The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL both are
@@ -20,11 +20,11 @@ must not sleep past the deadline of a message: it sets `is_resting`, then checks
 reads `is_resting`. Therefore at least one of the two threads sees the change that the other thread made.
 
 An exception inside the state machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
-`_recover` replaces the state machine by an empty one that continues its numbers, and sends a probe to each link. The
+`_recover` replaces it by an empty state machine that continues its numbers, and sends a probe to each link. The
 subscribers then send HELLO again and report a gap of unknown size. `LinkListener` completes interrupted messages.
 
-Waits are described as `Steps` (`oz.transport.steps`): `room`, `subscribers`, `acknowledgements`. `waiters`
-are called after each change.
+The calls that wait, `room`, `subscribers` and `acknowledgements`, return `Steps` (`oz.transport.steps`). The functions
+in `waiters` are called after each change that may end a wait.
 """
 
 from __future__ import annotations
@@ -175,14 +175,15 @@ class Engine:
         origin: bytes | None = None,
         card: bytes = b"",
     ) -> None:
-        """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
+        """Create the sockets, without endpoints. Most arguments are documented at `oz.Publisher`.
 
-        A node gives its id (16 bytes) as `origin`, and its card. Other publishers have a random origin and no card.
+        A node passes its id (16 bytes) as `origin`, and its encoded card as `card`. Other publishers have a random
+        origin and no card.
 
         Raises:
             ConfigurationError: an argument has a wrong value.
             ValueError: the card is too large.
-            TypeError: an argument is of another class.
+            TypeError: an argument has a wrong type.
         """
         options = Options() if options is None else options
         _check(on_full, last_value, links, context, options)
@@ -311,7 +312,7 @@ class Engine:
         self._sessions.on_session = on_session
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of nodes that receive a subject; None without any.
+        """Return the streams and groups of nodes that receive a subject; None if no node receives it.
 
         Another thread may publish at the same time: `Group.pick` needs `lock`.
 
@@ -320,7 +321,7 @@ class Engine:
             raw: subject as bytes.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         return self._locked(lambda: self._sessions.responders(subject, raw))
@@ -349,7 +350,7 @@ class Engine:
             count the message any more.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         if not is_alone and self._may_append(stream, len(raw) + len(payload)):
             self._append((stream,), raw, payload, extras)
@@ -359,7 +360,7 @@ class Engine:
     def _may_append(self, stream: Stream, size: int) -> bool:
         """Return whether a message for one stream can join the batch without the lock.
 
-        The lock is held during sends, and each thread that waits for it costs two switches between threads.
+        This saves time, because sends hold the lock, and a thread that waits for it costs two thread switches.
         """
         waiting, session = len(self.waiting), stream.session
         if self._held or self.is_closing or not self.defers or waiting + _ITEMS >= self.full_length:
@@ -424,7 +425,7 @@ class Engine:
         return None if self.is_closing or self.is_foreign else self._sessions.interest.routes.get(subject)
 
     def find_route(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of all sessions that receive a subject; None without any."""
+        """Return the streams and groups of all sessions that receive a subject; None if no session receives it."""
         self.check_usable()
         return self._locked(self._sessions.interest.find, subject, raw)
 
@@ -440,7 +441,7 @@ class Engine:
             extras: map of headers and other optional fields, as sent; None without such fields.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self._locked(self._publish_to, streams, raw, payload, extras)
 
@@ -458,7 +459,7 @@ class Engine:
         *,
         is_alone: bool = True,
     ) -> bool | None:
-        """Send a direct message to a node with the next batch. Overflow policies do not drop it.
+        """Send a direct message to a node with the next batch. Overflow policies never drop direct messages.
 
         Args:
             node: id of the node that receives the message.
@@ -472,7 +473,7 @@ class Engine:
 
         Raises:
             ValueError: the node does not accept a message of this size.
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         # Outside of `_locked`: an error there costs all sessions.
         raw = subject.encode("utf-8", "surrogateescape")
@@ -504,7 +505,7 @@ class Engine:
         """Send BYE to a node and end its session; messages that the node has not received are given up.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         self._locked(self._end_session, node)
@@ -564,7 +565,7 @@ class Engine:
 
         Raises:
             EndpointError: the endpoint cannot be used.
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         bound: list[str] = []
         self._change_endpoints(lambda: bound.append(self._endpoints.bind_links(endpoint)))
@@ -598,7 +599,7 @@ class Engine:
         return self._endpoints.link_endpoints
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptors that become readable when `attend` has something to read.
+        """Return the descriptors that become readable when a frame for `attend` arrives.
 
         Raises:
             ClosedError: the context is terminated.
@@ -644,7 +645,7 @@ class Engine:
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
             PermissionDenied: the publisher's own file of permissions denies the subject to the publisher's key.
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         if self.is_foreign or self.is_closing:
             self.check_usable()
@@ -860,7 +861,7 @@ class Engine:
         """Send the waiting messages.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         self._locked(self._flush)
@@ -883,7 +884,7 @@ class Engine:
             count: number of lost messages; None if it is unknown.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         self._locked(self._report_loss, count)
@@ -1016,7 +1017,7 @@ class Engine:
         notify_all(self.waiters)
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Read, apply declarations, run due steps, and send; return whether work remains.
+        """Read frames, apply declarations, run due steps, and send frames; return whether work remains.
 
         Args:
             flushes: whether to send the waiting messages before their deadline.
@@ -1122,7 +1123,7 @@ class Engine:
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         text, raw = (None, b"") if subject is None else self._subjects.check(subject)
@@ -1143,7 +1144,7 @@ class Engine:
 
         Raises:
             Timeout: after the timeout there were fewer subscribers.
-            SubjectError, TypeError, ClosedError, OwnershipError: the errors of `count_subscribers`.
+            SubjectError, TypeError, ClosedError, OwnershipError: see `count_subscribers`.
         """
         end = None if timeout is None else self._clock() + timeout
         while (found := self.count_subscribers(subject, only_up=True)) < count:
@@ -1311,7 +1312,7 @@ class Engine:
             self._context.term()
 
     def _disown(self) -> None:
-        """Refuse every call: this is the child of a fork."""
+        """Make each call raise OwnershipError, because this process is the child of a fork."""
         self.is_foreign = True
         self.lock = threading.RLock()
         self.quick.clear()

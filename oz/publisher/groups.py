@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
-member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit. (With
-`ack="handled"`, unhandled messages count in place of unacknowledged messages.) A member has no room if an
+member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit. With
+`ack="handled"`, unhandled messages count in place of unacknowledged messages. A member has no room if an
 acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
 
 =========== ==========================================================================================

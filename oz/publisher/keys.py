@@ -10,7 +10,8 @@ The files of keys and permissions are read again every `TEND_INTERVAL` seconds. 
 too (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions of keys that are not
 trusted any more end. The connections of ended sessions are cut, so that their subscribers must prove a key again.
 
-`oz.transport.keys.Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
+`oz.transport.keys.Keys` reports peers that connect without a key. It also connects again to endpoints that have refused
+the publisher.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class PublisherKeys(Keys):
             self._peers.bound.append(endpoint)
 
     def call(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
-        """Set the listener's key before the socket of plain subscribers connects to an endpoint, unless it is inproc.
+        """Set a listener's key before the socket connects to an endpoint, unless the endpoint is inproc.
 
         Raises:
             PermissionDenied: one side does not trust the other side's key.

@@ -46,7 +46,7 @@ class MulticastEngine(Engine):
 
         Raises:
             ConfigurationError: an argument has a wrong value, or has no meaning for multicast.
-            TypeError: an argument is of another class.
+            TypeError: an argument has a wrong type.
         """
         options = Options() if options is None else options
         multicast = Multicast() if options.multicast is None else options.multicast
@@ -184,7 +184,7 @@ class MulticastEngine(Engine):
 
         Raises:
             ConfigurationError: always.
-            ClosedError, OwnershipError: the errors of `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         rule = "subscribers of multicast do not answer, so that they cannot be counted or waited for"

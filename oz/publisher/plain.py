@@ -5,7 +5,7 @@ With XPUB_VERBOSER, libzmq reports each subscription and unsubscription of each 
 connection, so that the publisher counts subscriptions. The XPUB sends only messages of the program, because any other
 message would reach every subscriber to `b""`.
 
-A message is sent only if a subscriber has a prefix of its subject.
+A message is sent only if a subscriber has subscribed to a prefix of its subject.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class PlainSubscribers:
             self._lengths = sorted(self._of_length)
 
     def wants(self, subject: bytes) -> bool:
-        """Return whether a subscriber has a prefix of a subject."""
+        """Return whether a subscriber has subscribed to a prefix of a subject."""
         # A subscriber may subscribe to a whole subject with its delimiter.
         subject += self._delimiter
         counts, size = self._counts, len(subject)

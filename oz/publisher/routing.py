@@ -6,8 +6,8 @@ Theory of operation
 pattern and stream has a count, because several subscriptions of a subscriber may have the same pattern.
 
 A `Route` is the result for one subject: the plain streams, and for each group the members that match. Routes
-are cached by subject. Any change of the interest clears the cache. Equal tuples of recipients are one object,
-because a batch then compares identities only.
+are cached by subject. Any change of the interest clears the cache. Equal tuples of recipients are one object.
+Therefore a batch needs to compare identities only.
 
 A pattern that exceeds the time for one match three times is suspended: it is removed from the index, and the
 subscribers that declared it get a refusal. A session may have `SLOW_MATCHES` slow matches for one subject. Then the
@@ -101,7 +101,7 @@ class _TimeLimit:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the search for a subject."""
+        """Reset the counts before the search for another subject."""
         self.has_skipped = False
         self._slow: list[tuple[Pattern, Leaf]] = []
         self._slow_of: dict[Session, int] = {}
@@ -217,7 +217,7 @@ class Interest:
         self.on_change()
 
     def find(self, subject: str, raw: bytes) -> Route | None:
-        """Return the route of a subject; None without recipients.
+        """Return the route of a subject; None if no session receives the subject.
 
         Args:
             subject: subject as text, which is the key of the cache.

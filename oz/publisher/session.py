@@ -78,7 +78,7 @@ UP, DOWN, ENDED = "up", "down", "ended"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Limits of the sessions of a publisher.
+    """Limits of a publisher's sessions.
 
     Attributes:
         window: maximum number of unacknowledged batches of one session.
@@ -200,7 +200,7 @@ class _Waiting:
 
 
 class Stream:
-    """Messages of one set of delivery options of a session.
+    """Messages of a session that have the same delivery options.
 
     Attributes:
         session: session that the stream belongs to.
@@ -256,7 +256,7 @@ class Stream:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether a batch may fill this stream, so that `publish` must ask `is_full`."""
+        """Whether a batch may fill this stream. Then `publish` must check `is_full` before each message."""
         session = self.session
         is_near = self.pending >= self.limit or 2 * session.bytes >= session.settings.pending_bytes
         return is_near and self.is_awaited
@@ -287,7 +287,7 @@ class Stream:
 
     @property
     def oldest(self) -> Body:
-        """First body of a backlog that is not empty."""
+        """First body of the backlog, which must not be empty."""
         return self._opened(0).body
 
     def keep(self, body: Body, flags: int) -> None:
@@ -327,7 +327,7 @@ class Stream:
         self.session.bytes += body.size
 
     def _opened(self, at: int) -> _Waiting:
-        """Return an entry of the backlog as an object that may change."""
+        """Return an entry of the backlog as a `_Waiting` object, whose fields can be changed."""
         waiting = self.backlog[at]
         if isinstance(waiting, Body):
             waiting = self.backlog[at] = _Waiting(waiting, 0, 0)
@@ -799,7 +799,7 @@ class Session:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether half of the window is used, so that messages that wait for a batch may not enter it."""
+        """Whether more than half of the window is used. Then messages that wait for a batch may exceed the window."""
         return 2 * len(self.batches) > self.window or 2 * self.window_used > self.settings.window_bytes
 
     def _has_room(self) -> bool:
@@ -914,7 +914,7 @@ class Session:
         )  # fmt: skip
 
     def unreachable(self, now: float) -> None:
-        """Record EHOSTUNREACH: the route has no connection."""
+        """Record that the route has no connection (EHOSTUNREACH)."""
         if self.has_ended:
             return
         if self.is_up:
@@ -982,7 +982,7 @@ class Session:
         return min((body.at for body in bodies if body.at), default=None)
 
     def end(self) -> None:
-        """End the session. Its messages were moved or are discarded."""
+        """End the session. Messages that have not moved to another member are discarded."""
         self.is_up, self.has_ended = False, True
         self.given_up += self.pending
         for stream in self.streams.values():

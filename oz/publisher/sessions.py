@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 `Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine passes frames, socket errors
-and the time to it. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
-`next_frames` and `confirm_sent` of each one until the socket refuses. `replies` holds frames for routing ids without a
-session.
+and the time to it. Results are of two kinds. `ready` holds the sessions that have frames to send. The engine calls
+`next_frames` and `confirm_sent` of each session until the socket refuses a frame. `replies` holds frames for routing
+ids without a session.
 
-HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
+The result of a HELLO depends on its attempt number, epoch and expected sequence (`docs/wire.md`, "Identity"):
 
 =========================================================== =================================================
 HELLO                                                       result
@@ -22,9 +22,9 @@ anything else                                               session ends; a new 
 too many sessions                                           BYE(3)
 =========================================================== =================================================
 
-ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work`
-applies a number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations
-that are not applied; the link declares everything again.
+ACK, DECLARE and BYE are accepted only from a route that belongs to a session. One call of `work` applies a limited
+number of patterns. Therefore the engine can limit the time for which it holds the lock. A HELLO discards declarations
+that wait to be applied; the link then declares all its subscriptions again.
 
 Redelivery: messages that a member of a redelivering group has not handled move to other members that match.
 Such messages are sent before new messages, and keep their position and extras. They move in three cases:
@@ -123,7 +123,7 @@ class Sessions:
         on_session: function that is called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not
             raise.
         drops: number of dropped messages of all sessions since the start, for each reason.
-        by_node: sessions whose HELLO had a card, by id of the node; those of a node in the order of their creation.
+        by_node: sessions whose HELLO had a card, by id of the node. A node's sessions are in the order of their creation.
     """
 
     # Slots, because C reads and fills them.
@@ -232,7 +232,7 @@ class Sessions:
         return any(stream is not None and stream.is_full(size) for stream in (*route.plain, *chosen))
 
     def flush(self) -> None:
-        """Give the waiting messages to the sessions that receive them."""
+        """Pass the waiting messages to the sessions that receive them."""
         ready = self.ready
         for streams, body in self.batcher.flush():
             body.at = self.now
@@ -369,7 +369,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             if session.member != hello.member:
-                # Its card would prove another node than the one whose direct messages the session receives.
+                # The card would prove another node than the node whose direct messages the session receives.
                 self.replies.append((route, self._bye(links.MALFORMED)))
                 return
         reason = self.admit(hello, user)
@@ -920,7 +920,7 @@ class Sessions:
         return next((candidate for candidate in known if candidate.is_up), None) or next(reversed(known))
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of nodes that receive a subject; None without any.
+        """Return the streams and groups of nodes that receive a subject; None if no node receives it.
 
         Args:
             subject: subject as text.
@@ -1087,7 +1087,7 @@ class Sessions:
 def _next_beat(now: float) -> float:
     """Return the time of the next PINGs in seconds.
 
-    It is a multiple of `PING_INTERVAL` on the clock of the host, so that processes of one host wake up together.
+    This time is a multiple of `PING_INTERVAL` on the host's clock, so that all processes of a host wake up together.
     """
     return (now // PING_INTERVAL + 1) * PING_INTERVAL
 

@@ -97,10 +97,10 @@ class Publishing(PublishingBase):
             pairs: pairs (subject, payload).
 
         Returns:
-            Number of published messages. If a message raises, the messages before it are published.
+            Number of published messages. If one message causes an error, the messages before it are published.
 
         Raises:
-            ConfigurationError: an element is no pair.
+            ConfigurationError: an element is not a pair.
             TypeError: the argument is a mapping or text.
             Exception: any error of `publish`.
         """
@@ -120,7 +120,7 @@ class Publishing(PublishingBase):
         """Send the messages that wait for a batch.
 
         Raises:
-            ClosedError, OwnershipError: the errors of `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.flush()
 
@@ -139,7 +139,7 @@ class Publishing(PublishingBase):
 
         Raises:
             Timeout: after the timeout there were fewer subscribers.
-            SubjectError, ClosedError, OwnershipError: the errors of `publish`.
+            SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         check_count("count", count, 1, _MAX_COUNT)
         check_wait("timeout", timeout)

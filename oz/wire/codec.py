@@ -93,7 +93,7 @@ _BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec, "json": Jso
 
 
 def find_codec(codec: str | Codec | None) -> Codec | None:
-    """Return the codec with a name. An object with `encode` and `decode` is returned itself, and None as None.
+    """Return the codec with a name. An object with `encode` and `decode` is returned unchanged, and so is None.
 
     Raises:
         ConfigurationError: no codec has this name.

@@ -212,7 +212,7 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check a key for sticky groups, which is not sent."""
+    """Check a key for sticky groups. The key is not sent."""
     if isinstance(key, str):
         # The key is encoded like a subject, because keys often are subjects.
         if not key.isascii():

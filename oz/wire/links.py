@@ -11,7 +11,8 @@ BODY frame on the same connection is its body. A small body and its head are sen
 
 The decoders accept any bytes. They raise `ProtocolError` for a malformed frame, and
 they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
-allocates an array when it reads the array's length, at most 1,024 levels deep. `max_array_len` bounds each level.
+allocates an array when it reads the array's length, and reads up to 1,024 nested levels. `max_array_len` limits each
+level.
 Small nested values take 80 times more memory than on the wire. Therefore the size of control frames is bounded, and
 hooks end the decoding at nested values where the protocol has no nested values.
 
@@ -30,8 +31,8 @@ kind name    receiver     content
 90…  BODY    subscriber   subject, payload and extras of each message
 ==== ======= ============ =========================================================================
 
-Stream 0 is *direct*: it exists in each session without a declaration, and no pattern matches in it. HELLO and
-WELCOME may end with a *card*, which introduces a node (`Card`); frames of plain programs have none.
+Stream 0 is *direct*: it exists in each session without a declaration, and its messages match no pattern. HELLO and
+WELCOME may end with a *card*, which introduces a node (`Card`). Programs that are no nodes send no card.
 
 `docs/wire.md` documents each field.
 """
@@ -238,7 +239,7 @@ class Item(NamedTuple):
 
 
 class Declare(NamedTuple):
-    """One part of a change of the subscriptions.
+    """One part of a change to a subscriber's subscriptions.
 
     Attributes:
         revision: number of the change.
