@@ -123,7 +123,7 @@ class Sessions:
         on_session: function that is called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not
             raise.
         drops: number of dropped messages of all sessions since the start, for each reason.
-        by_node: sessions whose HELLO had a card, by id of the node. A node's sessions are in the order of their creation.
+        by_node: sessions whose HELLO had a card, by id of the node, in the order of their creation.
     """
 
     # Slots, because C reads and fills them.

@@ -18,10 +18,10 @@ class PublisherStats:
         sent: number of messages with at least one subscriber.
         unmatched: number of messages without a subscriber.
         refused: number of messages that `publish` refused with `WouldBlock`.
-        dropped: number of dropped messages for each reason. "full": the subscriber's queue was full. "conflated": a
-            newer message of the subject replaced the message. "too_large": the message was larger than the subscriber
-            accepts. "denied": permissions deny the message. A message counts once for each subscriber that misses it,
-            and the subscriber gets a gap.
+        dropped: number of dropped messages for each reason. The reason "full" means that the subscriber's queue was
+            full. A newer message of the subject replaced "conflated" messages. The subscriber does not accept messages
+            that are "too_large". Permissions do not allow "denied" messages. A message counts once for each subscriber
+            that misses it, and the subscriber gets a gap.
         given_up: number of messages that subscribers had not received when their links ended. In a group with
             `ack="handled"`, unhandled messages count. A message counts once for each link.
         redelivered: number of messages that moved to another member of their group.

@@ -30,7 +30,7 @@ VERSION = 2
 MAGIC = b"oz"
 
 CONTROL, BATCH = 1, 2
-"""Flags of a head: kinds of bodies. A body with one message has no flag."""
+"""Flags of a head: kinds of bodies. Without a flag, the body is the payload of one message."""
 
 MAX_COUNT = 65_535
 """Maximum number of messages in a frame."""
