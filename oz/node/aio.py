@@ -27,7 +27,7 @@ from oz.subscriber.aio import Subscription as PlainSubscription
 from oz.transport.steps import Steps
 
 TURN = 0.005
-"""Seconds after which a task with waiting messages yields to the loop."""
+"""Seconds after which a task that receives waiting messages yields to the loop."""
 
 _log = peer_logger("oz.node")
 
@@ -35,27 +35,27 @@ Handler = Callable[[BaseMessage], Any]
 
 
 class Subscription(NodeSubscriptionBase, PlainSubscription):
-    """One subscription of an asyncio `Node`; see `oz.Node`. It may be awaited."""
+    """One subscription of an asyncio `Node`; see `oz.Node`. A program may await the subscription itself."""
 
     _class_name = "oz.asyncio.Subscription"
     _node: Node
     _turn_ends = 0.0
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which is created at the call of `subscribe`."""
+        """Return the subscription, which the call of `subscribe` has created already."""
         return self
         yield
 
     async def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message. A cancellation loses nothing.
+        """Wait for the next message. A cancelled call loses no message.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks for a message that has arrived.
 
         Raises:
             Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
-            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
+            PermissionDenied: a peer refuses the subscription. Only the first refusal is raised, and only once.
             OwnershipError: the node was created before a fork.
         """
         engine = self._engine
@@ -89,7 +89,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
             yield message
 
     def unsubscribe(self) -> Awaitable[None]:
-        """End the subscription at once. Messages that wait are dropped.
+        """End the subscription at once. Messages that the program has not received are dropped.
 
         Raises:
             ClosedError: the node is closed.
@@ -100,13 +100,13 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End the subscription and keep the messages that were published before.
 
-        A cancellation ends the subscription.
+        If the call is cancelled, the subscription ends at once.
 
         Args:
             timeout: seconds to wait for peers; None waits for ever.
 
         Returns:
-            Whether all these messages were delivered in that time.
+            Whether all messages that were published before the call were delivered within `timeout`.
 
         Raises:
             ClosedError: the node is closed.
@@ -116,7 +116,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` with one event after the other, in a task while there are events."""
+    """Calls `on_event` for one event at a time, in a task that exists while events wait."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -146,8 +146,9 @@ class _Notices:
 class Node(NodeBase, Publishing, LoopRequesting):
     """Joins a bus, in an event loop; see `oz.Node`.
 
-    The loop runs the node from the constructor on, or from the first `await` on if it is made outside a loop.
-    All calls belong to the thread of the loop. Methods that do not wait act at the call; their result may be awaited.
+    The loop runs the node from the constructor on, or from the first `await` on if the program creates the node outside
+    a loop. All calls belong to the thread of the loop. Methods that do not wait act when they are called; a program may
+    await their result.
     """
 
     _class_name = "oz.asyncio.Node"
@@ -184,23 +185,26 @@ class Node(NodeBase, Publishing, LoopRequesting):
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
         **unknown: Never,
     ) -> Subscription:
-        """Subscribe at once; see `oz.Node.subscribe`. The result may be awaited.
+        """Subscribe at once; see `oz.Node.subscribe`. A program may await the result.
 
         Args:
-            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
+            pattern: text, `Pattern`, compiled regex, or a list of patterns. Bytes are a plain prefix.
             handler: function or coroutine function, called with each message.
-            dialect: as `oz.Node.subscribe`, like the other arguments.
+            dialect: dialect of a pattern that is text. This and the other arguments have the meaning as in
+                `oz.Node.subscribe`.
             group: name of a queue group.
-            overflow: policy when more than `max_pending` messages wait.
+            overflow: policy when more than `max_pending` messages wait for the program.
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: as `oz.Node.subscribe`, where `receive` of the same task acknowledges.
+            ack: when a message is acknowledged, as in `oz.Node.subscribe`. With "handled", the next `receive` of the
+                same task acknowledges the message.
             concurrency: number of messages that the handler handles at the same time.
-            max_messages: messages after which the subscription ends.
-            delivery: with `inline`, the handler is a plain function and runs where frames are read.
-            unknown: misspelled arguments, for an error with a suggestion.
+            max_messages: number of messages after which the subscription ends.
+            delivery: further options, which few programs change. With `inline`, the handler is a plain function, and
+                the node calls it directly where it reads frames.
+            unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
-            PatternError, ConfigurationError, ClosedError, OwnershipError: as `oz.Node.subscribe`.
+            PatternError, ConfigurationError, ClosedError, OwnershipError: the same reasons as in `oz.Node.subscribe`.
         """
         if getattr(delivery, "inline", False) and handler is not None and is_coroutine_function(handler):
             rule = "an inline handler is a plain function, not a coroutine function"
@@ -219,18 +223,18 @@ class Node(NodeBase, Publishing, LoopRequesting):
         subscriber: str | bytes | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        """Wait for peers, until no later message is lost in either direction; see `oz.Node.wait_ready`.
+        """Wait until no later message between this node and its peers is lost; see `oz.Node.wait_ready`.
 
         Args:
             peers: names of peers that must be up.
             count: number of peers that must be up.
             subscriber: subject that at least one node must subscribe to. A silent peer does not count.
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: something is missing; the text names it and the remedy.
+            Timeout: a condition is not met; the text names the condition and the remedy.
             PermissionDenied, ProtocolError: a peer denies a subscription or a publication.
-            SubjectError, ClosedError, OwnershipError: as `publish`.
+            SubjectError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
@@ -241,12 +245,12 @@ class Node(NodeBase, Publishing, LoopRequesting):
 
         Args:
             peers: names of peers; without names, all peers that are up.
-            timeout: seconds; None waits as long as the peers are up.
+            timeout: seconds to wait for answers; None waits as long as the peers are up.
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: peers deny the request for `_OZ.STATISTICS`, and none has answered.
-            ClosedError, OwnershipError: as `publish`.
+            PermissionDenied: at least one peer denies the request for `_OZ.STATISTICS`, and no peer has answered.
+            ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         found: list[Snapshot] = await self._wait(self._snapshot_steps(peers, timeout))
         return found
@@ -257,13 +261,13 @@ class Node(NodeBase, Publishing, LoopRequesting):
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus; see `oz.Node.close`.
 
-        After a cancellation no message can be published, and `close` may be called again.
+        If the call is cancelled, the node publishes no more messages, and the program may call `close` again.
 
         Args:
-            timeout: seconds for the whole call; None as for the blocking class.
+            timeout: seconds for the whole call; None waits as described at `oz.Node.close`.
 
         Returns:
-            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
+            Number of messages that no peer has acknowledged, or that a group with `ack="handled"` has not handled.
         """
         check_wait("timeout", timeout)
         engine = self._node

@@ -26,7 +26,7 @@ def check_request(timeout: Any, retries: int = 0, limit: int | None = None) -> N
     """Check the arguments of a request.
 
     Raises:
-        ConfigurationError, TypeError, ValueError: one has a wrong value.
+        ConfigurationError, TypeError, ValueError: an argument has a wrong type or value.
     """
     check_wait("timeout", timeout)
     check_count("retries", retries, 0, _MAX_COUNT)
@@ -38,7 +38,7 @@ def result_of(request: Request) -> Message:
     """Return the only reply of an ended request.
 
     Raises:
-        ReplyError: the handler raised.
+        ReplyError: the handler of the responder raised an exception.
         OzError: the request has failed.
     """
     if request.error is not None:
@@ -51,7 +51,7 @@ def result_of(request: Request) -> Message:
 
 
 class ManyReplies:
-    """Replies of several responders. Error replies are kept, and raised after all other replies."""
+    """Replies of several responders. An error reply is kept, and raised after all other replies."""
 
     def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
         self._exchange = node.exchange
@@ -66,7 +66,7 @@ class ManyReplies:
         """Wait for the next reply; return None after the last one.
 
         Raises:
-            ReplyError: a handler raised, and all other replies were returned.
+            ReplyError: a handler of a responder raised an exception, and all other replies were returned.
             OzError: the request has failed.
         """
         request, exchange = self._request, self._exchange
@@ -87,7 +87,7 @@ class ManyReplies:
                 exchange.expire()
 
     def _raise_failure(self, request: Request) -> None:
-        """Raise once the error of the request, or the first error reply."""
+        """Raise the error of the request, or the first error reply. A second call raises nothing."""
         error = request.error or self._failure
         request.error = self._failure = None
         if error is not None:
@@ -119,8 +119,8 @@ class Replies(ManyReplies):
         """Wait for the next reply.
 
         Raises:
-            StopIteration: there are `limit` replies, or the time is over.
-            ReplyError: a handler raised, and all other replies were returned.
+            StopIteration: there are `limit` replies, or the timeout has passed.
+            ReplyError: a handler of a responder raised an exception, and all other replies were returned.
             OzError: the request has failed.
         """
         with self._pool.lend():
@@ -155,8 +155,8 @@ class ThreadRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds for all attempts together; None waits for ever.
-            headers: as in `publish`.
-            key: for sticky queue groups, in place of the subject.
+            headers: names and values that travel with the request, as in `publish`.
+            key: text or bytes by which sticky queue groups pick the member; default: the subject.
             retries: maximum number of times that the request is sent to another member after its group member is
                 lost. The request may then run more than once.
 
@@ -164,11 +164,11 @@ class ThreadRequesting:
             NoResponders: no node subscribes to the subject.
             PermissionDenied: the file of permissions of this node denies the request, or each responder does.
             PeerLost: the group member with the request, or each node with it, is lost or has closed.
-            ReplyError: the handler raised.
-            Timeout: no reply came in time.
-            WouldBlock: each node that subscribes is full, or 65,536 requests of this node have not ended.
+            ReplyError: the handler of the responder raised an exception.
+            Timeout: no reply came within `timeout`.
+            WouldBlock: the queue for each node that subscribes is full, or 65,536 requests of this node have not ended.
             OwnershipError: the caller is an inline handler, or the child of a fork.
-            SubjectError, TypeError, ValueError, ClosedError: as `publish`.
+            SubjectError, TypeError, ValueError, ClosedError: the same reasons as in `publish`.
         """
         check_request(timeout, retries)
         node = self._node
@@ -219,18 +219,18 @@ class ThreadRequesting:
         Args:
             subject: full subject.
             payload: bytes, or a value for the codec.
-            timeout: seconds after which the replies end; None waits for `limit` replies.
-            limit: replies at most.
-            headers: as in `publish`.
-            key: for sticky queue groups, in place of the subject.
+            timeout: seconds after which the iterator ends; None waits for `limit` replies.
+            limit: maximum number of replies. The iterator ends after them.
+            headers: names and values that travel with the request, as in `publish`.
+            key: text or bytes by which sticky queue groups pick the member; default: the subject.
 
         Raises:
             NoResponders: no node subscribes to the subject.
             PermissionDenied: the file of permissions of this node denies the request, or each responder does.
-            PeerLost: all nodes with the request are lost, and none replied.
-            ReplyError: a handler raised; after all other replies.
-            WouldBlock, OwnershipError: as `request`.
-            SubjectError, TypeError, ValueError, ClosedError: as `publish`.
+            PeerLost: all nodes that have the request are lost, and none replied.
+            ReplyError: a handler of a responder raised an exception. The error is raised after all other replies.
+            WouldBlock, OwnershipError: the same reasons as in `request`.
+            SubjectError, TypeError, ValueError, ClosedError: the same reasons as in `publish`.
         """
         check_request(timeout, limit=limit)
         node = self._node

@@ -32,7 +32,7 @@ from oz.transport.steps import Steps
 from oz.wire.codec import Codec
 
 _MAX_COUNT = 2**31
-_HANDLES = 100  # Subscriptions from which ended ones are forgotten.
+_HANDLES = 100  # Number of kept subscriptions from which ended subscriptions are removed.
 
 
 class NodeSubscriptionBase(SubscriptionBase):
@@ -67,7 +67,7 @@ class NodeSubscriptionBase(SubscriptionBase):
         return queue
 
     def _take(self) -> Message | None:
-        """Return the next message; None without a message, or if a gap must be reported first."""
+        """Return the next message; None if no message waits, or if a gap must be reported first."""
         items = self._queue().items
         try:
             item = items.popleft()
@@ -108,28 +108,27 @@ class NodeBase(PublishingBase):
         environment, from a file or from a default: docs/configuration.md.
 
         Args:
-            name: of the node; default: name of the program and its process id.
+            name: name of the node; default: name of the program and its process id.
             bus: name of the bus. Nodes of different buses do not see each other.
-            connect: endpoints of nodes. One node of the bus is sufficient, because it introduces the others.
-            bind: endpoints at which other nodes reach this node; default: a socket for nodes of this host, and
-                with a TCP endpoint in `connect` a free TCP port.
-            codec: encodes and decodes payloads: "msgpack", "json", an object with `encode` and `decode`, or
-                None for bytes.
+            connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces the others.
+            bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host. If
+                `connect` has a TCP endpoint, also a free TCP port.
+            codec: format of payloads: "msgpack", "json", an object with `encode` and `decode`, or None for bytes.
             dialect: rules for subjects and patterns, one of `oz.DIALECTS`.
-            on_full: if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout`
-                seconds, or "raise" `WouldBlock`.
-            last_value: whether subscriptions may request the newest message of each subject.
-            on_event: called with each `Event`, one after the other.
+            on_full: action if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout` seconds,
+                or "raise" `WouldBlock`.
+            last_value: whether the node keeps the newest message of each subject for subscriptions that request it.
+            on_event: function that is called with each `Event`. Calls do not overlap.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
-            options: few programs change them.
-            unnamed: positional arguments, which raise an error that names the parameter.
-            unknown: misspelled arguments, for an error with a suggestion.
+            options: further options, which few programs change.
+            unnamed: positional arguments. They raise an error that names the parameter.
+            unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
             TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
-            ClosedError: the program ends.
+            ClosedError: the program is ending, and the node would never be closed.
         """
         suggestions.refuse_positional(self._class_name, unnamed, "name")
         suggestions.refuse_unknown(self._class_name, unknown, NodeBase.__init__, options=NodeOptions)
@@ -156,7 +155,7 @@ class NodeBase(PublishingBase):
                 options=options,
                 runs_handlers=self._runs_handlers,
                 pool=self._make_pool(options),
-                # A signal between the return of the engine and an assignment here would lose the engine.
+                # A signal between the return of the engine's constructor and an assignment here would lose the engine.
                 keep=partial(setattr, self, "_node"),
             )
             self._publish_with(self._node.publisher)
@@ -164,7 +163,7 @@ class NodeBase(PublishingBase):
         except BaseException:
             engine: Engine | None = self.__dict__.get("_node")
             if engine is not None:
-                # A signal handler has raised.
+                # A signal handler has raised an exception.
                 forget(engine)
                 engine.abort()
                 engine.wake()
@@ -217,7 +216,7 @@ class NodeBase(PublishingBase):
 
     @property
     def peers(self) -> list[Peer]:
-        """Peers that are up, by name. A silent peer is among them until it is lost."""
+        """Peers that are up, sorted by name. A silent peer is among them until it is lost."""
         return self._node.peers
 
     @property
@@ -233,7 +232,7 @@ class NodeBase(PublishingBase):
         The times of handlers are measured from the first call on, as long as calls are less than 60 s apart.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         self._node.check_usable()
         return self._node.sampling.snapshot()
@@ -242,7 +241,7 @@ class NodeBase(PublishingBase):
         """Return the statistics of this node in the text format of Prometheus; see `snapshot`.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         return exposition(families([self.snapshot()]))
 

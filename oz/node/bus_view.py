@@ -1,6 +1,7 @@
 """Tables about a bus, from the snapshots of its nodes: nodes, subscribers, groups, losses, subjects.
 
-A row is a dict of the columns by name, as `oz top --json` prints it. Rates are differences of two samples.
+A row is a dict of values by the name of their column, as `oz top --json` prints it. Rates come from the differences of
+two samples.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from typing import Any, NamedTuple
 from oz.node.snapshot import LinkStatus, Snapshot
 
 SLOW_SECONDS = 1.0
-"""Age of the oldest pending message from which a subscriber is slow."""
+"""Age in seconds of its oldest pending message at which a subscriber counts as slow."""
 
 MAX_SUBJECTS = 100_000
-"""Subjects whose messages are counted one by one, so that a flood of new subjects cannot fill the memory."""
+"""Maximum number of subjects that are counted separately, because a flood of subjects would fill the memory."""
 
 Row = dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """Snapshots of all nodes, taken together.
+    """Snapshots of all nodes from one call of `take_sample`.
 
     Attributes:
         at: time in seconds of a monotonic clock.
-        snapshots: of the nodes that answered.
-        unanswered: names of the nodes that did not answer, or their endpoints.
+        snapshots: snapshots of the nodes that answered.
+        unanswered: names, or else endpoints, of the nodes that did not answer.
     """
 
     at: float
@@ -56,12 +57,12 @@ class _Subscriber:
 
 
 def tables(now: Sample, before: Sample | None, own: str) -> dict[str, list[Row]]:
-    """Return the rows of each table, the most important first.
+    """Return the rows of each table, sorted so that the most important row is first.
 
     Args:
         now: newest sample.
-        before: an older sample, for rates; None for rates of 0.
-        own: id of the sampling node, which is left out.
+        before: an older sample, from which rates are computed; None for rates of 0.
+        own: id of the node that takes the samples. The tables leave it out.
     """
     seconds = max(now.at - before.at, 1e-9) if before is not None else 0.0
     past = {snapshot.id: snapshot for snapshot in before.snapshots} if before is not None else {}
@@ -166,7 +167,7 @@ def _groups(sample: Sample) -> Iterable[Row]:
         for subscription in snapshot.subscriptions:
             if subscription.group is not None:
                 members.setdefault(subscription.group, set()).add(snapshot.id)
-                # The publisher counts messages that are not handled.
+                # With `ack="handled"`, the publisher counts these messages already.
                 own = subscription.pending if subscription.ack == "received" else 0
                 pending[subscription.group] = pending.get(subscription.group, 0) + own
     return ({"group": name, "members": len(members[name]), "pending": pending[name]} for name in members)

@@ -2,8 +2,8 @@
 
 The file of permissions of the receiving node decides what a peer may publish and request. The sender does not have
 this file, so the node sends a direct message with the rule and the reason. Such a notice ends a request with
-`PermissionDenied`. A publication is reported as an event, and by `wait_ready`. The sender gets one notice for each
-subject, and one for each request. The receiving node has an event too, once for each subject.
+`PermissionDenied`. A denied publication is reported as an event, and by `wait_ready`. The sender gets one notice for
+each subject of publications, and one for each request. The receiving node also reports an event for each subject.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from oz.security.access import Rights, denial_of
 from oz.security.permissions import Action
 
 NOTICE = "_OZ.DENIED"
-"""Subject of the direct message."""
+"""Subject of the direct message that carries a notice."""
 _MAX_WAITING = 1_000
 _MAX_REPORTED = 10_000
-_MAX_TEXT = 1_000  # Characters of a text in a notice.
+_MAX_TEXT = 1_000  # Maximum length in characters of each text in a notice.
 
 
 class Notice(NamedTuple):
     """Denial of one message.
 
     Attributes:
-        subject: of the message.
-        reason: in words.
-        rule: that decided, or None.
-        reply_to: of a request; None for a publication.
+        subject: subject of the denied message.
+        reason: sentence that explains the denial.
+        rule: rule of the file of permissions that denied the message, or None.
+        reply_to: inbox for the replies, if the denied message is a request; None for a publication.
     """
 
     subject: str
@@ -44,7 +44,7 @@ class Notice(NamedTuple):
         """Return the error for the sender of the message.
 
         Args:
-            peer: name of the node that denies it.
+            peer: name of the node that denies the message.
         """
         what = "publication on" if self.reply_to is None else "request to"
         text = f"peer {peer!r} denies the {what} {self.subject!r}: {self.reason}"
@@ -76,7 +76,7 @@ class Denials:
         """Start without messages.
 
         Args:
-            rights: returns the current rights, the same object while they do not change.
+            rights: function that returns the current rights. It returns the same object until the rights change.
         """
         self._rights = rights
         self._waiting: deque[tuple[bytes, str, str, str | None, bool]] = deque(maxlen=_MAX_WAITING)
@@ -88,9 +88,9 @@ class Denials:
 
         Args:
             node: id of the sender.
-            key: of the sender.
-            subject: of the message.
-            reply_to: of a request, else None.
+            key: public key of the sender.
+            subject: subject of the denied message.
+            reply_to: inbox for the replies, if the message is a request; else None.
         """
         if self._rights() is not self._reported_by or len(self._reported) >= _MAX_REPORTED:
             self._reported_by = self._rights()
@@ -109,7 +109,7 @@ class Denials:
         return len(self._waiting)
 
     def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:
-        """Yield and remove the notices, each with the id of the sender, and whether its subject is new."""
+        """Yield and remove the notices. Each notice comes with the sender's id, and whether its subject is new."""
         while self._waiting:
             node, key, subject, reply_to, is_first = self._waiting.popleft()
             action: Action = "publish" if reply_to is None else "request"

@@ -1,7 +1,7 @@
 """Check whether a process listens at an endpoint, after the connection of a link has ended.
 
-The kernel ends the connections of a killed process, and refuses new connections. After a cut, and while a process is
-stopped, new connections are not refused.
+The kernel ends the connections of a killed process, and refuses new connections. After a failure
+of the network, and while a process is suspended, new connections are not refused.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from errno import ECONNREFUSED, ENOENT
 
 
 class DialCheck:
-    """One non-blocking attempt to connect. From another host the answer takes a round trip."""
+    """One non-blocking attempt to connect. An endpoint of another host answers after one round trip."""
 
     def __init__(self, endpoint: str) -> None:
         """Begin to connect.
 
         Args:
-            endpoint: `ipc://` with a path, or `tcp://` with an address and a port. A host name is not resolved,
-                because a lookup takes time; it counts as not refused.
+            endpoint: `ipc://` with a path, or `tcp://` with an address and a port. A host name is not resolved, because
+                a lookup takes time; such an endpoint counts as not refused.
         """
         self._error = 0
         self._socket: socket.socket | None = None

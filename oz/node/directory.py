@@ -1,15 +1,15 @@
-"""Directory of a host: each node of a bus has a Unix socket in it, so that nodes find each other.
+"""Directory of a host. Each node of a bus has a Unix socket in it, by which other nodes find it.
 
 Theory of operation
 -------------------
-The name of a socket has a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648, section 5),
+The name of a socket has a hash of host and bus, and the node's id. The id is in base64 (RFC 4648, section 5),
 because the path of a socket must be short. A node reads the directory and passes each socket to its roster, which
 dials it. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
 node. A node with peers reads it every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
 
-A process that is killed leaves its socket behind. A connect to it is refused, and any node may remove it. Sockets
-that have a link are not tested. A new socket refuses connections too, between bind and listen, so that a socket
-that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
+A process that is killed leaves its socket behind. A connect to this socket is refused, and any node may remove it.
+Sockets that have a link are not tested. A new socket refuses connections too, between bind and listen. Therefore a
+socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
 has the id of the node.
 
 The directory belongs to one user and has mode 0700: any process that can write to it can pose as a node. Abstract
@@ -34,9 +34,9 @@ from oz.node.roster import NAME_INTERVAL, Effect, Event, Roster
 from oz.transport.errors import EndpointError
 
 READ_INTERVAL = 30.0
-"""Seconds between two reads of a node that has peers."""
+"""Seconds between two reads of the directory by a node that has peers."""
 YOUNG = 2.0
-"""Seconds for which a new socket is not removed."""
+"""Age in seconds up to which a socket is not removed."""
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Maximum length in bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
@@ -49,8 +49,8 @@ class Directory:
     """Sockets of the nodes of one bus on this host.
 
     Attributes:
-        endpoint: of the socket of this node. The node binds it.
-        prefix: prefix of the endpoints of all nodes of the bus on this host.
+        endpoint: endpoint of this node's socket. The node binds it.
+        prefix: text with which the endpoints of all nodes of the bus on this host begin.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Directory:
         """Create the directory, if necessary.
 
         Args:
-            path: absolute.
+            path: absolute path of the directory.
             bus: name of the bus.
             node: id of this node.
             has_key: whether this node has keys. Nodes with keys and nodes without keys do not find each other.
-            source: source of the path for errors, as `Setting.source`.
+            source: place where the path is configured, as in `Setting.source`. Errors name it.
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.
@@ -88,7 +88,7 @@ class Directory:
         try:
             own.decode()
         except UnicodeDecodeError:
-            # libzmq takes UTF-8.
+            # libzmq accepts only paths in UTF-8.
             raise EndpointError(f"{str(self._own)!a} is not UTF-8: choose another directory=") from None
         self.endpoint = f"ipc://{self._own}"
         self.prefix = f"ipc://{self._path / self._begin}"
@@ -114,7 +114,9 @@ class Directory:
         return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
 
     def count_separate(self) -> int:
-        """Return the number of nodes of the same bus on this host that have keys if this node has none, or the reverse.
+        """Return the number of nodes of this bus on this host that this node cannot find because of keys.
+
+        Nodes with keys and nodes without keys do not find each other.
 
         Sockets of processes that have ended are removed, and do not count.
         """
@@ -131,7 +133,7 @@ class Directory:
         """Remove a socket without a listener; return whether it does not exist any more."""
         path = Path(endpoint.removeprefix("ipc://"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            # A listener with a full backlog answers EAGAIN.
+            # A connect to a listener with a full backlog fails with EAGAIN.
             probe.setblocking(False)
             try:
                 probe.connect(os.fspath(path))
@@ -147,11 +149,11 @@ class Directory:
         """Pass all sockets without a link to a roster, and remove dead sockets.
 
         Args:
-            roster: of this node.
-            now: in seconds, of the clock of the roster.
+            roster: roster of this node.
+            now: time in seconds, by the clock of the roster.
 
         Returns:
-            The effects of the roster in order.
+            Effects and events from the roster, in order.
         """
         self._read_at = now
         out: list[Effect | Event] = []
@@ -183,10 +185,12 @@ def _begin(host: bytes, bus: str, has_key: bool) -> str:
 
 
 def host_id(directory: Path) -> bytes:
-    """Return 16 bytes that are equal for processes that reach each other's sockets in a directory.
+    """Return an id of this host: 16 bytes.
 
-    Containers may share a directory. They count as one host only with the same network, because peers of one host
-    use loopback addresses of each other.
+    It is equal for two processes if each can reach the sockets that the other has in a directory.
+
+    Containers may share a directory. Two containers count as one host only if they share the network too, because nodes
+    of one host connect over loopback addresses.
     """
     status = directory.stat()
     parts = [socket.gethostname(), f"{status.st_dev}:{status.st_ino}"]
@@ -198,7 +202,7 @@ def host_id(directory: Path) -> bytes:
 
 
 def _remove_old(path: Path) -> bool:
-    """Remove a socket, unless it is young; return whether it does not exist any more."""
+    """Remove a socket, unless it is young; return whether the socket does not exist any more."""
     try:
         if abs(time.time() - path.lstat().st_mtime) < YOUNG:
             return False

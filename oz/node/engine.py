@@ -12,11 +12,11 @@ engines, passes their events to the roster (`oz.node.roster`), and carries out w
 threads publish, subscribe and wait. They never call the roster.
 
 An event arises under the lock of one of the two engines, perhaps in a thread that publishes. So it is only
-appended to `_events`. The lock of the node is outside, the locks of the two engines are inside.
+appended to `_events`. A thread acquires the lock of the node before the lock of an engine.
 
 The engine has the interface of the publisher's engine that `oz.publisher.thread` and `oz.publisher.aio` attend to.
-Waits are steps (`oz.transport.steps`). `waiters` are those of the publisher; `news` is for waits for messages and
-for peers.
+Calls that wait are written as steps (`oz.transport.steps`). `waiters` are the waiting calls of the publisher; `news`
+are the calls that wait for messages or peers.
 """
 
 from __future__ import annotations
@@ -90,18 +90,18 @@ from oz.wire.links import Card, Hello, StreamOptions
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
 LOSS = "_OZ.LOSS"
-"""Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
+"""Subject of the direct message by which a forwarder reports a loss on another bus; see `decode_loss`."""
 MAX_INTRODUCTION = 1 << 20
 """Maximum size of an introduction in bytes. The node ignores a larger introduction, because many small values take
 much memory."""
 ECHO_TIMEOUT = 1.0
-"""Seconds that `subscribe` waits for the link of the node to itself."""
+"""Maximum seconds that `subscribe` waits until the link of the node to itself knows the subscription."""
 HEALTHY_SECONDS = 5.0
-"""Seconds after a missed deadline of the attending side from which the node counts as unhealthy."""
+"""The node counts as unhealthy if its attending side is later than its deadline by this number of seconds."""
 _MAX_REASON = 100
 _MAX_NOTICES = 1_000
 _MAX_PAST_NAMES = 1_000
-_LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
+_LINGER = 0.05  # Seconds in which libzmq may send the last frames of a node whose constructor failed.
 
 _Happened = Callable[[float], Iterable[Any]]
 
@@ -122,22 +122,22 @@ class Engine:
     """One node.
 
     Attributes:
-        id: of the node, 16 bytes.
-        name, bus, kind: of the node.
-        options: of the node.
-        publisher, subscriber: engines of the node.
-        roster: peers.
-        introduced: ids of nodes that have sent an introduction.
+        id: id of the node, 16 bytes.
+        name, bus, kind: name of the node, name of its bus, and its kind as in its card.
+        options: options that the program gave.
+        publisher, subscriber: the two engines of the node.
+        roster: known peers.
+        introduced: ids of the nodes that have sent an introduction to this node.
         denied: publications that peers deny, by subject, until `wait_ready` raises the error.
         readiness: conditions of `wait_ready`.
-        directory: of the host; None without.
+        directory: directory of the host with the sockets of its nodes; None if the node does not use it.
         sampling: statistics of this node and of its peers.
-        traces: paths of messages, for this node and for its peers.
+        traces: questions about the paths of messages, from this node and from its peers.
         news: functions of the threads and tasks that wait for a message or a peer.
-        notify: called with each `Event`, on the attending side. It must not raise.
-        lock: guards the roster.
-        on_loss: called under the lock of the subscriber with the payload of a `LOSS`.
-        publisher_class, subscriber_class: of the two engines.
+        notify: function that the attending side calls with each `Event`. It must not raise an exception.
+        lock: lock for the roster.
+        on_loss: function that is called with the payload of each `LOSS`, under the lock of the subscriber.
+        publisher_class, subscriber_class: classes of the two engines.
     """
 
     publisher_class: type[NodePublisher] = NodePublisher
@@ -165,14 +165,15 @@ class Engine:
     ) -> None:
         """Bind, and dial the known endpoints. The arguments are those of `oz.Node`.
 
-        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
-        `kind`, and a forwarder the last 6 bytes of the id. A name server has no directory, and takes no settings
-        from the environment or a file. `keep` is called with the engine at the end of the constructor.
+        `runs_handlers` is true for threads, and false for an event loop. Tests with a model of ZeroMQ give a `context`.
+        Services give a `kind`, and a forwarder gives the last 6 bytes of the id. A name server has no directory, and
+        takes no settings from the environment or a file. `keep` is called with the engine at the end of the
+        constructor.
 
         Raises:
             ConfigurationError: an argument does not apply to this node.
             EndpointError: an endpoint cannot be used.
-            ClosedError: the program ends.
+            ClosedError: the program is ending, and the node would never be closed.
         """
         check_running("node")
         if security is None:
@@ -201,7 +202,7 @@ class Engine:
         self.news: Waiters = {}
         self.lock = threading.RLock()
         self._wake: Callable[[], None] = lambda: None
-        # Events of the two engines for the roster: functions of the time that return effects.
+        # Events of the two engines for the roster. Each is a function that gets the time and returns effects.
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
@@ -314,7 +315,7 @@ class Engine:
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
-        # From now on the node attends all the time, so that the silence of a peer means something.
+        # From now on the node attends all the time. Therefore it can count a peer without an answer as silent.
         subscriber.enter(self)
         for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
@@ -387,7 +388,7 @@ class Engine:
             event = partial(self.roster.on_refused, endpoint)
         elif what == "ended":
             event = partial(self.roster.on_end, endpoint, link.ending)
-        # Waits check again after an event without effects too.
+        # An event without effects is appended too, because it makes the waiting calls check their condition again.
         self._events.append(event)
 
     def _on_denied(self, about: str, why: str) -> None:
@@ -410,7 +411,7 @@ class Engine:
         return endpoint if self._stranger_at(endpoint) is None else "a node of this host"
 
     def _stranger_at(self, endpoint: str) -> str | None:
-        """Return the key of a node of this host whose calls this node has refused; see `Keys`."""
+        """Return the key of a node of this host, if this node has refused connections with this key; see `Keys`."""
         node = None if self.directory is None else self.directory.node_at(endpoint)
         if node is None or self.subscriber.keys is None:
             return None
@@ -464,7 +465,7 @@ class Engine:
             why = "the limits of allow_responses are exceeded" if denial is None else denial
             text = f"key {key} may not reply to the request for {subject!r}: {why}"
             if not request.has_denied:
-                # Once for each request: its peers may send replies without end.
+                # Report each request only once, because its responders may send replies without end.
                 request.has_denied = True
                 self._on_denied(subject, text)
             rule = None if denial is None else denial.rule
@@ -477,11 +478,11 @@ class Engine:
             self.subscriber.dispatcher.put_gap(found[0], None)
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
-        """Return the reason of a BYE for a subscriber that may not have a session."""
+        """Return the reason of a BYE, if a subscriber may not have a session; else None."""
         return proofs.refuse_hello(hello, user, self.card, is_own=self._is_own(hello.session))
 
     def _is_own(self, session: bytes) -> bool:
-        """Return whether a session is that of the node's link to itself."""
+        """Return whether a session belongs to the link from the node to itself."""
         own = self._own_link()
         return own is not None and own.session == session
 
@@ -496,7 +497,7 @@ class Engine:
 
     @property
     def wake(self) -> Callable[[], None]:
-        """Called to wake the attending side."""
+        """Function that wakes the attending side."""
         return self._wake
 
     @wake.setter
@@ -514,7 +515,7 @@ class Engine:
 
     @property
     def waiting(self) -> list[Any]:
-        """Messages that wait for a batch; see the publisher."""
+        """Messages that wait for further messages of a batch; see the publisher."""
         return self.publisher.waiting
 
     @property
@@ -555,7 +556,7 @@ class Engine:
         """Run both engines and the roster once; return whether work remains.
 
         Args:
-            flushes: whether waiting messages are due.
+            flushes: whether to send the messages that wait for a batch now.
 
         Raises:
             ClosedError: the node is closed.
@@ -603,7 +604,7 @@ class Engine:
         self._notify_waiters()
 
     def _read_notice(self, node: bytes, payload: bytes) -> None:
-        """Handle the notice of a peer that denies a message of this node."""
+        """Record that a peer has denied a message of this node."""
         notice = denials.decode(payload)
         if notice is None:
             return
@@ -623,7 +624,7 @@ class Engine:
         return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
-        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
+        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None without a time."""
         due = self.publisher.next_deadline()
         deadline = inf if due is None else due
         seconds = self.subscriber.wait_seconds(None)
@@ -636,7 +637,7 @@ class Engine:
         return None if deadline == inf else deadline
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
-        """Execute the decisions of the roster."""
+        """Execute the effects and report the events that the roster has returned."""
         for effect in effects:
             if isinstance(effect, roster.Dial):
                 self._dial(effect.endpoint, now)
@@ -644,13 +645,14 @@ class Engine:
                 with suppress(EndpointError):
                     self.subscriber.disconnect(effect.endpoint, is_lost=True)
             elif isinstance(effect, roster.EndSession):
-                # A node that closes still attends to its links. Its publisher refuses both calls then.
+                # The context may be terminated.
                 with suppress(ClosedError):
                     self.publisher.end_session(effect.node)
             elif isinstance(effect, roster.Ping):
                 with suppress(ClosedError):
                     self.publisher.ping(effect.node)
             elif isinstance(effect, roster.Introduce):
+                # A node that closes sends no direct messages.
                 with suppress(ClosedError):
                     self._introduce(effect.node, effect.peers)
             else:
@@ -754,7 +756,7 @@ class Engine:
         self._emit(events.LOSS, name, f"{what} of {name!r} did not arrive: {gap.reason}", count=gap.count)
 
     def _known_name(self, node: bytes) -> str | None:
-        """Return the name of a peer, also of one that has left; None if it is unknown."""
+        """Return the name of a peer that is known or has left; None if it is unknown."""
         known = self.roster.by_id.get(node)
         return known.card.name if known and known.card else self._past_names.get(node)
 
@@ -771,7 +773,7 @@ class Engine:
         return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
 
     def cards(self, *states: str) -> list[Card]:
-        """Return the cards of the peers in some states, without name servers. The caller has the lock."""
+        """Return the cards of the peers in some states, except name servers. The caller has the lock."""
         return [
             peer.card
             for peer in self.roster.by_id.values()
@@ -788,7 +790,10 @@ class Engine:
         return sorted(found, key=lambda peer: (peer.name, peer.id))
 
     def unanswered(self) -> list[tuple[str, str | None]]:
-        """Return nodes that accept a connection and do not answer: name or endpoint, and id if it is known."""
+        """Return the nodes that accept a connection and do not answer.
+
+        Each node is a name or an endpoint, and an id if the id is known.
+        """
         found = []
         for endpoint in self.subscriber.unanswered():
             card = self.subscriber.card_at(endpoint)
@@ -829,17 +834,17 @@ class Engine:
         """Add a subscription. The next message that the caller publishes on this node is delivered to it.
 
         Args:
-            patterns: of the subscription.
-            handler: called with each message; None for a queue.
-            stream: delivery options.
-            delivery: delivery options of the subscription.
+            patterns: patterns of the subscription.
+            handler: function that is called with each message; None for a queue.
+            stream: options that the publishers apply.
+            delivery: options that this node applies.
             concurrency: number of messages that the handler handles at the same time.
-            last_value: whether publishers send the last values that match.
-            limit: messages after which the subscription ends, or None.
+            last_value: whether publishers send the newest message of each subject that matches.
+            limit: number of messages after which the subscription ends, or None.
 
         Raises:
             PatternError: a pattern reaches subjects that belong to oz.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: the same reasons as in `check_usable`.
         """
         self.check_usable()
         for pattern in patterns:
@@ -858,7 +863,7 @@ class Engine:
             if isinstance(receiver, Runner):
                 subscriber.add_runner(inbox)
             elif receiver is None:
-                # A queue with a policy never stops the node from reading.
+                # A full queue with an overflow policy drops messages. Therefore it never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
         return inbox
@@ -885,16 +890,16 @@ class Engine:
         )
 
     def _apply_own(self) -> None:
-        """Let the publisher of this node apply the subscriptions of this node."""
+        """Apply the subscriptions of this node at its own publisher."""
         if not self.options.echo:
             return
         end = self.clock() + ECHO_TIMEOUT
         while not self._is_own_applied() and self.clock() < end:
-            # The frames are in libzmq already, because inproc has no connection to wait for.
+            # The frames are in libzmq already, because an inproc socket sends at once.
             self.publisher.attend()
             link = self._own_link()
             if link is not None and link.state != LIVE:
-                # In the constructor, or after a long stop of the process: the link declares after WELCOME.
+                # This happens in the constructor, or after a long stop of the process. The link declares after WELCOME.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
@@ -935,7 +940,7 @@ class Engine:
         """Stop to receive messages for handlers, and wait until the received messages are handled.
 
         Args:
-            timeout: in seconds, None for ever.
+            timeout: seconds to wait; None waits for ever.
         """
         subscriber = self.subscriber
         if self.is_closing or self.pool.is_worker() or not subscriber.runners():
@@ -965,7 +970,7 @@ class Engine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and wait for peers, as a publisher does; return the end of the timeout."""
+        """Publish nothing more, and wait for acknowledgements; return the time when the wait must end."""
         return self.publisher.acknowledgements(timeout)
 
     def finish(self, end: float) -> int:
@@ -1010,10 +1015,11 @@ class Engine:
         """Close the objects that the constructor has created.
 
         Args:
-            error: that ended the constructor; it may come from a signal handler.
+            error: exception that ended the constructor. A signal handler may have raised it.
         """
         self._leave_directory()
-        # A frame may have a socket that pyzmq has not registered yet. The end of the context would wait for it.
+        # The traceback may refer to a socket that pyzmq has not registered yet. The end of the context would wait for
+        # this socket.
         traceback.clear_frames(error.__traceback__)
         for close in (
             lambda: self.publisher.finish(self.clock() + _LINGER),
@@ -1052,7 +1058,7 @@ def _no_effects(now: float) -> Iterable[Any]:
 
 
 def _decode_peers(payload: bytes) -> list[Any]:
-    """Return id and endpoints of the peers of an introduction, without malformed entries.
+    """Return the id and the endpoints of each peer in an introduction, without malformed entries.
 
     The roster checks the endpoints of new peers.
     """
@@ -1074,15 +1080,15 @@ def encode_loss(gap: Gap, via: bytes) -> bytes:
     """Return the payload of a `LOSS`.
 
     Args:
-        gap: of a publisher on another bus.
-        via: ids of the forwarders that have passed it on.
+        gap: loss of messages from a publisher on another bus.
+        via: ids of the forwarders that have passed the loss on.
     """
     packed: bytes = msgpack.packb((gap.origin, gap.count, gap.reason, via))
     return packed
 
 
 def decode_loss(payload: bytes) -> tuple[Gap, bytes] | None:
-    """Return gap and ids of forwarders of a `LOSS`; None if it is malformed."""
+    """Return the gap and the ids of forwarders in a `LOSS`; None if it is malformed."""
     try:
         origin, count, reason, via = msgpack.unpackb(payload)
     except Exception:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_EVENTS = 10_000
-"""Maximum number of events that wait for `on_event`. Beyond it the oldest events are dropped."""
+"""Maximum number of events that wait for `on_event`. When there are more, the oldest events are dropped."""
 PEER_UP, PEER_SILENT, PEER_LEFT, PEER_LOST = "peer_up", "peer_silent", "peer_left", "peer_lost"
 NAME_CONFLICT, SLOW_HANDLER, DENIED, LOSS = "name_conflict", "slow_handler", "denied", "loss"
 
@@ -15,12 +15,12 @@ class Peer:
     """A peer that is up.
 
     Attributes:
-        name: need not be unique.
-        id: of the node, 32 hexadecimal digits. A restarted node has another id.
-        host: name of its host.
-        pid: number of its process.
-        endpoints: where other nodes dial it.
-        up_since: time since which it is up, in seconds since 1970.
+        name: name of the node. Two peers may have the same name.
+        id: id of the node, 32 hexadecimal digits. A restarted node has another id.
+        host: name of the peer's host.
+        pid: process id of the peer.
+        endpoints: endpoints at which other nodes connect to the peer.
+        up_since: time since which the peer is up, in seconds since 1970.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Event:
     """An event of a node, for `on_event`.
 
     Attributes:
-        kind: of the event, see below.
+        kind: kind of the event, from the table below.
         about: name of the peer, or the endpoint, or the subject.
-        text: what happened.
-        peer: of the event, or None.
-        count: lost messages, with "loss"; None if the number is unknown.
+        text: sentence that describes the event.
+        peer: peer of the event, or None.
+        count: number of lost messages, for the kind "loss"; None if the number is unknown.
 
     ================= =======================================================================================
     kind              meaning

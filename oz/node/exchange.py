@@ -7,8 +7,8 @@ at the subscriber. Replies and events of sessions arise under the locks of the e
 appended to queues here. `turn`, on the attending side, passes them to the state machines of `oz.node.requests` and
 `oz.node.replies`, and notifies the callers without a lock.
 
-`lock` is outside the locks of the publisher and of the roster. The caller of a request waits by itself: a thread
-ends its request at the deadline, and a loop has one timer for all requests (`oz.node.aio`).
+A thread acquires `lock` before the lock of the publisher or of the roster. The caller of a request waits itself. A
+thread ends its own request at the deadline, and a loop has one timer for all requests (`oz.node.aio`).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from oz.wire.codec import Codec
 
 GREETING_INTERVAL = 0.1
-"""Seconds between two checks for a responder or a session, while a request or a reply waits for it."""
+"""Seconds between two checks while a request waits for a responder, or a reply for a session."""
 SLOW_INTERVAL = 1.0
-"""Seconds between two checks for slow handlers, so that one handler is reported once a second at most."""
+"""Seconds between two checks for slow handlers. Therefore a handler is reported at most once a second."""
 REPLY_DELAY = 0.0005
-"""Seconds that the reply of an inline handler waits for the replies of the next handlers."""
+"""Seconds that the first reply of inline handlers waits for the replies of the next handlers."""
 DECLARE_TIME = 0.5
 """Seconds after the HELLO of a new session in which its subscriptions may still arrive."""
 
@@ -57,14 +57,14 @@ class Exchange:
     """Requests, replies and handlers of one node.
 
     Attributes:
-        finished: result of `Message.reply`: None, or an object that may be awaited.
-        schedule: called with the deadline of a new request.
+        finished: value that `Message.reply` returns: None, or an awaitable object.
+        schedule: function that is called with the deadline of each new request.
         is_urgent: whether requests or replies wait for the attending side to send them.
         inline: messages that wait for inline handlers.
         attending: id of the thread that attends to the node.
-        failed: calls of handlers that raised.
-        overflowed: messages that did not reach a handler because its queue was full.
-        lost_replies: replies that could not be sent.
+        failed: number of handler calls that raised an exception.
+        overflowed: number of messages that did not reach a handler because its queue was full.
+        lost_replies: number of replies that could not be sent.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class Exchange:
         """Start without requests.
 
         Args:
-            node: id of the node.
-            publisher: of the node.
-            pool: workers of the handlers.
-            codec: of the payloads, or None.
-            shows_errors: whether a requester receives class and text of an exception.
-            greets: returns whether a link may bring subscriptions that are not known yet.
-            has_session: returns whether a node has a session here.
-            runners: returns the runners of all subscriptions.
-            on_slow: called with the runner of a slow handler, the seconds that its oldest message has waited, and
-                the number of dropped messages.
-            on_idle: called when a handler has no message any more.
+            node: id of this node.
+            publisher: publisher of this node.
+            pool: workers that call the handlers.
+            codec: codec for payloads, or None.
+            shows_errors: whether an error reply has the class and the text of the exception.
+            greets: function that returns whether a link may bring subscriptions that are not known yet.
+            has_session: function that returns whether the node with an id has a session at this node.
+            runners: function that returns the runners of all subscriptions.
+            on_slow: function that is called with a slow handler's runner, the seconds that its oldest message has
+                waited, and the number of dropped messages.
+            on_idle: function that is called when a handler has no more messages.
             has_keys: whether ids of nodes are made from keys.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
@@ -121,7 +121,7 @@ class Exchange:
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
-        # Requests that ended in the last turn. The same number may begin in this turn.
+        # Number of requests that ended in the last turn. The same number may begin in this turn.
         self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
@@ -132,7 +132,7 @@ class Exchange:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Counters of `NodeStats`."""
+        """The counters of requests and replies in `NodeStats`."""
         return {
             "requests": len(self._requests),
             "late_replies": self._requests.late,
@@ -163,18 +163,19 @@ class Exchange:
         """Send a request.
 
         Args:
-            message: to send.
-            notify: called when there is a reply, or the request has ended; in any thread.
-            timeout: seconds for all attempts together; None for ever.
-            retries: times that the request goes to another responder after the loss of its holder.
+            message: message to send.
+            notify: function that is called, in any thread, when a reply has arrived or the request has ended.
+            timeout: seconds for all attempts together; None waits for ever.
+            retries: maximum number of times that the request goes to another responder, after the responder that had it
+                is lost.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
-            find: returns the route of the request; None for the route of its subject.
+            find: function that returns the route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
-            ClosedError, OwnershipError: the node cannot be used.
+            ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
         now, content = self._clock(), Content(*message, find)
         with self.lock:
@@ -191,7 +192,7 @@ class Exchange:
         return request
 
     def _act(self, effects: Iterable[Effect]) -> None:
-        """Send requests, and notify callers."""
+        """Send the requests and notify the callers that the effects name."""
         for effect in effects:
             if type(effect) is Request:
                 effect.notify()
@@ -216,7 +217,7 @@ class Exchange:
                 f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
             )
             if stream.session.has_ended:
-                # `turn` passes the end of the session to the request.
+                # The session has ended. `turn` passes this event to the request.
                 return
         except OzError as failure:
             error = failure
@@ -230,7 +231,10 @@ class Exchange:
             self._requests.cancel(request)
 
     def forget(self, request: Request) -> None:
-        """Cancel a request at the next turn: garbage collection calls this in any thread, also in one with `lock`."""
+        """Cancel a request at the next turn.
+
+        Garbage collection may call this in any thread, even while that thread has `lock`.
+        """
         if not request.has_ended:
             self._forgotten.append(request)
 
@@ -243,7 +247,7 @@ class Exchange:
         return deadline
 
     def seconds_left(self, request: Request) -> float | None:
-        """Return the seconds until the deadline of a request, None without one."""
+        """Return the seconds until the deadline of a request; None if it has no deadline."""
         deadline = request.deadline
         return None if deadline == inf else max(deadline - self._clock(), 0.0)
 
@@ -254,7 +258,7 @@ class Exchange:
         self._act(effects)
 
     def find(self, reply_to: str) -> Request | None:
-        """Return the request of a reply; None if it has ended. It needs no lock."""
+        """Return the request to which a reply belongs; None if the request has ended. The caller needs no lock."""
         return self._requests.find(reply_to)
 
     # replies
@@ -263,26 +267,27 @@ class Exchange:
         """Send a reply to a request; see `Message.reply`.
 
         Raises:
-            ReplyError: the message is no request of a node.
+            ReplyError: the message is no request from a node.
             WouldBlock: the requester is too slow.
             TypeError, ValueError: payload or headers are not allowed.
-            ClosedError, OwnershipError: the node cannot be used.
+            ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
         reply_to = self._inbox_of(message)
         extras = None if headers is None else check_extras(Extras(headers)) or None
         return self.send_reply(reply_to, self._encode(payload), extras)
 
     def _inbox_of(self, message: Message) -> str:
-        """Return the subject of the replies to a request.
+        """Return the subject for the replies to a request.
 
         Raises:
-            ReplyError: the message is no request, or the inbox belongs to another key than the message.
+            ReplyError: the message is no request, or its inbox does not belong to the key of its sender.
         """
         reply_to = message.reply_to
         if reply_to is None:
             raise ReplyError(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
-            # With a file of permissions, such a message is denied before. Without a file, only this check refuses it.
+            # With a file of permissions, the engine denies such a message before. Without a file, only this check
+            # refuses it.
             raise ReplyError(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
@@ -293,14 +298,14 @@ class Exchange:
 
         Args:
             reply_to: subject of the inbox.
-            payload: encoded.
-            extras: of `check_extras`, or None.
-            is_alone: whether no other reply is expected soon that could join the batch.
+            payload: encoded payload.
+            extras: result of `check_extras`, or None.
+            is_alone: whether no other reply that could join the batch is expected soon.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
             WouldBlock: the requester is too slow.
-            ClosedError, OwnershipError: the node cannot be used.
+            ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
         node = inbox_node(reply_to)
         if node is None:
@@ -312,7 +317,7 @@ class Exchange:
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
-            # The session may be up since the call of `direct`.
+            # The session may be up by now, although the call of `direct` found none.
             self._publisher.wake()
         elif not is_sent:
             self.lost_replies += 1
@@ -342,9 +347,9 @@ class Exchange:
         """Send the return value of a handler, if the message is a request of a node.
 
         Args:
-            message: request.
-            value: of the handler.
-            is_alone: whether no other reply is expected soon that could join the batch.
+            message: message that the handler was called with.
+            value: return value of the handler.
+            is_alone: whether no other reply that could join the batch is expected soon.
         """
         if message.reply_to is None:
             return
@@ -381,7 +386,10 @@ class Exchange:
         self._arrived.append((link, messages))
 
     def refuse(self, link: Link, reply: Direct, error: PermissionDenied) -> None:
-        """Keep a reply that the permissions of this node deny for `turn`: its request ends without this peer."""
+        """Keep the denial of a reply for `turn`.
+
+        The permissions of this node deny the reply. Therefore the request ends without a reply from this peer.
+        """
         self._arrived.append((link, [(reply[0], error, None)]))
 
     def on_session(self, session: Session, what: str) -> None:
@@ -393,8 +401,8 @@ class Exchange:
 
         Args:
             node: id of the peer.
-            reply_to: of the request.
-            error: for the caller of the request.
+            reply_to: inbox of the denied request.
+            error: error for the caller of the request.
         """
         with self.lock:
             effects = self._requests.on_reply(node, reply_to, error)
@@ -479,7 +487,7 @@ class Exchange:
                 self._names.pop(session.member, None)
 
     def _send_waiting(self, now: float) -> None:
-        """Send the waiting replies to nodes that have a session now, and drop old replies."""
+        """Send the waiting replies to nodes that have a session now, and drop replies that have waited too long."""
         with self.lock:
             found = self._replies.pop_ready(now, self._has_session)
         for node, reply in found:
@@ -498,5 +506,5 @@ class Exchange:
                 self._on_slow(runner, *found)
 
     def next_deadline(self, now: float) -> float:
-        """Return when `turn` has something to do."""
+        """Return the time at which `turn` must run next; infinite if nothing waits."""
         return now + GREETING_INTERVAL if self._requests.is_waiting or len(self._replies) else inf

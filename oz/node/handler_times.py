@@ -1,7 +1,7 @@
 """Times of the calls of one handler.
 
-The clock is read only while statistics are requested, because two calls of the clock cost as much as the delivery of a
-message. `call` is the handler itself, or the method that measures it. The worker reads `call` for each message.
+The clock is read only while statistics are requested, because two readings of the clock cost as much as the delivery of
+a message. `call` is the handler itself, or the method that measures its time. The worker reads `call` for each message.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ class Stopwatch:
     """Handler of one lane, with its times.
 
     Attributes:
-        call: called with each message.
-        calls: calls that have ended.
-        seconds: of all these calls together.
+        call: function that is called with each message: the handler, or the method that measures its time.
+        calls: number of calls that have ended.
+        seconds: total seconds of these calls.
         longest: seconds of the longest of these calls.
-        began: time at which the current call began; None without one.
-        on_call: called with the message of a call that has ended, and its seconds; None without a trace.
+        began: time at which the current call began; None without a current call.
+        on_call: function that is called after each call of the handler, with the message and the seconds; None without
+            a trace.
     """
 
     __slots__ = ("_clock", "_handler", "began", "call", "calls", "longest", "on_call", "seconds")
@@ -36,11 +37,11 @@ class Stopwatch:
         self.on_call: Callable[[Any, float], object] | None = None
 
     def start(self, clock: Callable[[], float], *, is_running: bool) -> None:
-        """Measure calls that begin later.
+        """Measure the calls of the handler from now on.
 
         Args:
-            clock: in seconds.
-            is_running: whether a call has begun before. Its time counts from this moment.
+            clock: function that returns the time in seconds.
+            is_running: whether a call runs now. Its time counts from this moment.
         """
         if self._clock is None:
             self._clock = clock
@@ -89,15 +90,15 @@ def sum_of(watches: list[Stopwatch], running: list[Stopwatch], now: float) -> Ha
     """Return the times of a handler.
 
     Args:
-        watches: of its lanes.
-        running: watches of the lanes that have a worker, or wait for one.
-        now: in seconds.
+        watches: stopwatches of the handler's lanes.
+        running: stopwatches of the lanes that have a worker, or wait for one.
+        now: time in seconds.
     """
     began = min((watch.began for watch in running if watch.began is not None), default=None)
     return HandlerTimes(
         sum(watch.calls for watch in watches),
         sum(watch.seconds for watch in watches),
         max((watch.longest for watch in watches), default=0.0),
-        # A call that began before the first snapshot counts from then on.
+        # The time of a call that began before the first snapshot counts from that snapshot on.
         None if began is None else max(0.0, now - began),
     )

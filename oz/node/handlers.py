@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 The thread or loop of the node gives the messages of a subscription to its `Runner`. The runner schedules the lanes
-that were empty (`oz.node.lanes`). In a `ThreadPool` (`oz.node.threads`) a thread handles the messages of a lane,
-in a `TaskPool` (`oz.node.tasks`) a task does.
+that were empty (`oz.node.lanes`). A thread of a `ThreadPool` (`oz.node.threads`) or a task of a `TaskPool`
+(`oz.node.tasks`) handles the messages of a lane.
 
 The return value of a handler is the reply to a request, unless it is None. An exception is logged and becomes an
-error reply. A message of a subscription with `ack="handled"` is acknowledged afterwards.
+error reply. A message of a subscription with `ack="handled"` is acknowledged after the handler.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from oz.subscriber.message import HandledMessage, Message
 if TYPE_CHECKING:
     from oz.node.exchange import Exchange
 
-_TURNS = 8  # Turns that the result of an inline handler may give to the loop.
+_TURNS = 8  # Maximum number of times that the result of an inline handler may yield to the loop.
 
 
 class Pool(Protocol):
     """Workers of the handlers of a node.
 
     Attributes:
-        lock: guards the lanes.
+        lock: lock for the lanes.
         is_alone: whether no other message waits for a handler.
     """
 
@@ -49,7 +49,7 @@ class Pool(Protocol):
         """Reject further work, and wait for running handlers.
 
         Args:
-            timeout: in seconds; None waits for ever.
+            timeout: seconds to wait; None waits for ever.
         """
 
     def disown(self) -> None:
@@ -60,9 +60,9 @@ class Runner:
     """Messages and handler of one subscription.
 
     Attributes:
-        handler: of the program.
-        lanes: of the messages.
-        owner: replies and counters of the node.
+        handler: function of the program.
+        lanes: queues with the messages that wait for the handler.
+        owner: `Exchange` of the node, which sends replies and counts.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Runner:
         """Start without messages.
 
         Args:
-            pool: workers.
-            owner: replies and counters of the node.
-            handler: of the program; in a loop it may return an awaitable.
+            pool: workers that call the handler.
+            owner: `Exchange` of the node, which sends replies and counts.
+            handler: function of the program; in a loop it may return an awaitable.
             concurrency: number of messages that are handled at the same time.
-            max_pending: messages that wait at most.
-            max_bytes: maximum size of these messages in bytes.
-            overflow: policy of a full queue.
+            max_pending: maximum number of messages that wait.
+            max_bytes: maximum size in bytes of the messages that wait.
+            overflow: policy that applies when the queue is full.
         """
         self._pool, self.owner, self.handler = pool, owner, handler
         self.lanes = Lanes(
@@ -125,11 +125,11 @@ class Runner:
         return removed
 
     def ended(self, message: Message, result: Any, *, is_alone: bool = True) -> None:
-        """Reply and acknowledge after a handler.
+        """Send a reply and an acknowledgement after a call of the handler.
 
         Args:
-            message: that was handled.
-            result: of the handler.
+            message: message that the handler was called with.
+            result: return value of the handler.
             is_alone: whether no other message waits for the handler.
         """
         if result is not None:
@@ -148,15 +148,15 @@ class InlineRunner:
     """Handler that the thread or loop of the node calls directly.
 
     Attributes:
-        handler: of the program.
-        watch: the handler, and its times.
+        handler: function of the program.
+        watch: stopwatch that calls the handler.
     """
 
     def __init__(self, owner: Exchange, handler: Callable[[Any], Any]) -> None:
         """Create the runner.
 
         Args:
-            owner: replies and counters of the node.
+            owner: `Exchange` of the node, which sends replies and counts.
             handler: plain function. It must not wait.
         """
         self._owner, self.handler = owner, handler
@@ -179,12 +179,12 @@ def finish_at_once(wanted: Awaitable[Any]) -> Any:
     """Return the result of an awaitable that never suspends, such as the awaitable of `message.reply`.
 
     Raises:
-        OwnershipError: it waits.
+        OwnershipError: the awaitable suspends.
     """
     steps = wanted.__await__()
     try:
         for _ in range(_TURNS):
-            # An awaitable that only gives the loop a turn yields None.
+            # An awaitable that only gives other tasks of the loop a turn yields None.
             if next(steps) is not None:
                 break
     except StopIteration as end:

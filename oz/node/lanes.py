@@ -7,20 +7,21 @@ a time handles the messages of a lane. A lane is *scheduled* from its first mess
 empty.
 
 `put` runs under the lock of the workers. A worker takes messages without the lock, because `deque.popleft` is
-atomic. It takes the lock when the lane is empty, so that a message that `put` adds meanwhile is not forgotten.
-With "conflate", `put` replaces a message that waits, so that the worker takes messages under the lock too.
+atomic. When it finds the lane empty, it takes the lock and checks again, because `put` may have added a message.
+With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock too.
 
-The queue is bounded by messages and by bytes:
+The queue has a limit for the number of messages, and a limit for their bytes:
 
 =========================== ==========================================================================
 overflow                    when the queue is full
 =========================== ==========================================================================
 None, "drop_newest"         the new message is dropped
-"drop_oldest"               the oldest messages of its lane are dropped, else those of the longest lane
-"conflate"                  the new message replaces the newest of its subject, else as "drop_oldest"
+"drop_oldest"               the oldest messages of its lane are dropped; if its lane is empty, those of the longest lane
+"conflate"                  the new message replaces the newest message of its subject; without one, as "drop_oldest"
 =========================== ==========================================================================
 
-The bytes are an upper bound, because workers do not count. The exact sum is computed when the bound exceeds the limit.
+The count of bytes is an upper bound, because workers do not subtract. The exact sum is computed when the bound exceeds
+the limit.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ if TYPE_CHECKING:
     from oz.node.handler_times import Stopwatch
 
 OVERHEAD = 128
-"""Estimated size in bytes of a message beside its payload."""
+"""Estimated size in bytes of a message in addition to its payload."""
 SLOW_AFTER = 1.0
-"""Seconds that a message waits for its handler until the handler counts as slow."""
+"""Seconds. A handler counts as slow if a message has waited for it for this time."""
 
 
 class Lane:
     """Messages that are handled one after another.
 
     Attributes:
-        items: messages, or cells with one message each if messages can be replaced.
-        take: removes and returns the oldest message; raises IndexError if the lane is empty.
-        is_scheduled: whether a worker handles the messages, or will.
-        watch: handler of the messages, and its times.
+        items: messages that wait, or cells with one message each if messages can be replaced.
+        take: function that removes and returns the oldest message. It raises IndexError if the lane is empty.
+        is_scheduled: whether a worker handles the messages, or will handle them.
+        watch: stopwatch that calls the handler.
     """
 
     __slots__ = ("__weakref__", "_newest", "is_scheduled", "items", "owner", "take", "watch")
@@ -97,9 +98,9 @@ class Lanes:
     """Messages of one subscription that wait for its handler.
 
     Attributes:
-        all: the lanes.
+        all: all lanes of the subscription.
         dropped: messages that did not reach the handler because the queue was full.
-        removed: messages that were dropped or cleared, until the caller reads them.
+        removed: messages that were dropped or cleared. The caller reads and empties this list.
     """
 
     def __init__(
@@ -115,10 +116,10 @@ class Lanes:
 
         Args:
             concurrency: number of lanes.
-            max_pending: messages at most.
-            max_bytes: maximum size in bytes; a single message may be larger.
-            overflow: policy of a full queue.
-            owner: of the lanes.
+            max_pending: maximum number of messages that wait.
+            max_bytes: maximum size in bytes of the messages that wait; a single message may be larger.
+            overflow: policy that applies when the queue is full.
+            owner: object to which the lanes belong.
         """
         self._max_pending, self._max_bytes, self._overflow = max_pending, max_bytes, overflow
         kind = ConflatedLane if overflow == "conflate" else Lane
@@ -149,10 +150,10 @@ class Lanes:
         return not any(lane.is_scheduled for lane in self.all)
 
     def put(self, messages: Sequence[Any]) -> list[Lane]:
-        """Add messages and return the lanes that must be scheduled. They count as scheduled.
+        """Add messages and return the lanes that the caller must schedule. These lanes count as scheduled.
 
         Args:
-            messages: in order.
+            messages: messages in the order of their arrival.
         """
         lane = self._only
         if lane is not None:
@@ -173,7 +174,7 @@ class Lanes:
         return found
 
     def _put_one(self, message: Any) -> Lane | None:
-        """Add a message and return its lane; None if no new message waits."""
+        """Add a message and return its lane; None if the message is dropped or replaces a message that waits."""
         count = len(self.all)
         lane = self.all[0 if count == 1 else crc32(message.subject_bytes) % count]
         size = _size(message)
@@ -240,7 +241,10 @@ class Lanes:
                     self.removed.append(lane.take())
 
     def slowness(self, now_ns: int) -> tuple[float, int] | None:
-        """Return how late the handler is, if messages wait for `SLOW_AFTER` or were dropped since the last call.
+        """Return how late the handler is; None if it is not slow.
+
+        A handler is slow if a message has waited for `SLOW_AFTER` seconds, or if messages were dropped since the last
+        call.
 
         Args:
             now_ns: time in nanoseconds since 1970.

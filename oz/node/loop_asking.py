@@ -15,11 +15,11 @@ from oz.publisher.loop import LoopAttendance
 class LoopTimes:
     """Timer of a loop that ends requests.
 
-    It has no reference to the node, so that a node without references is closed.
+    It has no reference to the node. Therefore a node to which the program has no reference can be garbage-collected.
     """
 
     def __init__(self, node: Engine) -> None:
-        """Register this object at the engine.
+        """Register this object as the timer of the requests of an engine.
 
         Args:
             node: engine of the node.
@@ -33,7 +33,7 @@ class LoopTimes:
         """End requests at a deadline. One timer serves all requests."""
         timer = self._timer
         loop = asyncio.get_running_loop()
-        # The clock of the node and the clock of the loop may differ.
+        # The clock of the engine and the clock of the loop may differ.
         at = loop.time() + max(deadline - self._node.clock(), 0.0)
         if timer is not None:
             if timer.when() <= at:
@@ -71,7 +71,7 @@ class AsyncReplies(ManyReplies):
 
         Raises:
             StopAsyncIteration: there are `limit` replies, or the timeout has passed.
-            ReplyError: a handler raised, and all other replies were returned.
+            ReplyError: a handler of a responder raised an exception, and all other replies were returned.
             OzError: the request has failed.
         """
         found = await self._attendance.wait(self._next(), self._news)
@@ -102,13 +102,14 @@ class LoopRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds for all attempts together; None waits for ever.
-            headers: as in `publish`.
-            key: for sticky queue groups, in place of the subject.
+            headers: names and values that travel with the request, as in `publish`.
+            key: text or bytes by which sticky queue groups pick the member; default: the subject.
             retries: maximum number of times that the request is sent to another node after its responder is lost.
 
         Raises:
-            NoResponders, PermissionDenied, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
-            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
+            NoResponders, PermissionDenied, PeerLost, ReplyError, Timeout, WouldBlock: the same reasons as in
+                `oz.Node.request`.
+            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         check_request(timeout, retries)
         self._attendance.check_loop()
@@ -144,14 +145,15 @@ class LoopRequesting:
         Args:
             subject: full subject.
             payload: bytes, or a value for the codec.
-            timeout: seconds after which the replies end; None waits for `limit` replies.
-            limit: replies at most.
-            headers: as in `publish`.
-            key: for sticky queue groups, in place of the subject.
+            timeout: seconds after which the iterator ends; None waits for `limit` replies.
+            limit: maximum number of replies. The iterator ends after them.
+            headers: names and values that travel with the request, as in `publish`.
+            key: text or bytes by which sticky queue groups pick the member; default: the subject.
 
         Raises:
-            NoResponders, PermissionDenied, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
-            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
+            NoResponders, PermissionDenied, PeerLost, ReplyError, WouldBlock: the same reasons as in
+                `oz.Node.request_many`.
+            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         check_request(timeout, limit=limit)
         self._attendance.check_loop()

@@ -1,7 +1,8 @@
 """Snapshots as metrics of Prometheus, and their text format.
 
-Names end with the unit, and with `_total` for counters. Labels name the bus, the node, a peer, a queue group or a
-reason. No label has a subject or a pattern, because each value of a label is a time series of its own.
+The name of a metric ends with its unit, and the name of a counter ends with `_total`. Labels name the bus, the node, a
+peer, a queue group or a reason. No label has a subject or a pattern, because each value of a label is a time series of
+its own.
 
 Source of the format: "Exposition formats" of Prometheus, text format 0.0.4.
 """
@@ -24,10 +25,10 @@ class Family(NamedTuple):
     """Time series of one name.
 
     Attributes:
-        name: of the metric.
-        kind: `COUNTER` or `GAUGE`.
-        help: one sentence.
-        samples: values by labels.
+        name: name of the metric.
+        kind: type of the metric, `COUNTER` or `GAUGE`.
+        help: one sentence that explains the metric.
+        samples: value for each combination of labels.
     """
 
     name: str
@@ -93,7 +94,7 @@ class _Families:
     def add_each(
         self, name: str, text: str, label: str, values: Mapping[str, int], labels: Labels, kind: str = COUNTER
     ) -> None:
-        """Add the values of one label."""
+        """Add the values of a mapping. The keys of the mapping become the values of one label."""
         for key, value in values.items():
             self.add(kind, name, text, value, (*labels, (label, key)))
 
@@ -145,7 +146,7 @@ def _add_subscriptions(found: _Families, subscriptions: Sequence[SubscriptionSta
         found.add(GAUGE, "oz_subscription_pending_messages", "Messages that wait for the program.",
                   subscription.pending, node)  # fmt: skip
         if subscription.group is not None and subscription.ack == "received":
-            # The publisher counts messages that are not handled.
+            # With `ack="handled"`, the publisher counts these messages already.
             found.add_each(
                 "oz_group_pending_messages",
                 _GROUP_TEXT,

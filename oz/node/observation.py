@@ -18,11 +18,11 @@ def take_sample(node: Node, timeout: float) -> Sample:
     """Return the statistics of all peers of a node, and names or endpoints of the nodes that did not answer.
 
     Args:
-        node: on the bus.
-        timeout: seconds for the peers to answer.
+        node: node on the bus that takes the sample.
+        timeout: seconds to wait for the peers.
 
     Raises:
-        PermissionDenied: peers deny their statistics, and none has answered.
+        PermissionDenied: at least one peer denies its statistics, and no peer has answered.
         ClosedError: the node is closed.
     """
     now = time.monotonic()
@@ -37,12 +37,12 @@ def take_sample(node: Node, timeout: float) -> Sample:
 
 
 def observe(node: Node, patterns: Sequence[PatternLike], handler: Callable[[Any], object]) -> Subscription:
-    """Subscribe without influence on publishers: they never wait, and messages beyond the queue are dropped.
+    """Subscribe without slowing publishers: they do not wait, and messages are dropped when the queue is full.
 
     Args:
-        node: on the bus.
-        patterns: of the subjects.
-        handler: called inline with each message.
+        node: node on the bus that subscribes.
+        patterns: patterns of the subjects.
+        handler: function that the node calls inline with each message.
     """
     delivery = Delivery(inline=True, max_pending=_MAX_PENDING)
     return node.subscribe(list(patterns), handler, overflow="drop_newest", delivery=delivery)

@@ -63,7 +63,7 @@ class NodePublisher(PublisherEngine):
         return self.describe_peers(has_cause)
 
     def _check_right(self, action: Action, subject: bytes) -> None:
-        # The requester decides about replies, because `allow_responses` counts them.
+        # This check skips replies. The requester checks them, because `allow_responses` counts them.
         if not subject.startswith(RAW_INBOX):
             super()._check_right(action, subject)
 
@@ -75,7 +75,7 @@ class NodePublisher(PublisherEngine):
         return super().offer(message)
 
     def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. An `attend` without effect costs several times the time."""
+        """Return whether `attend` has nothing to do. A call of `attend` without effect takes several times as long."""
         with self.lock:
             listener, sessions = self._listener, self._sessions
             if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
@@ -90,7 +90,7 @@ class NodePublisher(PublisherEngine):
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: the same reasons as in `check_usable`.
         """
         self.check_usable()
         return self._subjects.check(subject)[1]
@@ -100,7 +100,7 @@ class NodePublisher(PublisherEngine):
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: the same reasons as in `check_usable`.
         """
         route = self.responders(*self._subjects.check(subject))
         if route is None:
@@ -113,7 +113,7 @@ class NodePublisher(PublisherEngine):
         return self._sessions.of_node(node)
 
     def ping(self, node: bytes) -> None:
-        """Send a PING to a node at once: if the connection has ended, its session is DOWN afterwards."""
+        """Send a PING to a node at once. If the connection has ended, the session is DOWN afterwards."""
         self._locked(self._ping, node)
 
     def _ping(self, node: bytes) -> None:
@@ -128,11 +128,13 @@ class NodeSubscriber(SubscriberEngine):
     """Subscriber of a node, which only the attending side reads.
 
     Attributes:
-        on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
-        on_dropped: called under the lock with the id of a peer, its key, and subject and `reply_to` of a message that
-            permissions deny.
-        describe_silence: returns why a subscription may receive nothing.
-        describe_socket: returns a name for the node at an endpoint whose card is not known, or the endpoint.
+        on_denied: function that is called under the lock when a peer refuses a connection or a subscription. Its
+            arguments are the endpoint or the pattern, and the reason.
+        on_dropped: function that is called under the lock when permissions deny a message. Its arguments are the id and
+            the key of the peer, and the subject and the `reply_to` of the message.
+        describe_silence: function that returns why a subscription may receive nothing.
+        describe_socket: function that returns a name for the node at an endpoint. It is used while the card of the node
+            is not known, and may return the endpoint.
     """
 
     __slots__ = ("_checks", "_reported", "describe_silence", "describe_socket", "on_denied", "on_dropped")
@@ -161,7 +163,7 @@ class NodeSubscriber(SubscriberEngine):
             raise ClosedError(CLOSED_TEXT)
 
     def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
-        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+        """Return the cause of a timeout, if the program can correct it. A check with `timeout=0` must be cheap."""
         return self.describe_silence(inbox) if timeout else ""
 
     def _drop_denied(self, place: Place, link: Link, effect: Messages, sequences: Iterable[int]) -> None:
@@ -181,8 +183,8 @@ class NodeSubscriber(SubscriberEngine):
     def _on_connection(self, place: Place, event: int, where: str) -> None:
         """Report the link of a process that has ended as refused.
 
-        libzmq reports a retry when a connection has ended, and after each attempt to connect again: after 100 ms,
-        200 ms and so on.
+        libzmq reports `EVENT_CONNECT_RETRIED` when a connection has ended. It reports it again after each failed
+        attempt to reconnect; these attempts follow after 100 ms, 200 ms and so on.
         """
         place.is_connected = event == zmq.EVENT_CONNECTED
         check = self._checks.pop(place, None)
@@ -199,12 +201,12 @@ class NodeSubscriber(SubscriberEngine):
             self.on_link(place, "refused")
 
     def key_of(self, link: Link) -> str | None:
-        """Return the key of the publisher at the other end of a link; None if it has ended."""
+        """Return the key of the publisher at the other end of a link; None if the link has ended."""
         place = self._place_of.get(link)
         return None if place is None or self.keys is None else self.keys.key_of(place.endpoint)
 
     def card_at(self, endpoint: str) -> Card | None:
-        """Return the card of the node that was found at an endpoint last, or None."""
+        """Return the card of the last node that answered at an endpoint, or None."""
         place = self.places.get(endpoint)
         return None if place is None or place.link is None else decode_card(place.link.card)
 
@@ -214,7 +216,7 @@ class NodeSubscriber(SubscriberEngine):
         return self.describe_socket(endpoint) if card is None else f"peer {card.name!r}"
 
     def unanswered(self) -> list[str]:
-        """Return the endpoints at which a process accepts the connection of a link, and does not answer."""
+        """Return the endpoints of links whose connection a process accepts without answering."""
         with self.lock:
             return [
                 place.endpoint
@@ -223,7 +225,7 @@ class NodeSubscriber(SubscriberEngine):
             ]
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Begin with the likeliest key, because the attending side does not wait for handshakes."""
+        """Try the likeliest key of an endpoint first, because the attending side does not wait for handshakes."""
         with self.lock:
             if self.keys is not None and endpoint not in self.places:
                 self.keys.expect(endpoint)
@@ -237,7 +239,7 @@ class NodeSubscriber(SubscriberEngine):
         self._report_denials()
 
     def _report_denials(self) -> None:
-        """Report refusals as events. `receive` raises the first one of its subscription too."""
+        """Report refusals as events. `receive` also raises the first refusal of its subscription."""
         kept: dict[Inbox, tuple[tuple[Place, int], PermissionDenied]] = {}
         for key, (inbox, error) in self.denials.items():
             if key not in self._reported:
@@ -258,7 +260,7 @@ class NodeSubscriber(SubscriberEngine):
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
-        # A call that receives a message does not call `attend`.
+        # A call of `receive` does not call `attend`.
         self.attend_at = inf
         return has_more
 
@@ -286,7 +288,8 @@ class NodeSubscriber(SubscriberEngine):
     def add_runner(self, inbox: Inbox) -> None:
         """Queue the messages of a subscription in the lanes of its runner. The caller has the lock.
 
-        The queue of the subscription holds the messages of one round: the lanes have the bounds.
+        The queue of the subscription holds only the messages of one `attend` and has no limit: the lanes have the
+            limits.
         """
         queue = inbox.queue
         assert queue is not None
@@ -304,7 +307,7 @@ class NodeSubscriber(SubscriberEngine):
                     self.dispatcher.abandon(message)
 
     def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
-        """Return whether all messages are handled that were published before `begin_drain`."""
+        """Return whether all messages that were published before `begin_drain` are handled."""
         return super().is_drained(inboxes, revision) and all(
             runner.lanes.is_idle for runner in runners_of(inboxes)
         )

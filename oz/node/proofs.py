@@ -1,7 +1,7 @@
 """Proofs of ids: the key to which a node, publisher or inbox belongs.
 
-With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three places check
-that: the HELLO of a peer at the listener, the WELCOME of a peer at the dialling side, and each request.
+With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). Three
+checks compare an id with a key: at the listener for a HELLO, at the dialling side for a WELCOME, and for each request.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def decode_card(card: bytes) -> Card | None:
 
 
 def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> int | None:
-    """Return the reason of a BYE for the HELLO of a peer, None if it may have a session.
+    """Return the reason of a BYE for the HELLO of a peer; None if the peer may have a session.
 
     Args:
-        hello: without card from an ordinary subscriber.
-        user: key of the sender; None without keys.
+        hello: HELLO of the peer. The HELLO of an ordinary subscriber has no card.
+        user: public key of the sender; None without keys.
         own: card of this node.
         is_own: whether the session belongs to the link of the node to itself.
     """
@@ -56,12 +56,12 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
 
 
 def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
-    """Return the card of a WELCOME; None without one, or if its id belongs to another publisher or key.
+    """Return the card in the WELCOME of a link; None without a card, or if its id belongs to another publisher or key.
 
     Args:
-        link: that is LIVE.
-        keys: of the publishers; None without security.
-        endpoint: of the link.
+        link: link that has received a WELCOME.
+        keys: keys of the publishers; None without security.
+        endpoint: endpoint that the link dials.
     """
     card = decode_card(link.card)
     if card is None or card.node != link.origin:
@@ -74,7 +74,7 @@ def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card
 
 
 class NodeRules:
-    """Rules for peers with keys that no file of permissions has; see `PublisherRules`."""
+    """Rules for peers with keys that apply also without a file of permissions; see `PublisherRules`."""
 
     @staticmethod
     def owns(key: str, origin: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Rules that decide which announced endpoints a node may dial.
 
-A node dials the endpoints of introductions and cards without a decision of its user. The rules keep a stranger
+A node dials the endpoints of introductions and cards, although its user has not named them. The rules keep a stranger
 from directing the dials of a node to multicast groups, to sockets of other programs, or to the node itself.
 """
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from oz.wire.links import MAX_CARD_TEXT
 
 _TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
-# Resolvers read 0, 127.1 and 0x7f.1 as addresses. No name of a host ends with such a label.
+# Resolvers read 0, 127.1 and 0x7f.1 as addresses. No host name ends with such a label.
 _NUMBER = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
 _LOCAL_NAMES = ("localhost", "ip6-localhost")
@@ -23,11 +23,11 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @lru_cache(4_096)
 def may_dial(endpoint: str, local_prefix: str | None) -> bool:
-    """Return whether an announced endpoint may be dialled.
+    """Return whether this node may dial an endpoint that a peer has announced.
 
     Args:
-        endpoint: `tcp://` with a port and the address of one host or a host name, or `ipc://`.
-        local_prefix: beginning of the endpoints in the directory of this node; None refuses each `ipc://`.
+        endpoint: `ipc://` with a path, or `tcp://` with a port and a host name or the address of one host.
+        local_prefix: text with which the endpoints in the directory of this node begin; None refuses each `ipc://`.
     """
     if len(endpoint) > MAX_CARD_TEXT:
         return False

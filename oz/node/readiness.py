@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 PROBE = "_OZ.PROBE"
 """Subject of an empty direct message. When it is acknowledged, earlier declarations of the peer have arrived."""
 CHECK_INTERVAL = 0.1
-"""Seconds between two checks of `wait_ready` without an event: an endpoint may never answer."""
+"""Seconds between two checks of `wait_ready` if no event occurs, because an endpoint may never answer."""
 _BOTH_WAYS = (
     "nodes connect in both directions: give the node that cannot be reached bind= with a port, and "
     "NodeOptions(advertise=) with an address, at which its peers reach it"
 )
-_NAMED = 3  # Endpoints or peers that a text names.
+_NAMED = 3  # Maximum number of endpoints or peers that a text names.
 
 
 class Readiness:
     """Readiness of one node."""
 
     def __init__(self, node: Engine) -> None:
-        """Describe a node."""
+        """Create the object for a node."""
         self._node = node
 
     def ready(
@@ -43,10 +43,10 @@ class Readiness:
         """Wait for peers and subscriptions; see `oz.Node.wait_ready`.
 
         Raises:
-            Timeout: something is missing; the text names it.
+            Timeout: a condition is not met; the text names the condition.
             PermissionDenied: a peer denies a subscription or a message of this node.
             ProtocolError: a peer refuses a subscription for another reason.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: the same reasons as in `check_usable`.
         """
         end = None if timeout is None else self._node.clock() + timeout
         probes: dict[bytes, tuple[Session, int]] = {}
@@ -70,7 +70,7 @@ class Readiness:
             self._node.waiters.pop(news, None)
 
     def _raise_denials(self) -> None:
-        """Raise the denial of a subscription. Raise the denial of a publication once."""
+        """Raise an error if a peer denies a subscription or a publication, but only once for each publication."""
         with self._node.subscriber.lock:
             self._node.subscriber.raise_refusals()
         with self._node.lock:
@@ -80,7 +80,7 @@ class Readiness:
     def _missing(
         self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
     ) -> list[str]:
-        """Return a text with the conditions that `ready` still waits for."""
+        """Return one text for each condition that `ready` still waits for."""
         missing = []
         refusing = self._refusing()
         with self._node.lock:
@@ -104,7 +104,7 @@ class Readiness:
             why = self._unready(card.node, probes)
             if why is not None:
                 missing.append(f"peer {card.name!r} {why}")
-        # A silent peer may need longer for a request than its timeout.
+        # A silent peer does not count, because its answer to a request may take longer than the timeout of the request.
         present = {self._node.id, *(card.node for card in up)}
         if subject is not None and present.isdisjoint(self._node.publisher.nodes_that_receive(subject)):
             missing.append(
@@ -112,7 +112,7 @@ class Readiness:
             )
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
-        # Without any peer, a node that no peer can dial is not ready.
+        # Without any peer, a node that other nodes cannot dial is not ready.
         one_way = [*unreached, *undialled][:_NAMED]
         if one_way and (missing or (undialled and not up)):
             missing += [*one_way, _BOTH_WAYS]
@@ -149,7 +149,7 @@ class Readiness:
         """Return a text with the peers that are up, and the ways for a missing peer to join.
 
         Args:
-            has_cause: whether the text names a cause already, so that it needs no ways.
+            has_cause: whether the text already names a cause, and therefore lists no ways to join.
         """
         with self._node.lock:
             hint = "" if has_cause else self._hint()
@@ -177,10 +177,12 @@ class Readiness:
         return f"; {'; '.join(dict.fromkeys(found))}"
 
     def _missing_seeds(self, refusing: Mapping[str, str]) -> list[str]:
-        """Return a text with the endpoints of `connect=` that have not answered. The caller has the lock.
+        """Return texts about the parts of `connect=` that are not ready. The caller has the lock.
+
+        These are endpoints that have not answered, and name servers that have not introduced other nodes.
 
         Args:
-            refusing: endpoints without a connection because of a key.
+            refusing: reasons by endpoint, for endpoints without a connection because of a key.
         """
         seeds = sorted(self._node.roster.silent_seeds)
         missing = self._refusals() if not refusing.keys().isdisjoint(seeds) else []
@@ -198,7 +200,7 @@ class Readiness:
         return missing
 
     def _refusals(self) -> list[str]:
-        """Return why connections were refused for a key, or may have been refused."""
+        """Return texts with the reason why connections were refused because of a key, or may have been refused."""
         if self._node.subscriber.keys is None:
             is_silent = self._node.configuration.connect and self._node.roster.silent_seeds
             return [KEYS_HINT] if is_silent else []
@@ -214,7 +216,7 @@ class Readiness:
         return found[:_NAMED] + more
 
     def _refusing(self) -> dict[str, str]:
-        """Return the reason for each endpoint without a connection because of a key."""
+        """Return the endpoints that have no connection because of a key, each with the reason."""
         with self._node.subscriber.lock:
             return {
                 place.endpoint: place.key_refusal
@@ -224,7 +226,7 @@ class Readiness:
 
     def _hint(self) -> str:
         if self._refusing():
-            # The text names the cause.
+            # Another sentence of the text names the cause.
             return ""
         separation = self._separation()
         return (
@@ -233,14 +235,14 @@ class Readiness:
         )
 
     def describe_sources(self) -> str:
-        """Return where this node finds its first peers."""
+        """Return a text that names the place where this node finds its first peers."""
         seeds = self._node.configuration.connect
         return (
             f"connect={', '.join(seeds)}" if seeds else f"the directory {self._node.configuration.directory}"
         )
 
     def key_hints(self) -> list[str]:
-        """Return why peers with or without keys may be missing. Refused keys are logged."""
+        """Return texts with the reason why peers with or without keys may be missing. Refused keys are logged."""
         with self._node.lock:
             hints = [self._separation()]
             if self._node.subscriber.keys is None:
@@ -248,7 +250,10 @@ class Readiness:
         return [hint for hint in hints if hint]
 
     def _separation(self) -> str:
-        """Return a text if nodes of the bus on this host have keys and this node has none, or the reverse; else ""."""
+        """Return a text if nodes with keys and nodes without keys cannot find each other; else "".
+
+        The text is about this node and other nodes of this bus on this host.
+        """
         directory = self._node.directory
         count = 0 if directory is None else directory.count_separate()
         if not count:
@@ -263,7 +268,7 @@ class Readiness:
         )
 
     def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
-        """Return the reasons why this node or a peer may miss subscriptions of the other."""
+        """Return why this node or a peer may not know all subscriptions of the other; None if both know them."""
         with self._node.subscriber.lock:
             if not any(link.is_answered for link in self._links_to(node)):
                 return "has not answered the subscriptions of this node"

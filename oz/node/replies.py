@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A request may arrive before the HELLO of the requester, so that the requester has no session yet. `WaitingReplies`
-keeps the reply until the session is up, for `WAIT` seconds at most. Beyond its bounds a reply is refused, so that a
-peer without a HELLO cannot fill the memory.
+A request may arrive before the HELLO of its requester, when the requester has no session yet. `WaitingReplies` keeps
+the reply until the session is up, for `WAIT` seconds at most. If too many replies or bytes wait, a further reply is
+refused. Therefore a peer without a HELLO cannot fill the memory.
 
 An error is a reply with the extra `error`: the class name of the exception and its text. Both are empty if
 the responder hides them.
@@ -20,17 +20,17 @@ from oz.errors import ReplyError
 from oz.wire.links import encode_body
 
 WAIT = 2.0
-"""Seconds that a reply waits for the session of its requester."""
+"""Maximum seconds that a reply waits for the session of its requester."""
 MAX_REPLIES = 1_000
 """Maximum number of waiting replies."""
 MAX_BYTES = 8 << 20
 """Maximum size of all waiting replies in bytes."""
 ERROR = "error"
-"""Key of an error among the extras."""
+"""Key in the extras of an error reply. Its value describes the error."""
 MAX_KIND = 200
-"""Characters of a class name on the wire."""
+"""Maximum characters that are sent of a class name."""
 MAX_TEXT = 1_000
-"""Characters of the text of an exception on the wire."""
+"""Maximum characters that are sent of the text of an exception."""
 
 
 class Reply(NamedTuple):
@@ -38,8 +38,8 @@ class Reply(NamedTuple):
 
     Attributes:
         subject: `reply_to` of the request.
-        payload: encoded.
-        extras: map for the wire, or None.
+        payload: encoded payload.
+        extras: map that is sent with the payload, or None.
     """
 
     subject: str
@@ -51,7 +51,7 @@ class WaitingReplies:
     """Replies that wait for the session of their requester, in order.
 
     Attributes:
-        given_up: replies without a session in time, and refused replies.
+        given_up: number of replies that were refused, or whose requester got no session in time.
     """
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class WaitingReplies:
 
         Args:
             node: id of the requester.
-            reply: to keep.
-            now: in seconds.
+            reply: reply to keep.
+            now: time in seconds.
         """
         size = len(encode_body((reply.payload, reply.extras)))
         if len(self) >= MAX_REPLIES or size + sum(known for _, known, _, _ in self._waiting) > MAX_BYTES:
@@ -78,11 +78,11 @@ class WaitingReplies:
         return True
 
     def pop_ready(self, now: float, has_session: Callable[[bytes], bool]) -> list[tuple[bytes, Reply]]:
-        """Remove and return the replies to nodes with a session; drop the replies whose timeout has passed.
+        """Remove and return the replies whose requester has a session; drop the replies whose timeout has passed.
 
         Args:
-            now: in seconds.
-            has_session: returns whether a node has a session.
+            now: time in seconds.
+            has_session: function that returns whether a node has a session.
         """
         found = []
         for _ in range(len(self)):
@@ -100,8 +100,8 @@ def encode_error(error: BaseException, *, is_hidden: bool) -> list[str]:
     """Return the value of the extra `error` for an exception of a handler.
 
     Args:
-        error: that the handler raised.
-        is_hidden: whether class and text are not sent.
+        error: exception that the handler raised.
+        is_hidden: whether the class and the text of the exception are left out.
     """
     if is_hidden:
         return ["", ""]
@@ -113,16 +113,16 @@ def encode_error(error: BaseException, *, is_hidden: bool) -> list[str]:
 
 
 def _printable(text: str, limit: int) -> str:
-    """Return the start of a text as UTF-8 can hold it: file names may have lone surrogates."""
+    """Return the start of a text. Lone surrogates, as in file names, are escaped, because UTF-8 cannot encode them."""
     return text[:limit].encode("utf-8", "backslashreplace").decode()
 
 
 def decode_error(found: Any, subject: str, node: str) -> ReplyError:
-    """Return the error that a reply carries. The bytes of the peer are untrusted.
+    """Return the error that an error reply describes. The value comes from a peer and is untrusted.
 
     Args:
         found: value of the extra `error`.
-        subject: of the request.
+        subject: subject of the request.
         node: name of the responder.
     """
     kind = text = ""

@@ -3,19 +3,20 @@
 Theory of operation
 -------------------
 A request is an ordinary message in streams of peers: each plain stream that matches, and one member of each group.
-Its `reply_to` names this node and the request: `_INBOX.<node id in hex>.<number>`. The sessions deliver the
-message over reconnections, so that a request is sent once to each *holder*. Replies are direct messages with
-this subject. They count only if they come from a holder, so that a peer cannot answer a request that it did not
-receive. The members of a group with redelivery may pass a request on: then each peer may answer it.
+Its `reply_to` names this node and the request: `_INBOX.<node id in hex>.<number>`. The sessions deliver the message
+also after a reconnect. Therefore a request is sent only once to each *holder*, a peer's stream that has the request.
+Replies are direct messages with this subject. They count only if they come from a holder. Therefore a peer cannot
+answer a request that it did not receive. The members of a group with redelivery may pass a request on: then each peer
+may answer it.
 
-The first reply ends a request. An error reply ends it only when no other stream has the request, because observing
-programs and forwarders receive it too. One peer may receive it in several streams. If the member of a group is lost,
-the request is lost: plain subscriptions beside a group count as observers.
+The first reply ends a request. An error reply ends the request only when no other stream has it, because observing
+programs and forwarders receive the request too. One peer may receive it in several streams. If the member of a group is
+lost, the request is lost: plain subscriptions beside a group count as observers.
 
-Each request ends exactly once, by its last reply, by an error, or (with `is_many`) without an error.
+Each request ends exactly once, by its last reply, by an error, or (with `is_many`) at its deadline without an error.
 
-`Responders` picks the streams. A subject without a responder fails at once, unless a link is greeting: then
-the request waits until `changed`, because the link may bring a subscription.
+`Responders` picks the streams. A subject without a responder fails at once, unless a link is greeting, which means that
+it may still bring a subscription. Then the request waits until `changed` is called.
 
 States and events. "–" means no effect.
 
@@ -36,7 +37,8 @@ deadline                ends: Timeout                   many: ends; else ends: T
 cancel                  removed                         removed
 ======================= =============================== ===================================================
 
-A peer that is lost may have run the request: retries are at least once. Retries do not move the deadline.
+A peer that is lost may have run the request. Therefore a request with retries may run more than once. Retries do not
+move the deadline.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 MAX_REQUESTS = 65_536
 """Maximum number of open requests."""
 INBOX = "_INBOX."
-"""Start of the subjects of replies."""
+"""Start of the subjects for replies."""
 _ID_DIGITS = 32
 
 
@@ -62,12 +64,13 @@ class Content(NamedTuple):
     """Message that a request sends.
 
     Attributes:
-        subject: as text.
-        raw: the subject as bytes.
-        payload: encoded.
-        extras: map for the wire, or None.
-        key: for sticky groups; the subject if None.
-        find: returns the route; None for the route of the subject. Such a request does not wait for a responder.
+        subject: subject as text.
+        raw: subject as bytes.
+        payload: encoded payload.
+        extras: map that is sent with the payload, or None.
+        key: key by which sticky groups pick a member; None to use the subject.
+        find: function that returns the route; None for the route of the subject. A request with this function does not
+            wait for a responder.
     """
 
     subject: str
@@ -79,21 +82,21 @@ class Content(NamedTuple):
 
 
 class Request:
-    """One request. As an effect: the request has a reply, or has ended.
+    """One request. As an effect, the object means that the request has a reply or has ended.
 
     Attributes:
-        reply_to: subject of its replies.
-        content: message that it sends.
-        deadline: time at which it ends, in seconds.
-        is_many: whether it expects replies of several peers.
-        holders: streams that hold it.
+        reply_to: subject of the replies.
+        content: message that is sent.
+        deadline: time in seconds at which the request ends.
+        is_many: whether the request expects the replies of several peers.
+        holders: streams that have the request.
         failure: error reply of a holder while other holders may reply; else None.
-        replies: that its caller has not received.
-        error: that ended it, or None.
-        has_ended: whether no reply can come any more.
-        notify: called by the engine after a change.
-        asked_at: time at which it was sent last, in seconds.
-        has_denied: whether a reply was refused.
+        replies: replies that the caller has not received.
+        error: error that ended the request, or None.
+        has_ended: whether no further reply can come.
+        notify: function that the engine calls after a change.
+        asked_at: time in seconds at which the request was last sent.
+        has_denied: whether a reply to the request was refused.
     """
 
     __slots__ = (
@@ -128,8 +131,8 @@ class Request:
 
         Args:
             key: public key of the responder.
-            permissions: of this node.
-            now: in seconds.
+            permissions: permissions of this node.
+            now: time in seconds.
         """
         if self._admitted is None:
             self._admitted = {}
@@ -144,8 +147,8 @@ class Send(NamedTuple):
     """Effect: send a request in a stream.
 
     Attributes:
-        stream: of the session of a peer.
-        request: to send.
+        stream: stream in the session of a peer.
+        request: request to send.
     """
 
     stream: Any
@@ -163,12 +166,12 @@ class Responders(Protocol):
         """Whether a link may bring subscriptions that are not known yet."""
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Any]:
-        """Return all matching plain streams, and one of each group.
+        """Return the streams that receive a request: all matching plain streams, and one stream of each group.
 
         Args:
-            content: of the request.
-            excluded: ids of peers that were lost with the request.
-            now: in seconds.
+            content: content of the request.
+            excluded: ids of peers that were lost while they had the request.
+            now: time in seconds.
 
         Raises:
             WouldBlock: each matching stream is full.
@@ -182,7 +185,7 @@ class Requests:
     """Requests of a node that have not ended.
 
     Attributes:
-        late: replies that no request expects.
+        late: number of replies that no request expects.
     """
 
     def __init__(self, node: bytes, responders: Responders, *, max_requests: int = MAX_REQUESTS) -> None:
@@ -218,16 +221,16 @@ class Requests:
         """Send a request.
 
         Args:
-            content: of the request.
-            now: in seconds.
+            content: content of the request.
+            now: time in seconds.
             timeout: seconds for all attempts together; None waits for ever.
-            retries: times that the request goes to another member after the loss of a member of a group, or to
-                others after the loss of all holders.
-            limit: with `is_many`, replies after which the request ends.
+            retries: maximum number of times that the request is sent to other responders. This happens after the loss
+                of a group member, or of all holders.
+            limit: number of replies after which the request ends, with `is_many`.
             is_many: whether the request ends after `limit` replies or `timeout` seconds, and not by its first reply.
 
         Returns:
-            The request, and effects.
+            The request, and the effects for the engine.
 
         Raises:
             NoResponders: no peer has a matching subscription.
@@ -250,7 +253,7 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
-        """Send a request to the responders that do not hold it; return no effects without such responders."""
+        """Send a request to the responders that do not hold it; return no effects if there are none."""
         request.asked_at = now
         held = request.holders
         found = [
@@ -274,7 +277,7 @@ class Requests:
         del self._open[request.reply_to]
         if self._waiting:
             self._waiting.pop(request.reply_to, None)
-        # A heap has no removal: it is made anew when most of its entries have ended.
+        # A heap has no removal. Therefore a new heap is made when most entries belong to ended requests.
         if len(self._deadlines) > 64 + 2 * len(self._open):
             self._deadlines = sorted(entry for entry in self._deadlines if entry[1] in self._open)
         return request
@@ -299,14 +302,14 @@ class Requests:
         """Send a request that has no holder, or has lost one.
 
         Args:
-            request: to send.
-            now: in seconds.
-            loss: how the request ends without a responder; None if it may wait for one.
+            request: request to send.
+            now: time in seconds.
+            loss: error that ends the request without a responder; None if the request may wait for one.
         """
         try:
             sent = self._send(request, now)
         except OzError as error:
-            # Full streams, or a node that closes.
+            # All matching streams are full, or the node closes.
             return [self._end(request, error)]
         if sent:
             self._waiting.pop(request.reply_to, None)
@@ -320,7 +323,7 @@ class Requests:
 
         Args:
             node: id of the peer that sent it.
-            subject: of the reply.
+            subject: subject of the reply.
             message: the reply.
         """
         request = self._open.get(subject)
@@ -337,7 +340,7 @@ class Requests:
         return [self._end(request, None) if request._count == request._left else request]
 
     def session_ended(self, session: Any, now: float) -> list[Effect]:
-        """Record that the session of a peer has ended: the peer is lost, has closed, or has a new session."""
+        """Record that the session of a peer has ended, because the peer is lost, has closed, or has a new session."""
         effects: list[Effect] = []
         for request in list(self._open.values()):
             lost = [holder for holder in request.holders if holder.session is session]
@@ -381,7 +384,7 @@ class Requests:
             request = self._open.get(reply_to)
             if request is not None:
                 effects.append(self._end(request, self._timeout(request)))
-        # The time for which a link counts as greeting may be over.
+        # Requests that waited for a greeting link may end now, because the greeting time of the link may have passed.
         return effects + self.changed(now) if self._waiting else effects
 
     def _timeout(self, request: Request) -> OzError | None:
@@ -412,7 +415,10 @@ def _loses_group(lost: Sequence[Any], held: Sequence[Any]) -> bool:
 
 
 def _without_one(holders: Sequence[Any], node: bytes) -> list[Any]:
-    """Return the holders without one stream of a node. A plain stream goes first: the others may be responders."""
+    """Return the holders without one stream of a node.
+
+    A plain stream is removed first, because the node's streams in groups may be responders.
+    """
     streams = [holder for holder in holders if holder.session.member == node]
     failed = next((stream for stream in streams if stream.group is None), streams[0] if streams else None)
     return [holder for holder in holders if holder is not failed]
@@ -423,7 +429,7 @@ def _may_reply(request: Request, node: bytes) -> bool:
 
 
 def inbox_node(subject: str) -> bytes | None:
-    """Return the id of the node that a subject of replies belongs to; None for another subject."""
+    """Return the id of the node to whose inbox a subject belongs; None for another subject."""
     start = len(INBOX)
     if not subject.startswith(INBOX) or subject[start + _ID_DIGITS : start + _ID_DIGITS + 1] != ".":
         return None

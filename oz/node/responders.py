@@ -1,7 +1,7 @@
 """Streams that receive a request: matching subscriptions of the peers.
 
-A request goes to each plain subscription that matches, and to one member of each group, as a message does. So an
-observing program receives the request too, and no responder misses it. In a group, a member with space is picked by
+A request goes to each plain subscription that matches, and to one member of each group, as a published message does. So
+an observing program receives the request too, and no responder misses it. In a group, a member with space is picked by
 `oz.publisher.groups.Group`. A stream whose backlog is full receives no request, because the request would be dropped
 without an error.
 """
@@ -25,8 +25,8 @@ class StreamResponders:
     """Choice of streams for requests, as `oz.node.requests.Responders` describes it.
 
     Attributes:
-        greets: returns whether a link may declare further subscriptions soon.
-        name: returns the name of a peer.
+        greets: function that returns whether a link may declare further subscriptions soon.
+        name: function that returns the name of a peer.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class StreamResponders:
         """Create the choice for one node.
 
         Args:
-            find: returns the route of a subject among the sessions of nodes.
-            greets: returns whether a link may declare further subscriptions soon.
-            name: returns the name of a peer.
-            lock: of the publisher. Other threads raise and lower the load of a stream.
-            cached: returns the route of a subject without the lock, if it is known.
+            find: function that returns the route of a subject among the sessions of nodes.
+            greets: function that returns whether a link may declare further subscriptions soon.
+            name: function that returns the name of a peer.
+            lock: lock of the publisher. It is needed because other threads change the load of a stream.
+            cached: function that returns the route of a subject without the lock; None if the route is not known.
         """
         self._lock, self._cached = lock, cached
         self._find, self.greets, self.name = find, greets, name
@@ -55,20 +55,20 @@ class StreamResponders:
         return self.greets()
 
     def all(self, content: Content, excluded: Collection[bytes], now: float) -> Sequence[Stream]:
-        """Return all matching plain streams, and one of each group.
+        """Return the streams that receive a request: all matching plain streams, and one stream of each group.
 
         Args:
-            content: of the request.
-            excluded: ids of peers that were lost with the request.
-            now: in seconds.
+            content: content of the request.
+            excluded: ids of peers that were lost while they had the request.
+            now: time in seconds.
 
         Raises:
-            WouldBlock: each matching stream is full, or the member of each matching group.
+            WouldBlock: each matching stream is full; with groups, the member of each matching group is full.
         """
         find = content.find
         route = self._cached(content.subject) if find is None else None
         if route is not None and not route.groups and not excluded:
-            # Without groups no load changes. Callers would wait for the lock during each send.
+            # Without groups no load changes, so no lock is needed. With the lock, callers would wait during each send.
             streams = [item for item in route.plain if item.session.card and not item.session.has_ended]
             if all(item.pending < item.limit for item in streams):
                 return streams
@@ -114,7 +114,7 @@ def _pick_member(
     picked = group.pick(members, key, now)
     if picked is None:
         return None
-    # Only a request that is sent counts.
+    # `pick` has counted the request. Undo that, because only a request that is sent counts.
     picked.load -= 1
     if picked.pending >= picked.limit and group.policy == "round_robin":
         return next(

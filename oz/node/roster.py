@@ -2,30 +2,32 @@
 
 Theory of operation
 -------------------
-Each node dials each peer, so that a pair has two links. *Link* means here the link that this node dials, and
+Each node dials each peer. Therefore a pair has two links. *Link* means here the link that this node dials, and
 *session* the session of the peer at this node, which belongs to the link that the peer dials. A peer is up while
 both exist.
 
 Four sources name endpoints: `connect=` (seeds), the directory of the host, introductions by peers, and the cards
 in HELLO and WELCOME. Seeds and the directory name endpoints of unknown nodes; each such endpoint is dialled
 separately. Introductions and cards name a node with its endpoints: these are dialled in turn, each for `DIAL_TURN`,
-sockets of the same host first. An endpoint that is dialled already is not dialled twice.
+sockets of the same host first. This node never has two links to one endpoint.
 
-The link reconnects by itself and resumes without loss, as long as its endpoint is dialled. Therefore a silent
-peer keeps the endpoint of its link. Only when the peer is lost are its other endpoints dialled. A peer with a
-link has no other one: a second endpoint that leads to the same node is hung up.
+The link reconnects by itself and resumes without loss, as long as its endpoint is dialled. Therefore a silent peer
+keeps the endpoint of its link. Only when the peer is lost are its other endpoints dialled. A peer has at most one link:
+if a second endpoint leads to the same node, this node ends the second link (*hangs up*).
 
 A lost peer remains in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile. After a
 partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by a
 new process, is removed at once. Its seeds stay.
 
 This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
-back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other: both read
-it. An introduction may be incomplete or stale. Therefore all peers are introduced to one
-peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
+back when its HELLO arrives. Two peers in the directory of this node are not introduced to each other, because both
+read the directory. An introduction may be incomplete or stale. Therefore every `NAME_INTERVAL` all peers are introduced
+to one peer, to each peer in turn. So two halves of a bus join when a node of one half has contact to a node of the
+other half.
 
-A process that is killed is lost at once: the connection of its link has ended, another one is refused, and after a
-PING its session has no connection either. While one of the two connections exists, its process lives.
+A peer is lost at once if its process was killed. Then the connection of its link has ended, and its endpoint refuses
+another connection. A PING shows that the session has no connection either. While one of the two connections exists, the
+process lives.
 
 Introductions and cards are untrusted input. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
@@ -80,19 +82,19 @@ from oz.wire import links
 from oz.wire.links import MAX_ENDPOINTS, Card
 
 DIAL_TURN = 2.0
-"""Seconds for which one endpoint of a peer is dialled, before the next."""
+"""Seconds for which an endpoint of a peer is dialled before its next endpoint is dialled."""
 GREETING_TIME = 2.0
-"""Seconds for which a new endpoint, or a peer that has just answered, counts as greeting."""
+"""Seconds for which a new endpoint or peer counts as greeting, which means that it may still bring subscriptions."""
 SILENT_AFTER = 1.0
-"""Seconds without link or session after which a peer is silent. A quick reconnect is not reported."""
+"""Seconds without link or session after which a peer counts as silent. A quicker reconnect is not reported."""
 NAME_INTERVAL = 2.0
-"""Seconds between two introductions of all peers to one peer, in turn."""
+"""Seconds between two turns. In each turn, all peers are introduced to one peer."""
 FORGET_AFTER = 100
-"""Multiple of `lost_after` for which a lost peer is dialled, and for which a refused endpoint is not."""
+"""Multiple of `lost_after`. A lost peer is dialled for this time, and a refused endpoint is not dialled."""
 GIVE_UP_AFTER = 10
-"""Multiple of `lost_after` for which a peer is dialled that was never up."""
+"""Multiple of `lost_after` for which the roster keeps dialling a peer that was never up."""
 MAX_INTRODUCED = 1_000
-"""Maximum number of peers in one introduction, and of peers without an answer."""
+"""Maximum number of peers in one introduction, and of peers that have not answered."""
 
 KNOWN, UP, SILENT = "known", "up", "silent"
 
@@ -110,7 +112,7 @@ class Dial(NamedTuple):
     """Effect: open a link to an endpoint.
 
     Attributes:
-        endpoint: without a link so far.
+        endpoint: endpoint to which this node has no link.
     """
 
     endpoint: str
@@ -120,7 +122,7 @@ class HangUp(NamedTuple):
     """Effect: end the link to an endpoint. Later events of the link have no effect.
 
     Attributes:
-        endpoint: of an earlier `Dial`.
+        endpoint: endpoint of an earlier `Dial`.
     """
 
     endpoint: str
@@ -137,7 +139,7 @@ class EndSession(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Effect: send a PING to a node, to detect the end of its connection.
+    """Effect: send a PING to a node. If its connection has ended, the PING detects this.
 
     Attributes:
         node: id of the peer.
@@ -151,7 +153,7 @@ class Introduce(NamedTuple):
 
     Attributes:
         node: id of the recipient.
-        peers: id and endpoints of each introduced peer, at most `MAX_INTRODUCED`.
+        peers: id and endpoints of each introduced peer, for at most `MAX_INTRODUCED` peers.
     """
 
     node: bytes
@@ -162,7 +164,7 @@ class PeerUp(NamedTuple):
     """Event: link and session of a peer exist. `PeerGone` comes before the next `PeerUp` of the same node.
 
     Attributes:
-        card: of the peer.
+        card: card of the peer.
     """
 
     card: Card
@@ -172,7 +174,7 @@ class PeerSilent(NamedTuple):
     """Event: a peer that is up has no link or no session.
 
     Attributes:
-        card: of the peer.
+        card: card of the peer.
     """
 
     card: Card
@@ -182,17 +184,17 @@ class PeerResumed(NamedTuple):
     """Event: a silent peer has link and session again.
 
     Attributes:
-        card: of the peer.
+        card: card of the peer.
     """
 
     card: Card
 
 
 class PeerGone(NamedTuple):
-    """Event: a peer that was up is lost or has closed. `EndSession` goes before.
+    """Event: a peer that was up is lost or has closed. The effect `EndSession` comes before it.
 
     Attributes:
-        card: of the peer.
+        card: card of the peer.
         reason: "lost", "closed" or "restarted".
     """
 
@@ -204,8 +206,8 @@ class NameConflict(NamedTuple):
     """Event: a peer came up with the name of another peer, or of this node.
 
     Attributes:
-        card: of the peer.
-        other: id of the node with the same name.
+        card: card of the peer that came up.
+        other: id of the other node with this name.
     """
 
     card: Card
@@ -216,8 +218,8 @@ class Refused(NamedTuple):
     """Event: an endpoint leads to no peer.
 
     Attributes:
-        endpoint: that was dialled; None for a node that said HELLO to this node.
-        reason: in words.
+        endpoint: endpoint that was dialled; None for a node that sent a HELLO to this node.
+        reason: sentence that explains the event.
     """
 
     endpoint: str | None
@@ -229,17 +231,17 @@ Event = PeerUp | PeerSilent | PeerResumed | PeerGone | NameConflict | Refused
 
 
 class Endpoint:
-    """Endpoint that is dialled, that a source names, or that is refused.
+    """Endpoint that is dialled, that a source (`connect=` or the directory) names, or that is refused.
 
     Attributes:
-        text: of the endpoint.
-        until: time at which a source expires: infinite for a seed, in the past without a source.
-        owner: peer for which it is dialled; None for the endpoint of a source.
-        node: id of the last node at the endpoint.
+        text: text of the endpoint.
+        until: time at which the source expires: infinite for a seed, in the past without a source.
+        owner: peer for which the endpoint is dialled; None for the endpoint of a source.
+        node: id of the last node that answered at the endpoint.
         is_dialled: whether this node has a link to the endpoint.
         is_reported: whether the reason of its last BYE was reported.
-        refused_until: time until which it is not dialled.
-        greeting_until: time until which the endpoint of a source counts as greeting.
+        refused_until: time until which the endpoint is not dialled.
+        greeting_until: time until which the endpoint may still bring subscriptions that are not known yet.
     """
 
     __slots__ = (
@@ -255,7 +257,7 @@ class Endpoint:
 
     @property
     def is_source(self) -> bool:
-        """Whether `connect=` or the directory names it."""
+        """Whether `connect=` or the directory names the endpoint."""
         return self.until > -inf
 
 
@@ -263,21 +265,21 @@ class Peer:
     """Another node.
 
     Attributes:
-        node: id.
+        node: id of the node.
         state: KNOWN, UP or SILENT.
-        card: last card; None for a peer that is only introduced.
-        endpoints: that may be dialled, in the order of their turns.
-        link: endpoint of the last link; None before the first.
+        card: last card; None for a peer that is known only from introductions.
+        endpoints: endpoints that this node may dial, in the order of their turns.
+        link: endpoint of the last link; None before the first link.
         is_linked: whether the link is LIVE.
-        is_refused: whether the connection of the link has ended and its endpoint refuses another one.
-        sessions: ids of its sessions that are UP.
-        dialled: endpoint that is dialled, or was dialled when the link began.
-        dial_at: time of the next turn, while there is no link.
-        turn: index of the next endpoint.
-        was_up: whether it was up before.
+        is_refused: whether the connection of the link has ended, and its endpoint refuses another connection.
+        sessions: ids of the peer's sessions that are UP.
+        dialled: endpoint that is dialled for the peer, or was dialled when the link began.
+        dial_at: time at which the next endpoint is dialled, if there is no link.
+        turn: index of the endpoint that is dialled next.
+        was_up: whether the peer was up before.
         down_since: time since which a peer that is UP or SILENT has no link or no session.
-        known_at: time of the last news of a KNOWN peer, from which its removal counts.
-        greeting_until: time until which it counts as greeting.
+        known_at: time of the last news about a KNOWN peer. The peer is forgotten some time after it.
+        greeting_until: time until which the peer may still bring subscriptions that are not known yet.
     """
 
     __slots__ = (
@@ -306,9 +308,9 @@ class Roster:
     no event of a link that was hung up.
 
     Attributes:
-        card: of this node.
-        by_id: peers, by the id of the node.
-        silent_seeds: endpoints of `connect=`, until one of them has answered.
+        card: card of this node.
+        by_id: peers by the id of their node.
+        silent_seeds: endpoints of `connect=`; empty after one of them has answered.
     """
 
     def __init__(
@@ -317,10 +319,11 @@ class Roster:
         """Start without peers.
 
         Args:
-            card: of this node.
+            card: card of this node.
             lost_after: seconds without link or session after which a peer is lost.
             limit: maximum number of peers in the roster, and of dialled endpoints.
-            local_prefix: begin of the `ipc://` endpoints in the directory of this node; None without a directory.
+            local_prefix: text with which the `ipc://` endpoints in the directory of this node begin; None without a
+                directory.
         """
         self.card, self._limit, self._local_prefix = card, limit, local_prefix
         self._lost_after = lost_after
@@ -353,7 +356,7 @@ class Roster:
     @property
     def has_peers(self) -> bool:
         """Whether a peer is up or silent."""
-        # A loop, because the thread of the node asks twice in each turn, and a generator costs more.
+        # A loop, because a generator costs more and the thread of the node checks this twice in each turn.
         for peer in self.by_id.values():  # noqa: SIM110
             if peer.state != KNOWN:
                 return True
@@ -369,7 +372,7 @@ class Roster:
     # sources
 
     def seed(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Dial an endpoint of `connect=`, at once and whenever its node has no other link."""
+        """Dial an endpoint of `connect=` now, and again whenever its node has no other link."""
         if endpoint not in self.card.endpoints:
             self.silent_seeds.add(endpoint)
         return self._add_source(endpoint, inf, now)
@@ -385,7 +388,7 @@ class Roster:
                 self._greet(endpoint, now)
             endpoint.until = max(endpoint.until, until)
             if endpoint.owner is not None:
-                # It was dialled in the turn of a peer. Now it stays.
+                # The endpoint was dialled in the turn of a peer. Now it stays dialled.
                 endpoint.owner.dialled = None
                 endpoint.owner = None
             self._dial_source(endpoint, now)
@@ -402,9 +405,9 @@ class Roster:
         """Add the nodes that a peer names.
 
         Args:
-            peers: id and endpoints of each node; the first `MAX_INTRODUCED` count. Endpoints that are not text are
-                ignored.
-            now: in seconds.
+            peers: id and endpoints of each node. Only the first `MAX_INTRODUCED` nodes are added. Endpoints that are
+                not text are ignored.
+            now: time in seconds.
         """
         space = MAX_INTRODUCED - sum(1 for peer in self.by_id.values() if peer.card is None)
         for node, endpoints in islice(peers, MAX_INTRODUCED):
@@ -424,14 +427,14 @@ class Roster:
         return self._take()
 
     def _endpoint(self, text: str) -> Endpoint | None:
-        """Return an endpoint, new if necessary; None for one of this node, or if there are too many."""
+        """Return an endpoint, a new one if necessary; None for an endpoint of this node, or if there are too many."""
         endpoint = self._endpoints.get(text)
         if endpoint is None and text not in self.card.endpoints and len(self._endpoints) < self._limit:
             endpoint = self._endpoints[text] = Endpoint(text)
         return endpoint
 
     def _find(self, node: bytes, now: float) -> Peer | None:
-        """Return a peer, new if necessary; None for the own id and for a full roster."""
+        """Return a peer, a new one if necessary; None for the id of this node, or if the roster is full."""
         peer = self.by_id.get(node)
         if peer is None and node != self.card.node and len(self.by_id) < self._limit:
             peer = self.by_id[node] = Peer(node, now)
@@ -439,7 +442,7 @@ class Roster:
         return peer
 
     def _usable(self, endpoints: Iterable[Any], *, is_same_host: bool = True) -> tuple[str, ...]:
-        """Return the endpoints that may be dialled, sockets of the directory first."""
+        """Return the endpoints that this node may dial, sockets of the directory first."""
         texts = islice(endpoints, 2 * MAX_ENDPOINTS)
         found = [
             endpoint
@@ -464,9 +467,9 @@ class Roster:
         """Record that a session of a peer is up; dial the peer. A session of this node itself has no effect.
 
         Args:
-            card: of the HELLO.
-            now: in seconds.
-            session: id, because a peer has two sessions while it dials two endpoints of this node.
+            card: card in the HELLO.
+            now: time in seconds.
+            session: id of the session. A peer has two sessions while it dials two endpoints of this node.
         """
         if card.node == self.card.node:
             return []
@@ -480,7 +483,7 @@ class Roster:
             peer.is_refused = False
             self._contact(peer, card, now)
             if is_new:
-                # The session is enough: the link may take the turns of several endpoints.
+                # The introduction does not wait for the link, because the link may take the turns of several endpoints.
                 self._introduce(peer)
                 if not peer.endpoints and not peer.is_linked:
                     self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
@@ -494,7 +497,7 @@ class Roster:
         Args:
             node: id of the peer.
             what: "down" or "ended".
-            now: in seconds.
+            now: time in seconds.
             session: id of the session.
         """
         peer = self.by_id.get(node)
@@ -508,12 +511,12 @@ class Roster:
     # links of this node
 
     def on_live(self, endpoint: str, card: Card | None, now: float) -> list[Effect | Event]:
-        """Record a WELCOME.
+        """Record that a link has received a WELCOME.
 
         Args:
-            endpoint: that was dialled.
-            card: of the WELCOME; None without.
-            now: in seconds.
+            endpoint: endpoint that the link dials.
+            card: card in the WELCOME; None if it has none.
+            now: time in seconds.
         """
         target = self._endpoints.get(endpoint)
         if endpoint in self.silent_seeds:
@@ -531,7 +534,7 @@ class Roster:
         return self._take()
 
     def on_silent(self, endpoint: str, now: float) -> list[Effect | Event]:
-        """Record that a link is not LIVE any more. It connects again by itself."""
+        """Record that a link is not LIVE any more. The link reconnects by itself."""
         peer = self._linked_at(endpoint)
         if peer is not None:
             self._unlink(peer, now)
@@ -540,7 +543,7 @@ class Roster:
     def on_refused(self, endpoint: str, now: float) -> list[Effect | Event]:
         """Record that the connection of a link has ended and no process listens at its endpoint.
 
-        The peer is lost when its own connection has ended too: its process has ended.
+        If the connection that the peer dialled has ended too, its process has ended, and the peer is lost.
         """
         target = self._endpoints.get(endpoint)
         peer = None if target is None else self.by_id.get(target.node or b"")
@@ -558,12 +561,12 @@ class Roster:
             self._out.append(Ping(peer.node))
 
     def on_end(self, endpoint: str, reason: int | None, now: float) -> list[Effect | Event]:
-        """Record a BYE.
+        """Record that a link has received a BYE.
 
         Args:
-            endpoint: of the link.
-            reason: of the BYE.
-            now: in seconds.
+            endpoint: endpoint that the link dials.
+            reason: reason in the BYE.
+            now: time in seconds.
         """
         target = self._endpoints.get(endpoint)
         if reason == links.OWN_ID:
@@ -624,7 +627,7 @@ class Roster:
             self._dial(owner, now)
 
     def _link(self, peer: Peer, endpoint: Endpoint, card: Card, now: float) -> None:
-        """Begin the link of a peer, if the peer has no other."""
+        """Begin the link of a peer, if the peer has no other link."""
         endpoint.node, endpoint.is_reported = peer.node, False
         if peer.is_linked and peer.link != endpoint.text:
             self._hang_up(endpoint)
@@ -647,7 +650,7 @@ class Roster:
         self._down(peer, now)
 
     def _contact(self, peer: Peer, card: Card, now: float) -> None:
-        """Store the card of a peer."""
+        """Store the card and the endpoints of a peer. Another peer that this peer replaces counts as restarted."""
         if card != peer.card:
             if peer.card is None:
                 self._greet(peer, now)
@@ -655,7 +658,7 @@ class Roster:
             for other in list(self.by_id.values()):
                 if other.down_since is not None and _share(other, peer):
                     self._gone(other, "restarted", now)
-            # The link of the old process has been hung up, so that its endpoint is dialled at once.
+            # The link of the old process has been hung up. Therefore its endpoint can be dialled at once.
             usable = self._usable(card.endpoints, is_same_host=card.host == self.card.host)
             self._set_endpoints(peer, usable, now)
 
@@ -680,7 +683,7 @@ class Roster:
             del self._endpoints[endpoint.text]
 
     def _is_served(self, peer: Peer) -> bool:
-        """Return whether a peer has a link, LIVE or about to resume."""
+        """Return whether a peer has a link that is LIVE, or that may resume."""
         endpoint = self._endpoints.get(peer.link or "")
         return peer.is_linked or (peer.state != KNOWN and endpoint is not None and endpoint.is_dialled)
 
@@ -693,7 +696,7 @@ class Roster:
             if peer.dialled is not None:
                 self._hang_up(peer.dialled)
             self._call(endpoint, peer)
-        # Without another endpoint the turn of the last one does not end.
+        # If there is no other endpoint, the turn of the last endpoint does not end.
         is_last = endpoint is None and (peer.dialled is not None or not peer.endpoints)
         peer.dial_at = inf if is_last else now + DIAL_TURN
 
@@ -732,11 +735,11 @@ class Roster:
             self._out.append(PeerResumed(card))
 
     def _present(self) -> list[Peer]:
-        """Return the peers that can be introduced: they have said HELLO, and are not silent."""
+        """Return the peers that have said HELLO and are not silent. Only these peers are introduced."""
         return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
 
     def _introduce(self, peer: Peer) -> None:
-        """Introduce to a peer all peers that it can reach."""
+        """Introduce to a peer all other peers that it can reach."""
         named = []
         known = peer.card
         reads_directory = known is not None and self._reads_directory(known)
@@ -751,13 +754,13 @@ class Roster:
                 continue
             if endpoints:
                 named.append((item.node, endpoints))
-        # A name server always answers, so that a peer knows that it has the whole list.
+        # A name server introduces even zero peers, because the empty list shows the peer that no peer is missing.
         for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
     def _reads_directory(self, card: Card) -> bool:
-        """Return whether a node has a socket in the directory of this node, and so finds its peers itself."""
-        # Without this, a bus of 200 nodes on one host introduces 8,000,000 nodes for nothing.
+        """Return whether a node has a socket in the directory of this node, and therefore finds its peers itself."""
+        # Without this check, a bus of 200 nodes on one host sends 8,000,000 useless introductions.
         prefix = self._local_prefix
         return (
             prefix is not None
@@ -836,7 +839,7 @@ class Roster:
         return self._take()
 
     def _name_at(self) -> float:
-        """Return when a peer is introduced to all others. A single peer has no others."""
+        """Return the time at which all peers are introduced to one peer; infinite with a single peer."""
         return self._named_at + NAME_INTERVAL if len(self._present()) > 1 else inf
 
     def _name_peers(self, now: float) -> None:
@@ -865,7 +868,7 @@ class Roster:
                 yield endpoint.refused_until
         for peer in self.by_id.values():
             if peer.state == UP and peer.down_since is None:
-                # The usual case costs least: a bus of 200 nodes asks for the deadline 40,000 times while it forms.
+                # Skip the usual case early: while a bus of 200 nodes forms, it asks for the deadline 40,000 times.
                 continue
             if peer.down_since is not None:
                 until_silent = SILENT_AFTER if peer.state == UP else inf
@@ -876,7 +879,7 @@ class Roster:
 
 
 def _share(peer: Peer, other: Peer) -> bool:
-    """Return whether two peers name one endpoint of one host: one of them is the new process of the other."""
+    """Return whether two peers have one endpoint on one host: then one peer is the new process of the other peer."""
     if peer is other or peer.card is None or other.card is None or peer.card.host != other.card.host:
         return False
     return not set(peer.card.endpoints).isdisjoint(other.card.endpoints)

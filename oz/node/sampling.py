@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The attending
-side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which is made for this answer. So a node
+side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which it makes for this answer. So a node
 that is not asked does no work, and a node needs no subscription to answer. All questions of one turn share a snapshot.
 A snapshot of 1,000 links takes 2 to 5 ms.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. Without the
-permission, the answer has the reason in place of the snapshot.
+permission, the answer has a text with the reason in place of the snapshot.
 
-A question ends when each peer has answered or is not up any more, or at its deadline.
+A question ends at its deadline, or earlier when each peer has answered or is not up any more.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 STATISTICS = "_OZ.STATISTICS"
-"""Subject of the question and of the answer, and subject of its permission."""
+"""Subject of questions for statistics and of their answers. Permissions for statistics name it too."""
 TIMES_SECONDS = 60.0
-"""Seconds after a snapshot for which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
+"""Seconds after each snapshot in which the times of handlers are measured. Prometheus asks every 15 to 60 s."""
 _MAX_QUESTIONS = 1_000
-_MAX_ANSWER = 4 << 20  # bytes
+_MAX_ANSWER = 4 << 20  # Maximum bytes of an answer.
 _COUNTERS = tuple(counter.name for counter in fields(NodeStats) if counter.name != "dropped")
 
 
 class _Question:
-    """Open question: ids of peers without an answer, snapshots, and denials."""
+    """Open question: ids of peers that have not answered, snapshots of peers that have answered, and denials."""
 
     def __init__(self, peers: set[bytes]) -> None:
         self.missing = peers
@@ -84,7 +84,7 @@ class Sampling:
         self._times_until = inf
 
     def snapshot(self) -> Snapshot:
-        """Return the current statistics. Afterwards the times of handlers are measured for `TIMES_SECONDS`."""
+        """Return the current statistics, and measure the times of handlers for the next `TIMES_SECONDS`."""
         node = self._node
         now = node.clock()
         stats = node.stats()
@@ -121,14 +121,14 @@ class Sampling:
         )
 
     def _name(self, node: bytes) -> str:
-        """Return the name of a node; empty without one. A read of one entry needs no lock of the roster."""
+        """Return the name of a node; empty without a name. The read of one entry needs no lock of the roster."""
         peer = self._node.roster.by_id.get(node)
         if peer is not None and peer.card is not None:
             return peer.card.name
         return self._node.name if node == self._node.id else ""
 
     def measure_times(self) -> None:
-        """Measure the times of handlers for `TIMES_SECONDS` from now on. The caller has the lock of the subscriber."""
+        """Measure the times of handlers for the next `TIMES_SECONDS`. The caller has the lock of the subscriber."""
         self._times_until = self._node.clock() + TIMES_SECONDS
 
     def _subscription_status(self, inbox: Inbox, now: float) -> SubscriptionStatus:
@@ -140,7 +140,7 @@ class Sampling:
             pending, oldest_ns = handler.lanes.pending, handler.lanes.oldest_ns
             dropped += handler.lanes.dropped
         elif queue is not None:
-            # A queue has gaps too. Other threads take its items meanwhile.
+            # A queue also holds gaps. Other threads remove its items meanwhile.
             waiting = [item for item in queue.items.copy() if isinstance(item, Message)]
             pending = len(waiting)
             oldest_ns = waiting[0].time_ns if waiting else None
@@ -168,7 +168,7 @@ class Sampling:
         return sum_of(watches, [lane.watch for lane in lanes if lane.is_scheduled], now)
 
     def watches(self) -> Iterator[Stopwatch]:
-        """Return the watches of all handlers."""
+        """Return the stopwatches of all handlers."""
         for inbox in tuple(self._node.subscriber.dispatcher.inboxes):
             if isinstance(inbox.handler, Runner):
                 yield from (lane.watch for lane in inbox.handler.lanes.all)
@@ -189,7 +189,7 @@ class Sampling:
             self._asked.append((link.origin, content[0], request_denial(self._node, link, STATISTICS)))
 
     def _question(self, peer: bytes, number: Any) -> _Question | None:
-        """Return the question with a number that a peer has not answered."""
+        """Return the open question with a number, if the peer has not answered it; else None."""
         question = self._open.get(number) if type(number) is int else None
         return question if question is not None and peer in question.missing else None
 
@@ -206,7 +206,7 @@ class Sampling:
 
     def _stop_times(self, now: float) -> None:
         with self._node.subscriber.lock:
-            # Another thread may have asked for the times meanwhile.
+            # Another thread may have called `measure_times` meanwhile.
             if now >= self._times_until:
                 self._times_until = inf
                 for watch in self.watches():
@@ -230,7 +230,7 @@ class Sampling:
             question.found.append(snapshot)
         elif type(denial) is str and denial:
             question.denials.append(denial)
-        # Last, because the call ends as soon as no answer is missing.
+        # This is last, because a waiting `ask` returns as soon as no answer is missing.
         question.missing.discard(peer)
         if not question.missing:
             self._node._notify_waiters()
@@ -238,16 +238,16 @@ class Sampling:
     # the callers
 
     def ask(self, names: Sequence[str], timeout: float | None) -> Steps[list[Snapshot]]:
-        """Ask peers for snapshots, and wait for them.
+        """Request snapshots from peers, and wait for the answers.
 
         Args:
-            names: of peers; empty for all peers that are up.
-            timeout: in seconds; None waits as long as the peers are up.
+            names: names of peers; empty for all peers that are up.
+            timeout: seconds to wait; None waits as long as the peers are up.
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: peers deny the question, and none has answered it.
-            ClosedError, OwnershipError: the node cannot be used.
+            PermissionDenied: at least one peer denies the question, and no peer has answered it.
+            ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
         node = self._node
         node.check_usable()
@@ -272,7 +272,7 @@ class Sampling:
         return sorted(question.found, key=lambda snapshot: (snapshot.name, snapshot.id))
 
     def _up(self, names: Sequence[str]) -> dict[bytes, str]:
-        """Return the ids and names of peers that are up, name servers too.
+        """Return names by id for the peers that are up, including name servers.
 
         Raises:
             NoResponders: a named peer is not up.
@@ -298,17 +298,17 @@ def unpack(payload: bytes, max_bytes: int) -> Any:
     try:
         return msgpack.unpackb(payload, unicode_errors="surrogateescape")
     except Exception:
-        # MessagePack raises several classes.
+        # MessagePack raises exceptions of several classes.
         return None
 
 
 def request_denial(node: Engine, link: Link, subject: str) -> str:
-    """Return why a peer may not ask a node about a subject of oz; empty if it may.
+    """Return the reason why a peer may not ask a node about a subject of oz; empty if it may.
 
     Args:
-        node: that is asked.
-        link: of the peer.
-        subject: of the question.
+        node: node that is asked.
+        link: link to the peer.
+        subject: subject of the question.
     """
     subscriber = node.subscriber
     permissions = None if subscriber.keys is None else subscriber.keys.credentials.rights().permissions
@@ -326,7 +326,7 @@ def _text(text: str | bytes) -> str:
 
 
 def _link_status(session: Session, name: str, now: float) -> LinkStatus:
-    # Most links are idle, without messages.
+    # Most links are idle and have no messages.
     pending = session.unreceived if session.bytes or session.acked != session.following else 0
     drops = [0] * len(REASONS)
     groups: dict[str, int] = {}

@@ -1,11 +1,11 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
 A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates. The
-encoding is an array with a version. A later version only appends elements, so that a reader ignores elements that it
+encoding is an array with a version. A later version only appends elements. Therefore a reader ignores elements that it
 does not know.
 
-Each link is MessagePack in bytes. Most links of a bus are idle, and an idle link has the same bytes in each snapshot:
-the reader finds its status in a cache.
+Each link is encoded separately, as bytes that contain MessagePack. Most links of a bus are idle, and an idle link has
+the same bytes in each snapshot. The reader keeps a cache from these bytes to the status of the link.
 
 The size is bounded: the links with the most pending messages come first, and `omitted` counts the links and
 subscriptions that are left out.
@@ -25,15 +25,15 @@ import msgpack
 
 VERSION = 1
 MAX_LINKS = 1_000
-"""Maximum number of links in a snapshot, and of subscriptions."""
+"""Maximum number of links in a snapshot, and maximum number of subscriptions."""
 MAX_PATTERNS = 1_000
-"""Maximum number of patterns in a snapshot. Each subscription has its first pattern anyway."""
+"""Maximum number of patterns in a snapshot. The first pattern of each subscription is included in any case."""
 MAX_TEXT = 200
 """Maximum length of a pattern in characters."""
 CACHED_LINKS = 10_000
-"""Number of links whose status is cached: 100 links of each of 100 nodes."""
+"""Maximum number of links whose status is cached. It suffices for 100 nodes with 100 links each."""
 CACHED_BYTES = 256
-"""Maximum size in bytes of a link whose status is cached, so that peers cannot fill the memory."""
+"""Maximum size in bytes of an encoded link whose status is cached, because large links could fill the memory."""
 
 
 class LinkStatus(NamedTuple):
@@ -45,11 +45,11 @@ class LinkStatus(NamedTuple):
         state: "up", or "down" without a connection.
         patterns: number of patterns that the publisher has applied.
         pending: messages that the subscriber has not acknowledged.
-        pending_bytes: bytes of them.
+        pending_bytes: size in bytes of the pending messages.
         oldest: age of the oldest of these messages in seconds; None without messages.
         dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
-        groups: for each queue group, its messages that this member has not received, or not handled with
-            `ack="handled"`.
+        groups: number of messages for this member, by the name of its queue group. These are messages that the member
+            has not received, or with `ack="handled"` has not handled.
     """
 
     peer: str
@@ -67,10 +67,10 @@ class HandlerTimes(NamedTuple):
     """Times of one handler, measured while statistics are requested.
 
     Attributes:
-        calls: that have ended.
-        seconds: of all these calls together.
+        calls: number of calls that have ended.
+        seconds: total seconds of these calls.
         longest: seconds of the longest of these calls.
-        running: seconds since the start of the oldest call that has not ended; None without one.
+        running: seconds since the start of the oldest call that has not ended; None without such a call.
     """
 
     calls: int
@@ -83,13 +83,13 @@ class SubscriptionStatus(NamedTuple):
     """Subscription of a node.
 
     Attributes:
-        patterns: the first ones.
-        group: queue group, or None.
+        patterns: texts of the first patterns.
+        group: name of the queue group, or None.
         ack: "received" or "handled".
         pending: messages that have arrived and wait for the program.
         oldest: seconds since the oldest of these messages was published; None without messages.
         dropped: messages that a publisher or the queue of the subscription dropped.
-        handler: its times; None without a handler.
+        handler: times of the handler; None without a handler.
     """
 
     patterns: tuple[str, ...]
@@ -106,19 +106,19 @@ class Snapshot:
     """Statistics of a node at one time.
 
     Attributes:
-        name, id, bus, host, pid: of the node, as in `Peer`.
+        name, id, bus, host, pid: identity of the node, as in `Peer`.
         kind: "node", "forwarder" or "nameserver".
-        time: in seconds since 1970, by the clock of its host.
+        time: time of the snapshot in seconds since 1970, by the clock of the node's host.
         uptime: seconds since the node was created.
-        memory: resident bytes of its process; None if the system does not report it.
-        descriptors: open file descriptors of its process; None if the system does not report them.
+        memory: resident memory of the node's process in bytes; None if the system does not report it.
+        descriptors: number of open file descriptors in the node's process; None if the system does not report it.
         counters: the integers of `NodeStats`, by name.
         dropped: messages that the node dropped for its subscribers, by reason; see `NodeStats.dropped`.
         lost: messages that did not reach the node, by the reason of their `Gap`.
         unknown_losses: gaps with an unknown number of messages, by reason.
-        links: subscribers of the node.
-        subscriptions: of the node.
-        omitted: links and subscriptions that are left out.
+        links: links of the subscribers at this node.
+        subscriptions: subscriptions of this node.
+        omitted: number of links and subscriptions that are left out.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Snapshot:
 
     @property
     def oldest(self) -> float | None:
-        """Age of the oldest of these messages in seconds; None without messages."""
+        """Age in seconds of the oldest message that waits for the program; None without such a message."""
         return max(
             (subscription.oldest for subscription in self.subscriptions if subscription.oldest is not None),
             default=None,
@@ -154,12 +154,12 @@ class Snapshot:
 
 
 def bounded_links(links: Iterable[LinkStatus]) -> tuple[LinkStatus, ...]:
-    """Return the links that fit into a snapshot, the most pending messages first."""
+    """Return the links that fit into a snapshot, sorted by pending messages, the largest number first."""
     return tuple(sorted(links, key=_pending_first)[:MAX_LINKS])
 
 
 def bounded_subscriptions(subscriptions: Iterable[SubscriptionStatus]) -> tuple[SubscriptionStatus, ...]:
-    """Return the subscriptions that fit into a snapshot, the most pending messages first."""
+    """Return the subscriptions that fit into a snapshot, sorted by pending messages, the largest number first."""
     kept, left = [], MAX_PATTERNS
     for subscription in sorted(subscriptions, key=_pending_first)[:MAX_LINKS]:
         texts = tuple(text[:MAX_TEXT] for text in subscription.patterns[: max(left, 1)])
@@ -173,7 +173,7 @@ def _pending_first(status: LinkStatus | SubscriptionStatus) -> int:
 
 
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
-    """Return the allowed types of the elements of an array, from the allowed types of each element."""
+    """Return the allowed combinations of types in an array, from the allowed types of each element."""
     return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
@@ -209,7 +209,7 @@ def decode(payload: Any) -> Snapshot | None:
         values["subscriptions"] = tuple(map(_decode_subscription, values["subscriptions"][:MAX_LINKS]))
         return Snapshot(**values)
     except Exception:
-        # MessagePack raises several classes.
+        # MessagePack raises exceptions of several classes.
         return None
 
 
@@ -241,10 +241,10 @@ def _decode_subscription(row: Any) -> SubscriptionStatus:
 
 
 def _checked(row: Any, types: frozenset[tuple[type, ...]], count: int) -> list[Any]:
-    """Return the first elements of an array.
+    """Return the first `count` elements of an array.
 
     Raises:
-        ValueError: one has a wrong type, or is not finite.
+        ValueError: an element has a wrong type, or is a number that is not finite.
     """
     known: list[Any] = row[:count]
     if tuple(map(type, known)) not in types:

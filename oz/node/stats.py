@@ -18,7 +18,8 @@ class NodeStats:
         peers: number of peers that are up.
         requests: number of requests of this node without a reply yet.
         late_replies: replies that arrived after the end of their request.
-        lost_replies: replies of this node that did not reach their requester, because it was gone or too slow.
+        lost_replies: replies of this node that did not reach their requester, because the requester had left or was too
+            slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
         dropped: messages that the publisher of this node dropped for some of its peers, by reason.
         received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.
@@ -60,10 +61,10 @@ class NodeStats:
         """Return the statistics of a node from the statistics of its two parts.
 
         Args:
-            publisher: of the node.
-            subscriber: of the node.
-            peers: that are up.
-            direct: messages that nodes sent to each other.
+            publisher: statistics of the node's publisher.
+            subscriber: statistics of the node's subscriber.
+            peers: number of peers that are up.
+            direct: number of direct messages that this node has received.
             requests: counters of requests and replies.
         """
         parts = (subscriber, publisher)

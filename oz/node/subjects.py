@@ -5,11 +5,11 @@ subject          rule
 ================ ========================================================================================
 `_LOCAL.`        reaches sessions of this host only, over ipc or inproc
 `_INBOX.`        replies: they travel as direct messages, and no pattern may match them
-`_OZ.`           of oz itself: programs neither publish nor subscribe to them
+`_OZ.`           internal subjects of oz: programs neither publish nor subscribe to them
 other `_`        ordinary, but a pattern that begins with a wildcard does not match them
 ================ ========================================================================================
 
-The rule about wildcards is that of `$SYS` in MQTT 3.1.1 (section 4.7.2). Source of the underscore: TIBCO
+The rule about wildcards is the rule that MQTT 3.1.1 has for `$SYS` (section 4.7.2). Source of the underscore: TIBCO
 Rendezvous Concepts, "Distinguished Subject Names".
 """
 
@@ -35,7 +35,7 @@ _MARK = b"_"
 
 
 class ReservedIndex(PatternIndex[Any]):
-    """A `PatternIndex` in which only patterns that begin with an underscore match subjects that do."""
+    """A `PatternIndex` in which a subject that begins with an underscore is matched only by patterns that do."""
 
     __slots__ = ("_reserved",)
 
@@ -45,7 +45,10 @@ class ReservedIndex(PatternIndex[Any]):
         self._reserved: PatternIndex[Any] = PatternIndex(cache_size=cache_size)
 
     def __len__(self) -> int:
-        """Count the pairs of pattern and value; a pattern with prefixes of both kinds counts twice."""
+        """Return the number of pairs of pattern and value.
+
+        A pattern counts twice if only some of its prefixes begin with "_".
+        """
         return super().__len__() + len(self._reserved)
 
     def _match_with(self, match: Match) -> None:
@@ -58,12 +61,12 @@ class ReservedIndex(PatternIndex[Any]):
             (self._reserved.add if is_reserved else super().add)(pattern, value)
 
     def discard(self, pattern: Pattern, value: Hashable = None) -> None:
-        """Remove a pair of pattern and value, if it is there."""
+        """Remove a pair of pattern and value, if the index has it."""
         for is_reserved in _kinds(pattern):
             (self._reserved.discard if is_reserved else super().discard)(pattern, value)
 
     def _find(self, subject: str | bytes) -> Matches:
-        """Return the values of the patterns that match, and the patterns that exceeded their time."""
+        """Return the values of the patterns that match, and the patterns whose match took too long."""
         raw = subject.encode("utf-8", "surrogateescape") if isinstance(subject, str) else subject
         return self._reserved._find(raw) if raw.startswith(_MARK) else super()._find(subject)
 
@@ -78,7 +81,7 @@ class NodeInterest(Interest):
     index_class = ReservedIndex
 
     def add(self, pattern: Pattern, stream: Stream) -> None:
-        """Add a pattern of a stream; `STANDBY` takes the session out of groups with other members."""
+        """Add a pattern of a stream. With the pattern `STANDBY`, groups prefer other members to this session."""
         if pattern.text == STANDBY:
             stream.session.is_standby = True
         super().add(pattern, stream)
@@ -116,7 +119,8 @@ class NodeSubjects(SubjectCheck):
     ) -> None:
         """Start with an empty cache; see `SubjectCheck`.
 
-        A node may have endpoints of other hosts: `NodeInterest` keeps `_LOCAL.` subjects from them.
+        The check allows `_LOCAL.` subjects also on a node with endpoints for other hosts, because `NodeInterest` does
+        not send them there.
         """
         super().__init__(dialect, tuple, delimiter)
 
@@ -124,7 +128,7 @@ class NodeSubjects(SubjectCheck):
         """Return a subject as text and as bytes; see `SubjectCheck.check`.
 
         Raises:
-            SubjectError: also for an internal subject of oz.
+            SubjectError: the subject is not allowed, or is an internal subject of oz.
         """
         found = super().check(subject)
         if found[1].startswith(OWN):
@@ -137,7 +141,7 @@ def check_subscribed(pattern: Pattern) -> None:
     """Check a pattern that a program subscribes to on a node.
 
     Raises:
-        PatternError: it may match replies to other nodes, or internal subjects.
+        PatternError: the pattern may match replies to other nodes, or internal subjects.
     """
     if reaches(pattern, INBOX):
         rule = "an inbox belongs to one node: request() receives the replies"

@@ -38,12 +38,12 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         """Wait for the next message. Other threads may wait at the same time.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks for a message that has arrived.
 
         Raises:
             Timeout: no message arrived within `timeout`.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
-            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
+            PermissionDenied: a peer refuses the subscription. Only the first refusal is raised, and only once.
             OwnershipError: the node was created before a fork, or the caller is an inline handler.
         """
         engine = self._engine
@@ -67,7 +67,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
                 return
 
     def unsubscribe(self) -> None:
-        """End the subscription. Messages that wait are dropped. A second call has no effect.
+        """End the subscription. Messages that the program has not received are dropped. A second call has no effect.
 
         Raises:
             ClosedError: the node is closed.
@@ -77,13 +77,14 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
     def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End the subscription and keep the messages that were published before.
 
-        Messages without handler remain for `receive`, which raises ClosedError after the last one.
+        Without a handler, `receive` still returns the messages that have arrived, and raises ClosedError after the last
+        one.
 
         Args:
             timeout: seconds to wait for peers; None waits for ever.
 
         Returns:
-            Whether all these messages were delivered in that time.
+            Whether all messages that were published before the call were delivered within `timeout`.
 
         Raises:
             ClosedError: the node is closed.
@@ -95,7 +96,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
 
 
 class _Notices:
-    """Calls `on_event` with one event after the other, in a separate thread."""
+    """Calls `on_event` for one event at a time, in a separate thread."""
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
@@ -126,19 +127,19 @@ class _Notices:
 
 
 class _Lifetime(ThreadLifetime):
-    """Thread of a node, until its close."""
+    """Thread of a node until the node is closed."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, "node")
         self._node = engine
 
     def close(self, timeout: float | None) -> int:
-        """Close; see `Node.close`."""
+        """Close the node; see `Node.close`."""
         node = self._node
         if node.is_foreign:
             return 0
         if node.is_attended_here():
-            # An inline handler: nothing would happen during a wait.
+            # The caller is an inline handler in this thread. Nothing would happen during a wait.
             timeout = 0.0
         end = None if timeout is None else node.clock() + timeout
         wait_in_thread(node.news, node.handled(timeout))
@@ -186,26 +187,27 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
 
         Args:
-            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
-            handler: called with each message.
-            dialect: of the text.
+            pattern: text, `Pattern`, compiled regex, or a list of patterns. Bytes are a plain prefix.
+            handler: function that is called with each message.
+            dialect: dialect of a pattern that is text.
             group: name of a queue group. Each message goes to one member of a group.
-            overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest",
-                "conflate", or None for the `on_full` of the publisher and "drop_newest" here.
+            overflow: policy when more than `max_pending` messages wait: "drop_newest", "drop_oldest", "conflate", or
+                None. With None, each publisher applies its `on_full`, and this node applies "drop_newest".
             last_value: whether publishers send the newest message of each subject that matches.
-            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges it when
-                the handler has returned or raised, when the thread calls `receive` again, or by `Message.ack`.
+            ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges a message
+                when its handler has returned or raised an exception. Without a handler, the thread acknowledges it by
+                the next `receive`. A call of `Message.ack` also acknowledges it.
             concurrency: number of messages that the handler handles at the same time. Messages of one subject keep
                 their order.
-            max_messages: messages after which the subscription ends.
-            delivery: few programs change it.
-            unknown: misspelled arguments, for an error with a suggestion.
+            max_messages: number of messages after which the subscription ends.
+            delivery: further options, which few programs change.
+            unknown: misspelled arguments. The error suggests the right name.
 
         Raises:
             PatternError: the dialect does not allow the text, or the pattern reaches subjects of oz.
             ConfigurationError: an option has a wrong value.
             ClosedError: the node is closed.
-            OwnershipError: it was created before a fork.
+            OwnershipError: the node was created before a fork.
         """
         subscription: Subscription = self._subscribe(
             Subscription, pattern, handler, dialect, group, overflow, last_value, ack, concurrency, max_messages,
@@ -221,14 +223,14 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         The node itself counts if it subscribes and `echo` is on.
 
         Args:
-            subject: count only nodes that receive this subject.
+            subject: subject that a node must receive to count; None counts all nodes.
             count: number of nodes to wait for.
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: there were fewer.
+            Timeout: fewer nodes than `count` have subscribed.
             OwnershipError: the caller is an inline handler, or the child of a fork.
-            SubjectError, ClosedError: as `publish`.
+            SubjectError, ClosedError: the same reasons as in `publish`.
         """
         self._node.check_may_wait()
         super().wait_for_subscribers(subject, count=count, timeout=timeout)
@@ -240,7 +242,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         subscriber: str | bytes | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        """Wait for peers, until no later message is lost in either direction.
+        """Wait until no later message is lost in either direction between this node and its peers.
 
         Afterwards each peer that is up knows the subscriptions of this node, and this node knows the earlier
         subscriptions of the peer. `wait_ready` also waits for new endpoints. It does not wait for a peer that has
@@ -250,15 +252,16 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             peers: names of peers that must be up.
             count: number of peers that must be up.
             subscriber: subject that at least one node must subscribe to. A silent peer does not count.
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: something is missing; the text names it and the remedy.
-            PermissionDenied: a peer denies a subscription, as long as it exists; or a message that this node has
-                published, once for each subject.
+            Timeout: a condition is not met; the text names the condition and the remedy.
+            PermissionDenied: a peer denies a subscription of this node, or a message that it has published. The error
+                for a subscription is raised as long as the subscription exists, the error for a message once for each
+                subject.
             ProtocolError: a peer refuses a subscription for another reason.
             OwnershipError: the caller is an inline handler, or the child of a fork.
-            SubjectError, ClosedError: as `publish`.
+            SubjectError, ClosedError: the same reasons as in `publish`.
         """
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
@@ -272,11 +275,11 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Args:
             peers: names of peers; without names, all peers that are up.
-            timeout: seconds; None waits as long as the peers are up.
+            timeout: seconds to wait for answers; None waits as long as the peers are up.
 
         Raises:
             NoResponders: a named peer is not up.
-            PermissionDenied: peers deny the request for `_OZ.STATISTICS`, and none has answered.
+            PermissionDenied: at least one peer denies the request for `_OZ.STATISTICS`, and no peer has answered.
             OwnershipError: the caller is an inline handler, or the child of a fork.
             ClosedError: the node is closed.
         """
@@ -290,15 +293,15 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Leave the bus. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this node
-        are dropped. With redelivery, other members of the group receive these messages.
+        The call waits until the messages of each connected peer are sent, and sends BYE. Messages in the queues of this
+        node are dropped. In a group with redelivery, other members receive these messages.
 
         Args:
             timeout: seconds for the whole call; None waits while peers acknowledge, and until groups with
                 `ack="handled"` have handled their messages.
 
         Returns:
-            Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
+            Number of messages that no peer has acknowledged, or that a group with `ack="handled"` has not handled.
         """
         check_wait("timeout", timeout)
         left = self._life.close(timeout)

@@ -11,14 +11,14 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a task with waiting messages yields to the loop."""
+"""Seconds after which a task whose lane has messages yields to the loop."""
 
 
 class TaskPool:
-    """Tasks of one event loop: one for each lane that has messages.
+    """Tasks of one event loop that call handlers. Each lane that has messages has one task.
 
     Attributes:
-        lock: guards the lanes.
+        lock: lock for the lanes.
         is_alone: whether no other message waits for a handler.
     """
 
@@ -40,16 +40,16 @@ class TaskPool:
     async def _handle(self, lane: Lane) -> None:
         runner: Runner = lane.owner
         watch, take, lanes = lane.watch, lane.take, runner.lanes
-        # Not `time.monotonic`, because a loop of tests has a virtual clock.
+        # Not `time.monotonic`, because the event loops of tests have a virtual clock.
         clock = asyncio.get_running_loop().time
         end = clock() + TURN
         while True:
             try:
                 message = take()
             except IndexError:
-                # A call that began before the first snapshot was not measured to its end.
+                # The stopwatch did not measure a call that began before the first snapshot.
                 watch.began = None
-                # Only this thread adds messages.
+                # Only this thread adds messages. Therefore the lane is still empty here.
                 lanes.release(lane)
                 runner.owner.handler_ended()
                 return
@@ -61,7 +61,7 @@ class TaskPool:
             except Exception as error:
                 runner.failed(message, error)
             except BaseException:
-                # The loop ends, or cancels the task: the lane has no worker any more.
+                # The event loop ends, or cancels the task. The lane has no worker any more.
                 lane.is_scheduled = False
                 raise
             else:
@@ -80,7 +80,7 @@ class TaskPool:
         """Reject further work, and cancel the running handlers except the caller.
 
         Args:
-            timeout: has no effect, because this call cannot wait in a loop.
+            timeout: number that is ignored, because a function in an event loop cannot block.
         """
         self._is_closed = True
         current = asyncio.current_task() if asyncio._get_running_loop() is not None else None

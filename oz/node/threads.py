@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A thread handles one lane until it is empty. After `TURN` seconds it puts the lane behind other lanes that wait for a
-thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, as in
-`request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not block, and
-there are never more threads than `size` and lanes together.
+thread, so that a busy subscription does not delay other subscriptions. A handler that waits for other handlers, for
+example in `request`, *lends* its thread: the pool may start another thread meanwhile. So a pool of one thread does not
+block, and the number of threads is never larger than `size` and the number of lanes together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oz.node.lanes import Lane
 from oz.subscriber.message import Message
 
 TURN = 0.001
-"""Seconds after which a thread with waiting messages serves other lanes."""
+"""Seconds after which a thread whose lane has messages serves other lanes."""
 _clock = time.monotonic
 
 
@@ -31,7 +31,7 @@ class ThreadPool:
     """Bounded pool of daemon threads. Threads start when there is work.
 
     Attributes:
-        lock: guards the pool and the lanes.
+        lock: lock for the attributes of the pool and of the lanes.
         is_alone: whether no other message waits for a handler.
     """
 
@@ -39,8 +39,8 @@ class ThreadPool:
         """Start no thread yet.
 
         Args:
-            size: threads at most. Threads that wait for other handlers do not count.
-            name: of the threads.
+            size: maximum number of threads. Threads that wait for other handlers do not count.
+            name: name of the threads.
         """
         self.lock = threading.Lock()
         self._size, self._name = size, name
@@ -48,7 +48,7 @@ class ThreadPool:
         self._work: SimpleQueue[Lane | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idents: set[int] = set()
-        # Threads that wait for work, less lanes that wait for a thread.
+        # Number of threads that wait for work, less the number of lanes that wait for a thread.
         self._free = self._lent = self._ending = 0
         self._is_closed = False
 
@@ -63,7 +63,7 @@ class ThreadPool:
 
     @property
     def _count(self) -> int:
-        """Number of threads that handle messages or wait for some."""
+        """Number of threads that handle messages or wait for messages."""
         return len(self._threads) - self._lent - self._ending
 
     def _start(self) -> None:
@@ -72,7 +72,7 @@ class ThreadPool:
         try:
             thread.start()
         except RuntimeError:
-            # The system has no more threads, or the interpreter stops.
+            # The system has no more threads, or the interpreter shuts down.
             self._threads.discard(thread)
             if not self._threads and not sys.is_finalizing():
                 raise
@@ -84,7 +84,7 @@ class ThreadPool:
         while (lane := self._work.get()) is not None:
             if self._handle(lane):
                 lane.owner.owner.handler_ended()
-            # The wait for more work must not keep the subscription.
+            # A thread that waits for work must not keep a reference to the subscription.
             del lane
         with self.lock:
             self._threads.discard(threading.current_thread())
@@ -92,7 +92,7 @@ class ThreadPool:
             self._ending -= 1
 
     def _handle(self, lane: Lane) -> bool:
-        """Handle the messages of a lane; return whether it is empty. Otherwise the lane waits for its next turn."""
+        """Handle messages of a lane; return whether the lane is empty. Otherwise the lane waits for its next turn."""
         runner: Runner = lane.owner
         watch, take, lanes, lock = lane.watch, lane.take, runner.lanes, self.lock
         if lanes._only is None:
@@ -103,7 +103,7 @@ class ThreadPool:
                 message = take()
             except IndexError:
                 with lock:
-                    # A call that began before the first snapshot was not measured to its end.
+                    # The stopwatch did not measure a call that began before the first snapshot.
                     watch.began = None
                     if not lanes.release(lane):
                         continue
@@ -113,7 +113,7 @@ class ThreadPool:
             try:
                 result = watch.call(message)
             except BaseException as error:
-                # SystemExit too, because it would end the thread without a log record.
+                # SystemExit is caught too, because it would end the thread without a log record.
                 runner.failed(message, error)
             else:
                 if result is not None or message.__class__ is not Message:
@@ -138,7 +138,7 @@ class ThreadPool:
         return take
 
     def _dismiss(self) -> None:
-        """End a thread if there are too many, because lent threads have returned. The caller holds the lock."""
+        """End a thread if there are too many because lent threads have returned. The caller holds the lock."""
         if self._count > self._size:
             self._ending += 1
             self._free -= 1
@@ -152,7 +152,7 @@ class ThreadPool:
     def lend(self) -> Iterator[None]:
         """Return a context manager in which another thread may replace the calling thread.
 
-        It has no effect in a thread that is not one of the pool.
+        It has no effect in a thread that does not belong to the pool.
         """
         if not self.is_worker():
             yield
@@ -171,11 +171,11 @@ class ThreadPool:
     def finish(self, timeout: float | None) -> bool:
         """Reject further work, and wait for running handlers.
 
-        Lanes that wait for a thread are not handled any more. The calling thread may be one of the pool: the pool
-        does not wait for the end of this thread.
+        Messages of lanes that wait for a thread are not handled any more. If the calling thread belongs to the pool,
+        the call does not wait for it.
 
         Args:
-            timeout: in seconds; None waits for ever.
+            timeout: seconds to wait; None waits for ever.
 
         Returns:
             Whether all threads have ended.

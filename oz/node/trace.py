@@ -7,13 +7,13 @@ answers with a hop: the subscriptions that match, and whether its permissions de
 itself routes the subject, to find the peers that receive the message and the member that each group would pick.
 
 A forwarder answers with a hop for each other bus. It passes the question on to the peers there, and passes their
-answers back. `asked` of a hop has the ids of these peers, so that the tracing node knows the missing answers.
-Parallel forwarders ask the same peers, so that an answer belongs to a pair of asker and peer.
+answers back. The ids of these peers are in the entry `asked` of the hop. Therefore the tracing node knows which answers
+are missing. Parallel forwarders ask the same peers. Therefore each answer belongs to a pair of asker and peer.
 
-A message with the id in the header `oz-trace` is marked. Within `SECONDS` of its answer, a peer reports marked messages
+A message whose header `oz-trace` has the id is *marked*. Within `SECONDS` of its answer, a peer reports marked messages
 to the peer that asked. It reports the arrival of a message, the end of its handler, and its append to a journal. A
-message without a question before it causes no report, so that a publisher cannot make peers send more than
-`MAX_REPORTS` for a question.
+marked message without an earlier question causes no report. Therefore a publisher cannot make peers send more than
+`MAX_REPORTS` reports for a question.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
 """
@@ -47,21 +47,21 @@ if TYPE_CHECKING:
     from oz.node.engine import Engine
 
 TRACE = "_OZ.TRACE"
-"""Subject of the direct messages, and subject of their permission."""
+"""Subject of questions, answers and reports. Permissions for traces name it too."""
 HEADER = "oz-trace"
-"""Header of a marked message, with the id of its question."""
+"""Header that marks a message. Its value is the id of the question."""
 SECONDS = 60.0
-"""Seconds after a question for which a peer reports marked messages."""
+"""Seconds after its answer in which a peer reports marked messages."""
 MAX_REPORTS = 100
-"""Maximum number of reports of one peer for one question."""
+"""Maximum number of reports that one peer sends for one question."""
 MAX_SUBSCRIPTIONS = 100
-"""Maximum number of subscriptions in a hop, and of recipients."""
+"""Maximum number of subscriptions in a hop, and maximum number of recipients."""
 _MAX_OPEN = 1_000
-_MAX_SIZE = 1 << 20  # Bytes of a direct message.
-_MAX_WAITING = 8 << 20  # Bytes of the direct messages that wait for `turn`.
-_OVERHEAD = 1 << 10  # Estimated bytes of such a message beside its payload.
-_MAX_TEXT = 1_000  # Characters.
-_ID = 16  # Bytes.
+_MAX_SIZE = 1 << 20  # Maximum bytes of a direct message.
+_MAX_WAITING = 8 << 20  # Maximum bytes of the direct messages that wait for `turn`.
+_OVERHEAD = 1 << 10  # Estimated bytes of a waiting message in addition to its payload.
+_MAX_TEXT = 1_000  # Maximum characters of a text.
+_ID = 16  # Bytes of an id.
 _QUESTION, _ANSWER, _REPORT = range(3)
 
 Hop = dict[str, Any]
@@ -71,10 +71,10 @@ class Trace:
     """Question of this node about one subject.
 
     Attributes:
-        id: header of the marked message.
-        hops: this node, and then the peers that have answered.
-        missing: pairs of asker and peer without an answer yet.
-        reports: of marked messages.
+        id: id of the question, and value of the header `oz-trace` in the marked message.
+        hops: hop of this node, and then the hops of the peers that have answered.
+        missing: pairs of an asking node and a peer whose answer is missing.
+        reports: reports about marked messages.
     """
 
     def __init__(self, own: Hop) -> None:
@@ -89,7 +89,7 @@ class Trace:
         return {hop["node"] for hop in self.hops if hop["legs"]}
 
     def add(self, hop: Hop) -> None:
-        """Add the answer of a peer to an asker. A second answer is ignored."""
+        """Add the answer that a peer has sent to an asker. A second answer is ignored."""
         pair = hop["asker"], hop["node"]
         if pair in self.missing:
             self.missing.discard(pair)
@@ -99,7 +99,7 @@ class Trace:
                 self.missing.update({(leg["node"], peer) for peer in leg["asked"]} - answered)
 
     def has_arrived(self) -> bool:
-        """Return whether each recipient has received the marked message, and handlers and recorders have ended."""
+        """Return whether each recipient has received the marked message, and its handlers and recorders have ended."""
         answered = {hop["node"]: hop for hop in self.hops}
         received = {(report["node"], report["group"]) for report in self.reports if "received" in report}
         for hop in [part for known in self.hops for part in (known, *known["legs"])]:
@@ -125,10 +125,10 @@ class _Asked:
     """Question that this node has answered or passed on.
 
     Attributes:
-        peer: that asked.
+        peer: id of the peer that asked.
         until: time at which the question is forgotten.
         back: `Traces` of the node or leg that the peer asked.
-        left: reports that may still be sent.
+        left: number of reports that this node may still send.
     """
 
     __slots__ = ("back", "left", "peer", "until")
@@ -138,12 +138,12 @@ class _Asked:
 
 
 class Traces:
-    """Questions of one node to its peers, and its answers to theirs.
+    """Questions from one node to its peers, and its answers to their questions.
 
     Attributes:
-        pass_on: of a forwarder: called with the `Traces` of the leg, the id, the subject, the ids of forwarders that
-            have passed the question on, and the asking peer. It returns a hop for each other bus.
-        journals: of recorders: directory of the journal of each subscription.
+        pass_on: function of a forwarder, called with the `Traces` of the leg, the id, the subject, the ids of
+            forwarders that have passed the question on, and the asking peer. It returns a hop for each other bus.
+        journals: directory of the journal for each subscription of a recorder.
     """
 
     def __init__(self, node: Engine) -> None:
@@ -164,11 +164,11 @@ class Traces:
         """Ask all peers about a subject, and wait for their answers.
 
         Args:
-            subject: of a message.
-            timeout: in seconds.
+            subject: subject of the message.
+            timeout: seconds to wait for answers.
 
         Raises:
-            SubjectError, ClosedError, OwnershipError: as `publish`.
+            SubjectError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         node = self._node
         raw = node.publisher.check_subject(subject)
@@ -191,10 +191,10 @@ class Traces:
 
         Args:
             trace: result of `ask`.
-            timeout: in seconds.
+            timeout: seconds to wait for reports.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         end = self._node.clock() + timeout
         while not trace.has_arrived() and self._node.clock() < end:
@@ -208,10 +208,10 @@ class Traces:
     # any node
 
     def _own_hop(self, raw: bytes, excluded: Collection[bytes]) -> Hop:
-        """Return a hop of this node as a publisher.
+        """Return the hop of this node: the part of a trace about the messages that it publishes.
 
         Args:
-            raw: subject.
+            raw: subject as bytes.
             excluded: ids of forwarders that are not asked and receive no message.
         """
         node = self._node
@@ -251,7 +251,7 @@ class Traces:
             ]  # fmt: skip
 
     def _send_questions(self, trace_id: bytes, raw: bytes, via: bytes, hop: Hop) -> set[str]:
-        """Ask the peers of a hop; return the ids of peers that have no link to this node."""
+        """Ask the peers of a hop; return the ids of the peers to which the question could not be sent."""
         question = msgpack.packb([trace_id, _QUESTION, raw, via])
         return {
             peer
@@ -265,12 +265,12 @@ class Traces:
         """Pass a question of another bus on to the peers of this leg; return the hop of the leg.
 
         Args:
-            trace_id: of the question.
-            raw: subject.
-            via: ids of forwarders that have passed the question on, with that of this one.
-            excluded: ids of forwarders that receive no message of this one.
+            trace_id: id of the question.
+            raw: subject as bytes.
+            via: ids of forwarders that have passed the question on, including this forwarder.
+            excluded: ids of forwarders that receive no message from this forwarder.
             back: `Traces` of the leg where the question arrived.
-            peer: that asked there.
+            peer: id of the peer that asked at that leg.
         """
         hop = self._own_hop(raw, excluded)
         _bound(self._passed)
@@ -295,7 +295,7 @@ class Traces:
         self._arrived.append((link.origin, key, request_denial(self._node, link, TRACE), payload))
 
     def _on_marked(self, message: Message) -> None:
-        """Report a marked message that has arrived, and measure its handlers."""
+        """Report the arrival of a marked message, and measure the calls of its handlers."""
         asked = self._may_report(message)
         if asked is None or message.route is None:
             return
@@ -314,7 +314,7 @@ class Traces:
                 watch.on_call = partial(self._on_call, inbox)
 
     def _on_call(self, inbox: Inbox, message: Message, seconds: float) -> None:
-        """Report a call of a handler that has ended, in its thread or in its task."""
+        """Report the end of a handler call. The caller is the thread or the task of the handler."""
         asked = self._may_report(message)
         if asked is not None:
             now = self._node.runtime.time_ns()
@@ -327,9 +327,9 @@ class Traces:
         """Report a marked message that a recorder has written to its journal. Any thread may call it.
 
         Args:
-            inbox: of the subscription of the recorder.
-            message: any message.
-            offset: of the record.
+            inbox: inbox of the recorder's subscription.
+            message: any message, marked or not.
+            offset: offset of its record in the journal.
         """
         asked = self._may_report(message)
         if asked is not None:
@@ -340,11 +340,11 @@ class Traces:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a message may be marked."""
+        """Whether this node has answered a question. Only then may a message be marked."""
         return bool(self._answered)
 
     def _may_report(self, message: Any) -> _Asked | None:
-        """Return the question of a marked message; None without one, or after too many reports. Count the report."""
+        """Return the question of a marked message, and count a report. Return None if no report may be sent."""
         trace_id = message.headers.get(HEADER)
         if type(trace_id) is not bytes:
             return None
@@ -385,7 +385,7 @@ class Traces:
                 watch.on_call = None
 
     def _send(self, peer: bytes, payload: bytes) -> None:
-        # ValueError: the peer does not accept a message of this size.
+        # ValueError means that the peer does not accept a message of this size.
         with suppress(ClosedError, ValueError):
             self._node.publisher.direct(peer, TRACE, payload)
 
@@ -445,7 +445,7 @@ class Traces:
         )
 
     def _denial(self, key: str | None, raw: bytes) -> Denial | None:
-        """Return why the permissions of this node deny a publication; None if they allow it."""
+        """Return the denial if the permissions of this node deny a publication; else None."""
         keys = self._node.subscriber.keys
         if keys is None or key is None:
             return None
@@ -453,7 +453,7 @@ class Traces:
         return denial_of(keys.credentials.rights().permissions, key, "publish", text)
 
     def _add_refusals(self, peer: bytes, hop: Hop) -> None:
-        """Write to the subscriptions of a peer why the publisher of this node refuses them."""
+        """Add to the subscriptions in a hop the reason why the publisher of this node refuses them."""
         with self._node.publisher.lock:
             session = self._node.publisher.session_of(peer)
             refused = {} if session is None else dict(session.refused)
@@ -526,10 +526,10 @@ _HANDLED: _Kinds = {
 
 
 def _check(found: Any, fields: _Kinds) -> dict[str, Any]:
-    """Return the known fields of a map of a peer.
+    """Return the known fields of a map that a peer has sent.
 
     Raises:
-        TypeError, KeyError: a field is missing or has a wrong type.
+        TypeError, KeyError: a field has a wrong type, or is missing.
     """
     if not all(isinstance(found[name], kind) for name, kind in fields.items()):
         raise TypeError("a field has a wrong type")

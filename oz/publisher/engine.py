@@ -86,7 +86,8 @@ _ITEMS = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Number of patterns that are applied between two reads of the clock.
 _TOTAL_BYTES = 1 << 30
 _MAX_DENIALS = 3  # Maximum number of denied subscriptions in the error of a timeout.
-_MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
+_MIN_LINGER = 50  # Milliseconds in which a subscriber on this host gets messages sent before `close(timeout=0)`.
+_BYE_LINGER = 1_000  # Maximum milliseconds for sending BYE frames, if all messages are acknowledged.
 
 ON_FULL = ("drop", "block", "raise")
 
@@ -237,7 +238,7 @@ class Engine:
         # The number of tokens, for the hot path.
         self._holds: set[object] = set()
         self._held = 0
-        self._given_up = self._redelivered = self._rejected = 0
+        self._given_up = self._given_up_before_close = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
@@ -502,12 +503,13 @@ class Engine:
         return True
 
     def end_session(self, node: bytes) -> None:
-        """Send BYE to a node and end its session; messages that the node has not received are given up.
+        """Send BYE to a node and end its session, even during `close`.
+
+        Messages that the node has not received move to other members of their groups, or are given up.
 
         Raises:
-            ClosedError, OwnershipError: see `check_usable`.
+            ClosedError: the sockets are closed.
         """
-        self.check_usable()
         self._locked(self._end_session, node)
 
     def _end_session(self, node: bytes) -> None:
@@ -1217,13 +1219,20 @@ class Engine:
                 unmatched=batcher.unmatched,
                 refused=self._refused,
                 dropped=dict(zip(REASONS, drops, strict=True)),
-                given_up=self._given_up + sessions.given_up,
+                given_up=self._count_given_up(),
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
                 denied=0 if self._keys is None else self._keys.denied,
             )
 
+    def _count_given_up(self) -> int:
+        return self._given_up + self._sessions.given_up
+
     # the end
+
+    def _begin_close(self) -> None:
+        if not self.is_closing:
+            self.is_closing, self._given_up_before_close = True, self._count_given_up()
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Refuse further messages, and wait until messages are acknowledged or handled; return the end of the timeout.
@@ -1234,7 +1243,7 @@ class Engine:
         end = float("inf") if timeout is None else began + timeout
         with self.lock:
             if not self.is_closing:
-                self.is_closing = True
+                self._begin_close()
                 self.quick.clear()
                 if not self.is_closed:
                     with suppress(ClosedError):  # The context is terminated.
@@ -1264,15 +1273,20 @@ class Engine:
                 # An exception of a signal handler may have interrupted it.
                 self._shut(milliseconds)
                 return 0
-            self.is_closing = True
+            self._begin_close()
             left = 0
             try:
                 sessions = self._sessions
                 sessions.flush()
-                left = sessions.unacknowledged()
+                # Sessions that have ended during `close` count too.
+                left = sessions.unacknowledged() + self._count_given_up() - self._given_up_before_close
                 sessions.close()
                 while self._listener is not None and sessions.ready:
                     self._pump(self._listener)
+                is_received = not any(item.is_up and item.unreceived for item in sessions.by_id.values())
+                if self._listener is not None and is_received:
+                    # Only BYE frames remain, and frames of an ended session whose process does not read.
+                    self._listener.close(_BYE_LINGER if milliseconds < 0 else min(milliseconds, _BYE_LINGER))
             except zmq.ZMQError as error:
                 if not has_ended(error, self._context):
                     raise

@@ -1,4 +1,4 @@
-"""Long-running programs: name server, forwarder, proxy, gateway, and recorder and replayer of the journal.
+"""Long-running programs: name server, forwarder, proxy, gateway, and the recorder and the replayer of journals.
 
 Public names are loaded when a program uses them, because the recorder and the replayer need the extra `journal`.
 """

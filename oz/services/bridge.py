@@ -15,8 +15,8 @@ loss                      reported on the other buses, with its publisher as the
 new interest or forwarder the subscriptions and the standby of all legs are computed again (`_ask`)
 ========================= ====================================================================================
 
-To end, the forwarder stands by until another one has taken its groups over, for `HANDOVER_TIME` at most. Then it
-stops receiving, waits until its jobs are acknowledged, and leaves the buses.
+Before a forwarder ends, it stands by until another forwarder has taken over its groups, for at most `HANDOVER_TIME`
+seconds. Then it stops receiving, waits until its jobs are acknowledged, and leaves the buses.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from oz.transport.steps import Steps
 from oz.wire.extras import FORWARDER_ID
 
 HANDOVER_TIME = 2.0
-"""Seconds for which a closing forwarder waits until another one takes its groups over, at most."""
-_DRAIN_INTERVAL = 0.02  # Seconds between two checks whether a closing forwarder has passed everything on.
+"""Maximum seconds that a closing forwarder waits until another forwarder has taken over its groups."""
+_DRAIN_INTERVAL = 0.02  # Seconds between two checks whether a closing forwarder has passed on all messages.
 _PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
 
 
@@ -57,13 +57,13 @@ class ForwarderStats:
     Attributes:
         received: messages and requests that arrived.
         payload_bytes: size of their payloads.
-        passed: messages and requests that were published, once for each bus.
-        requests: requests that were passed on, once for each bus.
+        passed: publications of messages and requests. A message that is published on two buses counts twice.
+        requests: requests that were passed on. A request that is passed on to two buses counts twice.
         replies: replies that were passed back.
         unwanted: messages without a subscriber on another bus, or that `allow` refuses.
-        looped: messages that have passed this forwarder already, or come from the other bus.
-        lost: messages that were lost before this forwarder, as far as their number is known.
-        interests: patterns that it subscribes to at present.
+        looped: messages that have already passed this forwarder, or come from the other bus.
+        lost: messages that were lost before they reached this forwarder, as far as their number is known.
+        interests: number of patterns to which the forwarder subscribes at present.
     """
 
     received: int = 0
@@ -81,9 +81,9 @@ class BridgeEngine:
     """Legs of a forwarder, for one attending thread.
 
     Attributes:
-        id: of the forwarder.
-        legs: in the order in which they were given.
-        stats: counts.
+        id: id of the forwarder.
+        legs: legs in the order in which the program gave them.
+        stats: counts of the forwarder.
     """
 
     def __init__(self, legs: list[dict[str, Any]]) -> None:
@@ -117,7 +117,7 @@ class BridgeEngine:
 
     @property
     def wake(self) -> Callable[[], None]:
-        """Called when the attending side must run."""
+        """Function that is called when the attending side must run."""
         return self._wake
 
     @wake.setter
@@ -138,7 +138,7 @@ class BridgeEngine:
 
     @property
     def waiting(self) -> list[Any]:
-        """Messages of one leg that wait for a batch."""
+        """Messages of one leg that wait for further messages of a batch."""
         return next((leg.engine.waiting for leg in self.legs if leg.engine.waiting), [])
 
     def descriptors(self) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ class BridgeEngine:
         return tuple(descriptor for leg in self.legs for descriptor in leg.engine.descriptors())
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Run the legs, and pass messages on; return whether work remains."""
+        """Run the nodes of the legs, and pass messages on; return whether work remains."""
         has_more = False
         for leg in self.legs:
             has_more |= leg.engine.attend(flushes=flushes)
@@ -161,7 +161,7 @@ class BridgeEngine:
         return has_more
 
     def next_deadline(self) -> float | None:
-        """Return the time of the next `attend`; None for never."""
+        """Return the time at which `attend` must run next; None without a time."""
         found = [leg.engine.next_deadline() for leg in self.legs]
         found.append(self._read_at if self._is_dirty and not self._is_draining else inf)
         found.append(self._jobs.next_deadline())
@@ -190,7 +190,7 @@ class BridgeEngine:
     # messages
 
     def _pass(self, leg: Leg) -> bool:
-        """Pass on the messages and losses of a leg; return whether there were any."""
+        """Pass on the messages and losses that have arrived at a leg; return whether there were any."""
         others = [other for other in self.legs if other is not leg and not other.engine.is_closing]
         found = False
         while leg.losses:
@@ -256,7 +256,7 @@ class BridgeEngine:
     def _pass_question(
         self, back: Traces, trace_id: bytes, raw: bytes, via: bytes, peer: bytes
     ) -> list[dict[str, Any]]:
-        """Pass a question of `oz trace` on; return a hop for each bus that the message may enter."""
+        """Pass on a question of `oz trace`; return a hop for each bus that the message may enter."""
         others = [leg for leg in self.legs if leg.engine.traces is not back and leg.side.may_enter(raw)]
         if any(leg.engine.traces.has_passed(trace_id) for leg in self.legs):
             return []
@@ -279,7 +279,7 @@ class BridgeEngine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Receive no more messages, pass the last ones on, and wait until peers have them."""
+        """Receive no more messages, pass on the messages that have arrived, and wait until peers have them."""
         end = self.clock() + (timeout if timeout is not None else inf)
         self._is_leaving = True
         with suppress(ClosedError):
@@ -306,10 +306,12 @@ class BridgeEngine:
         return end
 
     def _is_needed(self, revisions: Sequence[int]) -> bool:
-        """Return whether a parallel forwarder has not taken the groups over, or messages of groups are on their way.
+        """Return whether this forwarder must still stand by before it ends.
+
+        This is so if a parallel forwarder has not taken over the groups, or if messages of groups are in transit.
 
         Args:
-            revisions: of the declarations since which each leg stands by.
+            revisions: revision of each leg's subscriptions since it stands by.
         """
         sides = [leg.side for leg in self.legs]
         if not any(side.active or side.standby for side in sides):
@@ -338,13 +340,13 @@ class Forwarder(NodeService):
         """Join the buses. `run` begins to pass messages on.
 
         Args:
-            legs: for each bus a map with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
+            legs: a map for each bus, with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
                 pattern or a list of patterns for the messages that may enter the bus; default: all messages.
-            name: of its nodes; default: "forwarder" and the process id.
-            security: of the legs without `security`.
+            name: name of the forwarder's nodes; default: "forwarder" and the process id.
+            security: security of the legs whose map has no `security`.
 
         Raises:
-            ConfigurationError: fewer than two legs, or a leg has a wrong setting.
+            ConfigurationError: there are fewer than two legs, or a leg has a wrong setting.
             PatternError: a pattern of `allow` is not valid.
             EndpointError: an endpoint cannot be used.
         """
@@ -367,17 +369,17 @@ class Forwarder(NodeService):
 
     @property
     def legs(self) -> list[Leg]:
-        """Legs, in the order in which they were given."""
+        """Legs in the order in which the program gave them."""
         return self._engine.legs
 
     @property
     def stats(self) -> ForwarderStats:
-        """Counts."""
+        """Counts of the forwarder."""
         return self._engine.stats
 
     @property
     def _states(self) -> list[str]:
-        """For each leg "passing", or "standing by for groups" while another forwarder has a smaller id."""
+        """State of each leg: "passing", or "standing by for groups" while another forwarder has a smaller id."""
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 
     def __repr__(self) -> str:

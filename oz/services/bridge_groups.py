@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 For a publisher the forwarder is the member of a group. Behind the forwarder the members of all other buses are one
-group. The forwarder owns each message of a group, a *job*, until a member has handled it. If the member
-is lost, the node of the forwarder on that bus (its *leg*) returns the job to the forwarder, and the forwarder picks
-the next member. The publisher of an ordinary node would move the message by itself.
+group. The forwarder owns each message of a group until a member has handled it. Such a message is a *job*. If the
+member is lost, the node of the forwarder on that bus (its *leg*) returns the job to the forwarder, and the
+forwarder picks the next member. The publisher of an ordinary node would move the message to another member by itself.
 
 ========= ================================================= ============================================
 state     event                                             next state
@@ -18,8 +18,8 @@ placed    the member has ended, or unsubscribes             waiting, marked `red
 placed    the member is DOWN for 3 s, and another one is UP waiting, marked `redelivered`
 ========= ================================================= ============================================
 
-A member handles its messages in order. So the position of the first message that it has not handled separates the
-handled jobs of its stream from the others. With `ack="received"` a message counts as handled when it is acknowledged.
+A member handles its messages in order. So the jobs before the first message that it has not handled are handled, and
+the later jobs are not. With `ack="received"` a message counts as handled when it is acknowledged.
 The jobs of a subject wait in order: a job behind a waiting job waits too, and a returned job goes to the front.
 
 A request is not a job: it stays with its member, and its requester gets an error if the member is lost.
@@ -49,10 +49,10 @@ class Job:
     """Message of a group that no member has handled.
 
     Attributes:
-        leg: at which the message arrived.
+        leg: leg at which the message arrived.
         group: name of the group.
-        message: of the group.
-        is_redelivered: whether another member may have received it.
+        message: the message.
+        is_redelivered: whether another member may have received the message.
     """
 
     __slots__ = ("group", "is_redelivered", "leg", "message")
@@ -71,10 +71,10 @@ class Jobs:
         """Start without jobs.
 
         Args:
-            legs: of the forwarder.
+            legs: legs of the forwarder.
             own: id of the forwarder.
-            stats: of the forwarder.
-            clock: returns the time in seconds.
+            stats: counts of the forwarder.
+            clock: function that returns the time in seconds.
         """
         self._legs, self._own, self._stats, self._clock = legs, own, stats, clock
         self._waiting: dict[tuple[Leg, str, bytes], deque[Job]] = {}
@@ -83,11 +83,11 @@ class Jobs:
             leg.publisher.reclaim = partial(self._reclaim, leg)
 
     def __bool__(self) -> bool:
-        """Return whether a job is not acknowledged."""
+        """Return whether the forwarder has a job that is not acknowledged."""
         return bool(self._waiting) or any(leg.held for leg in self._legs)
 
     def next_deadline(self) -> float:
-        """Return the time of the next attempt to place the waiting jobs; infinite without jobs."""
+        """Return the time of the next attempt to place the waiting jobs; infinite if no job waits."""
         return self._retry_at if self._waiting else inf
 
     def add(self, leg: Leg, group: str, message: Message) -> None:
@@ -108,9 +108,9 @@ class Jobs:
             self._retry()
 
     def abandon(self, leg: Leg) -> None:
-        """Abandon the waiting jobs of subscriptions of a leg that have ended.
+        """Abandon the waiting jobs of a leg whose subscription has ended.
 
-        The forwarder does this at once, because a new member may make it subscribe again.
+        This is necessary at once, because a new member may make the forwarder subscribe again.
         """
         for key, waiting in [*self._waiting.items()]:
             source, group, raw = key
@@ -140,7 +140,7 @@ class Jobs:
         return found
 
     def _place(self, job: Job) -> bool:
-        """Send a job to one member; return whether there was one with space."""
+        """Send a job to one member; return whether a member had space."""
         message = job.message
         raw, source = message.subject_bytes, rules.source_of_message(message)
         members = self._members(job)
@@ -165,7 +165,7 @@ class Jobs:
     def _acknowledge(self, leg: Leg) -> None:
         for stream, jobs in [*leg.held.items()]:
             with leg.publisher.lock:
-                # Messages from `batcher.position` on wait for a batch.
+                # The message at `batcher.position` and later messages are not sent yet: they wait for a batch.
                 first = stream.first_unhandled
                 end = leg.publisher.batcher.position if first is None else first
             for position in [*jobs]:
@@ -173,18 +173,19 @@ class Jobs:
                     break
                 jobs.pop(position).message.ack()
             if stream.session.has_ended:
-                # Only after an error in the publisher: it replaces its sessions, and does not move their messages.
+                # This happens only after an error in the publisher. Then it replaces its sessions without moving
+                # messages.
                 self._reclaim(leg, stream, [*jobs], True)
             if not jobs:
                 del leg.held[stream]
 
     def _reclaim(self, leg: Leg, stream: Stream, positions: Sequence[int], is_final: bool) -> bool:
-        """Return jobs of a member to the waiting jobs; return False if they stay with the member."""
+        """Put jobs of a member back to the waiting jobs; return False if the jobs stay with the member."""
         jobs = leg.held.get(stream, {})
         found = [position for position in positions if position in jobs]
         if not is_final and not all(self._has_other(jobs[position], stream) for position in found):
             return False
-        # The last job first, because each one goes to the front.
+        # Begin with the last job, because each job is put at the front.
         for position in reversed(found):
             job = jobs.pop(position)
             job.is_redelivered = True

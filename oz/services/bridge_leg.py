@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from oz.services.bridge_groups import Job
 
 PREFETCH = 4_096
-"""Messages of a group that a forwarder accepts before their members on the other bus acknowledge."""
+"""Maximum number of group messages that a forwarder accepts before members on the other bus acknowledge them."""
 
 _log = peer_logger("oz.forwarder")
 
 _OPTIONS = ("advertise", "directory", "lost_after", "high_water_mark", "limits")
 LEG_SETTINGS = ("bus", "connect", "bind", "name", "security", "allow", *_OPTIONS)
-"""Settings of a leg. `_OPTIONS` are those of a node with the same names."""
+"""Names of the settings of a leg. Settings in `_OPTIONS` have the same names and meanings as in `oz.NodeOptions`."""
 
 _STANDBY = compile(STANDBY)
 
 
 @lru_cache(maxsize=4_096)
 def forwarder_of(packed: bytes) -> bytes | None:
-    """Return the id of the forwarder of a card; None for another card, or without a card."""
+    """Return the id of the forwarder to which a card belongs; None for the card of another node, or without a card."""
     try:
         card = links.decode_card(packed) if packed else None
     except ProtocolError:
@@ -68,11 +68,11 @@ class LegStream(Stream):
 
 
 class LegSessions(Sessions):
-    """Sessions of a leg: the forwarder decides which other member receives a message that was not handled.
+    """Sessions of a leg. The forwarder decides which other member receives a message that its member has not handled.
 
     Attributes:
-        reclaim: called with a stream, positions of messages that its member loses, and whether the loss is final. It
-            returns whether the forwarder has taken the messages back.
+        reclaim: function that is called with a stream, the positions of messages that its member loses, and whether the
+            loss is final. It returns whether the forwarder has taken back the messages.
     """
 
     stream_class = LegStream
@@ -86,7 +86,7 @@ class LegSessions(Sessions):
         kept: Sequence[tuple[Pattern, int]] = (),
         is_drained: bool = False,
     ) -> None:
-        # The last message first, because each one goes to the front.
+        # Begin with the last message, because each message is put at the front.
         moved = [
             unit
             for unit, messages in reversed([*self._unhandled(stream, kept, is_drained=is_drained)])
@@ -101,7 +101,7 @@ class LegPublisher(NodePublisher):
     """Publisher of a leg.
 
     Attributes:
-        reclaim: see `LegSessions`.
+        reclaim: function; see `LegSessions`.
     """
 
     __slots__ = ()
@@ -128,7 +128,7 @@ class LegPublisher(NodePublisher):
     def _send_job(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any]) -> int | None:
         count = len(self.waiting) // 4
         if count and (stream.session.is_half_full or stream.pending + count >= stream.limit):
-            # Messages that wait for a batch take space too.
+            # Messages that wait for a batch will take space too.
             self._flush()
             count = 0
         if not stream.session.is_up or not stream.has_space(len(raw) + len(payload)):
@@ -144,9 +144,9 @@ class LegPublisher(NodePublisher):
         """Return the streams of a route that receive a message.
 
         Args:
-            route: of its subject.
-            group: for the members of a group; None for the plain streams.
-            excluded: ids of forwarders that do not receive it.
+            route: route of the message's subject.
+            group: name of the group whose members receive the message; None for the plain streams.
+            excluded: ids of the forwarders that do not receive the message.
         """
         if route is None:
             return ()
@@ -159,7 +159,7 @@ class LegPublisher(NodePublisher):
 
 
 class LegSubscriptions(NodeSubscriptions):
-    """Subscriptions of a leg: one queue receives a whole stream, so that no pattern is matched again."""
+    """Subscriptions of a leg. One queue receives all messages of a stream, and no pattern is matched again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class LegSubscriptions(NodeSubscriptions):
         return made
 
     def match(self, stream: int, subject: bytes, extras: dict[str, Any] | None) -> tuple[Subscription, ...]:
-        """Return a subscription of the stream. All subscriptions of a stream have one owner."""
+        """Return one subscription of a stream. One is enough, because all subscriptions of a stream have one owner."""
         return (self._any[stream],) if stream in self._active else ()
 
 
@@ -195,8 +195,8 @@ class _Asked:
     """Subscriptions of a leg with the same delivery options.
 
     Attributes:
-        inbox: whose queue has the messages.
-        entries: by pattern.
+        inbox: inbox whose queue has the messages.
+        entries: subscriptions by their pattern.
     """
 
     def __init__(self, engine: LegEngine, stream: StreamOptions) -> None:
@@ -211,12 +211,13 @@ class Leg:
     """Node of a forwarder on one bus.
 
     Attributes:
-        engine: of the node.
-        publisher: of the node.
-        side: state for the rules.
-        asked: subscriptions on behalf of the other buses, by their delivery options.
-        losses: losses that no queue has, and losses that other forwarders report, with the ids of the forwarders.
-        held: messages of groups that were passed on to this bus and are not acknowledged, by stream and position.
+        engine: engine of the node.
+        publisher: publisher of the node.
+        side: state that the rules of forwarders read.
+        asked: subscriptions that this leg has made because of other buses, by their delivery options.
+        losses: losses that no queue contains, and losses that other forwarders report. Each comes with the ids of the
+            forwarders that it has passed.
+        held: jobs that were sent to members on this bus and are not acknowledged, by stream and position.
         is_standby: whether publishers on this bus prefer another forwarder for groups.
     """
 
@@ -224,9 +225,9 @@ class Leg:
         """Join a bus.
 
         Args:
-            settings: of the leg.
+            settings: settings of the leg.
             own: id of the forwarder.
-            notify: called when the rules may have another result.
+            notify: function that is called when the rules may have another result.
         """
         given = {name: value for name, value in settings.items() if value is not None}
         allow = given.get("allow", ())
@@ -262,7 +263,7 @@ class Leg:
         self._on_session = publisher.on_session
         publisher.on_session = self._on_session_event
         self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
-        # A loss that concerns several queues is in none of them.
+        # A loss that concerns several queues is in no queue.
         self.engine.subscriber.gap_listeners.append(lambda gap: self.losses.append((gap, b"")))
 
     def _on_session_event(self, session: Session, what: str) -> None:
@@ -296,11 +297,11 @@ class Leg:
         """Update the forwarders of the bus, and the forwarders that stand by.
 
         Args:
-            ids: of all forwarders that have a session at a leg.
+            ids: ids of all forwarders that have a session at a leg.
         """
         with self.engine.lock:
             peers = {peer.node[-FORWARDER_ID:]: peer for peer in self.engine.roster.by_id.values()}
-        # Nodes are not introduced to a node that finds them in the directory. It may not reach them.
+        # Forwarders in the directory count too, because they are not introduced to this node and may be out of reach.
         directory = self.engine.directory if ids else None
         found = set() if directory is None else directory.nodes()
         self.side.forwarders = frozenset(ids & (peers.keys() | {node[-FORWARDER_ID:] for node in found}))
@@ -313,7 +314,7 @@ class Leg:
         self.side.active = frozenset(up.keys() - self.side.standby)
 
     def ask(self, wanted: Iterable[Interest]) -> int:
-        """Replace the subscriptions by the interest of other buses; return the number of patterns."""
+        """Replace the subscriptions of this leg by the interest of other buses; return the number of patterns."""
         by_stream: dict[StreamOptions, set[Pattern]] = {
             StreamOptions(): {_STANDBY} if self.is_standby else set()
         }
@@ -347,7 +348,7 @@ class Leg:
         return rules.matches_any(patterns, subject)
 
     def abandon(self, message: Message) -> None:
-        """Record that a message of a group is not handled, because its subscription has ended."""
+        """Record that no member has handled a message of a group, because the subscription for it has ended."""
         link, sequence = message.arrival.link, message.sequence
         if link is not None and sequence is not None:
             with self.engine.subscriber.lock:

@@ -1,4 +1,4 @@
-"""Requests that a forwarder passes on: it sends them in its own name, and passes the replies back."""
+"""Requests that a forwarder passes on. It sends them under its own id, and passes the replies back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oz.services.bridge_leg import Leg
 
 REQUEST_TIMEOUT = 60.0
-"""Seconds that a forwarder waits for the replies to a request."""
+"""Maximum seconds that a forwarder waits for the replies to a request."""
 
 _log = peer_logger("oz.forwarder")
 
@@ -29,16 +29,16 @@ class Crossing:
     """Request that a forwarder passes on, to one bus or more.
 
     Attributes:
-        requests: on the other buses.
-        failure: reason why a bus did not accept it.
+        requests: requests that the forwarder has sent on the other buses.
+        failure: error of a bus that did not accept the request; None without an error.
     """
 
     def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
         """Start without a bus.
 
         Args:
-            stats: of the forwarder.
-            leg: at which the request arrived.
+            stats: counts of the forwarder.
+            leg: leg at which the request arrived.
             message: the request.
         """
         self._stats, self._leg, self._message = stats, leg, message
@@ -47,12 +47,12 @@ class Crossing:
         self.failure: OzError | None = None
 
     def begin(self, own: bytes, group: str | None, targets: list[Leg]) -> None:
-        """Send the request: to one member if it came for a group, otherwise to each plain subscription.
+        """Send the request to one member if the request came for a group, otherwise to each plain subscription.
 
         Args:
             own: id of the forwarder.
-            group: name of the group that received it, or None.
-            targets: legs of the other buses that it may enter.
+            group: name of the group for which the forwarder received the request, or None.
+            targets: legs on the other buses that the request may enter.
         """
         leg, message = self._leg, self._message
         source = rules.source_of_message(message)
@@ -78,7 +78,7 @@ class Crossing:
         self.notify()
 
     def notify(self) -> None:
-        """Pass replies back, and the error of a request without a reply."""
+        """Pass back the replies, and the error of a request that ended without a reply."""
         for request in self.requests:
             while request.replies:
                 reply = request.replies.popleft()

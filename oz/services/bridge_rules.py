@@ -9,24 +9,26 @@ Forwarders are *parallel* between two buses if each has a leg on both. Parallel 
 the patterns of a forwarder do not count for a bus on which it has a leg itself.
 
 =================== ==========================================================================================
-message             parallel forwarders
+message             rule for parallel forwarders
 =================== ==========================================================================================
-plain               all pass it. Subscribers drop the repeat: origin and position are the same
-group               all are members of the group. A forwarder *stands by* while a parallel one with a smaller id is
-                    up and does not: its publishers pick it only if no other member matches. So one forwarder passes
-                    the messages in order. It acknowledges a message after the member on the other bus. After its
-                    death another forwarder receives the message again, and picks the same member by rank, which
-                    drops a repeat. If the last member on the other bus ends, the subscription of the forwarder
-                    ends, and the publisher gives its messages to other members
-request             as a message. All copies of a request have the same position (`source_of`)
+plain               all of them pass it. Subscribers drop the repeat, because origin and position are the same
+group               all of them are members of the group. A forwarder *stands by* while a parallel forwarder with a
+                    smaller id is up and does not stand by. Publishers pick a forwarder that stands by only if no
+                    other member matches. So one forwarder passes the messages in order. It acknowledges a message
+                    when the member on the other bus has acknowledged it. After the death of this forwarder another
+                    one receives the message again, and picks the same member by rank, which drops a repeat. If the
+                    last member on the other bus ends, the subscription of the forwarder ends, and the publisher
+                    gives its messages to other members
+request             as for a message. All copies of a request have the same position (`source_of`)
 =================== ==========================================================================================
 
 Before a forwarder ends, it stands by. Then a parallel forwarder takes over, and the first forwarder ends when its
 messages are acknowledged. Forwarders that do not reach each other do not stand by. Each message of a group still
 passes one of them, but one subject may be out of order.
 
-A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, and a
-message whose origin is a peer on the other bus: that bus has it already.
+A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, because it
+has passed the message before. It does not pass a message to a bus on which the origin of the message is a peer, because
+that bus has the message already.
 """
 
 from __future__ import annotations
@@ -49,19 +51,19 @@ if TYPE_CHECKING:
     from oz.subscriber.message import Message
 
 _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
-"""Subjects that stay on their bus."""
+"""Prefixes of the subjects whose messages stay on their bus."""
 REQUEST_POSITION = 1 << 62
-"""Position of request 0 of a node. Positions of messages are smaller."""
-_MAX_DIGITS = 19  # Below `REQUEST_POSITION`, so that positions have 63 bits: a journal has signed integers.
+"""Position that stands for request 0 of a node. The positions of other messages are smaller."""
+_MAX_DIGITS = 19  # Shorter numbers are below `REQUEST_POSITION`, so that positions fit into 63 bits.
 
 
 class Interest(NamedTuple):
     """Subscription of a bus.
 
     Attributes:
-        pattern: of the subscription.
+        pattern: pattern of the subscription.
         group: name of its queue group; None for a plain subscription.
-        policy: of the group.
+        policy: policy of the group.
     """
 
     pattern: Pattern
@@ -73,9 +75,9 @@ class Source(NamedTuple):
     """Interest of one session at a leg.
 
     Attributes:
-        forwarder: id of the forwarder whose session it is, or None.
-        interests: of the session.
-        is_standby: whether the forwarder stands by.
+        forwarder: id of the forwarder to which the session belongs, or None.
+        interests: subscriptions of the session.
+        is_standby: whether this forwarder stands by.
     """
 
     forwarder: bytes | None
@@ -84,12 +86,12 @@ class Source(NamedTuple):
 
 
 class Side:
-    """State of one leg that the rules read.
+    """State of one leg, as the rules of forwarders need it.
 
     Attributes:
-        allowed: patterns of the messages that may enter the bus; all without a pattern.
+        allowed: patterns of the messages that may enter the bus. Without patterns, all messages may enter.
         sources: interest of each session.
-        forwarders: ids of the other forwarders on the bus, also of those out of reach.
+        forwarders: ids of the other forwarders on the bus, including forwarders that this leg cannot reach.
         active: ids of the forwarders that are up and do not stand by.
         standby: ids of the forwarders that are up and stand by.
     """
@@ -121,7 +123,7 @@ def stands_by(own: bytes, sides: Sequence[Side], at: int) -> bool:
 
     Args:
         own: id of the forwarder.
-        sides: its legs.
+        sides: states of the forwarder's legs.
         at: index of the leg on that bus.
     """
     here = sides[at]
@@ -141,7 +143,7 @@ def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
     """Return the subscriptions of a forwarder on one bus.
 
     Args:
-        sides: its legs.
+        sides: states of the forwarder's legs.
         at: index of the leg on that bus.
     """
     here = sides[at]
@@ -158,10 +160,12 @@ def wanted(sides: Sequence[Side], at: int) -> set[Interest]:
 
 @lru_cache(maxsize=65_536)
 def narrow(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """Return existing patterns that match each allowed subject of a pattern, and few other subjects.
+    """Return the patterns by which a forwarder receives the allowed subjects of a pattern.
+
+    They are `pattern` itself or patterns of `allowed`, and may match a few other subjects.
 
     Args:
-        pattern: of a subscription.
+        pattern: pattern of a subscription.
         allowed: patterns of the messages that may enter the bus of the subscription.
     """
     if all(prefix.startswith(_RESERVED) for prefix in pattern.prefixes):
@@ -197,7 +201,7 @@ def forwarder_ids(via: bytes) -> set[bytes]:
 
 
 def has_passed(via: bytes, own: bytes) -> bool:
-    """Return whether a message has passed a forwarder, or the largest number of forwarders."""
+    """Return whether a message has passed a forwarder with this id, or has passed the maximum number of forwarders."""
     return len(via) >= FORWARDER_ID * MAX_FORWARDERS or own in forwarder_ids(via)
 
 
@@ -210,10 +214,11 @@ def source_of(
     """Return the source of a message.
 
     Args:
-        forwarded: of a message that another forwarder has passed, or None.
-        origin: of the message.
-        position: of the message.
-        reply_to: of a request. The copies of a request have different positions at their publisher, but one number.
+        forwarded: source that another forwarder has put into the message, or None.
+        origin: id of the node that published the message.
+        position: position of the message at that node.
+        reply_to: inbox for the replies to a request. Its number replaces the position, because the copies of a request
+            have different positions and one number.
     """
     if forwarded is not None:
         return forwarded
@@ -241,11 +246,11 @@ def extras_of(
     """Return the extras with which a forwarder publishes a message.
 
     Args:
-        extras: of the message.
-        source: of the message.
+        extras: extras of the message that arrived.
+        source: source of the message.
         own: id of the forwarder.
         is_redelivered: whether another member of the group may have received the message.
-        is_request: whether the forwarder sends the request in its own name, so that `reply_to` is its own.
+        is_request: whether the message is a request that the forwarder sends with its own `reply_to`.
     """
     if extras is not None and is_request:
         extras = extras._replace(reply_to=None, to_all=None)
@@ -257,19 +262,19 @@ def extras_of(
 
 
 def by_rank(streams: Sequence[Any], subject: bytes, source: Forwarded) -> list[Any]:
-    """Return the members of a group that may receive a message, in the order of preference.
+    """Return the members of a group that may receive a message, the preferred member first.
 
-    Parallel forwarders pick the same member, as long as the member is up. The members have one policy.
+    Parallel forwarders prefer the same member, as long as this member is up. All members have the same policy.
 
     Args:
-        streams: of sessions, in the order in which they joined.
-        subject: of the message.
-        source: of the message.
+        streams: streams of the members, in the order in which their sessions joined.
+        subject: subject of the message.
+        source: source of the message.
     """
     policy = streams[0].options.policy if streams else ""
     if policy == "failover":
         return list(streams)
-    # The `key=` of a message stays with its publisher.
+    # Publishers do not send the `key=` of a message. Therefore the subject is the key here.
     key = subject if policy == "sticky" else source.origin + source.position.to_bytes(8, "big")
     found = sorted(streams, key=lambda item: rank(key, item.session.member), reverse=True)
     return found[:1] if policy == "sticky" else found

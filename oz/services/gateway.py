@@ -1,14 +1,14 @@
-"""The gateway: passes messages between local programs and multicast, by processes that may end.
+"""The gateway: passes messages between local programs and multicast sockets in other processes.
 
 Theory of operation
 -------------------
-libpgm ends its process for a malformed packet. So the multicast sockets are in two processes, a receiver
-and a sender. The gateway restarts them, and keeps the sequence numbers. A new sender continues the sequence of the
-last one, and `Relaying` knows the next number of each publisher that was received. So every loss is detected, and
-reported to local subscribers as a gap in its place (`Publisher.report_loss`).
+libpgm ends its process if it receives a malformed packet. Therefore the multicast sockets are in two processes, a
+receiver and a sender. The gateway restarts them, and keeps the sequence numbers. A new sender continues the sequence of
+the previous sender, and `Relaying` knows the next number of each publisher whose messages were received. So every loss
+is detected. The gateway reports it to local subscribers as a gap in its place (`Publisher.report_loss`).
 
 Local subscribers have links to the publisher of the gateway. The gateway has links to local publishers that bind.
-Publishers that connect to the gateway are plain: their losses are unknown, and their headers are not passed on.
+Publishers that connect to the gateway are plain. Their losses are unknown, and their headers are not passed on.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from oz.transport.endpoints import as_list
 _log = peer_logger("oz.gateway")
 
 ADVISORIES = "_OZ.gateway."
-"""Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows."""
+"""Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows it."""
 
 HOLD_SECONDS = 5.0
-"""Seconds for which messages wait in their publishers while the sender is down. Then they are dropped."""
+"""Seconds for which messages wait in their publishers while the sender is down. Then the gateway drops them."""
 
 ATTEND_SECONDS = 1.0
-"""Seconds after which the subscriber is read without a message, so that its publishers are answered."""
+"""Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
 
 _LOCAL = b"_LOCAL."
 
@@ -70,30 +70,30 @@ class GatewayStats:
     """Counters of a gateway. All except `restarts` count messages."""
 
     received: int = 0
-    """Messages of multicast that were published to local subscribers."""
+    """Messages from multicast that were published to local subscribers."""
     lost: int = 0
-    """Lost messages of multicast; local subscribers got gaps."""
+    """Messages from multicast that were lost. Local subscribers received gaps."""
     sent: int = 0
-    """Messages of local publishers that were passed to the sender."""
+    """Messages from local publishers that were passed to the sender."""
     unsent: int = 0
-    """Messages of local publishers that were lost before the sender; multicast subscribers get gaps."""
+    """Messages from local publishers that were lost before the sender. Multicast subscribers receive gaps."""
     refused: int = 0
-    """Messages with a subject or headers that the publisher of the gateway refuses."""
+    """Messages that the publisher of the gateway refused because of their subject or headers."""
     restarts: int = 0
-    """Restarts of multicast processes."""
+    """Number of restarts of multicast processes."""
 
 
 class Gateway(Service):
     """Passes messages between local programs and multicast.
 
-    `run` raises `WorkerError` if a multicast process cannot start: a wrong interface, or a port in use.
+    `run` raises `WorkerError` if a multicast process cannot start. Causes are a wrong interface, or a port in use.
 
     Attributes:
-        stats: counters.
-        publisher: to which local subscribers connect.
-        sources: subscribers of local publishers: one with links, and one for plain publishers.
+        stats: counters of the gateway.
+        publisher: publisher to which local subscribers connect.
+        sources: subscribers for the messages of local publishers: one with links, and one for plain publishers.
         subscribers_at: endpoints of local subscribers, with the real ports.
-        publishers_at: endpoints of local publishers, bound or connected.
+        publishers_at: endpoints of local publishers, to which the gateway has bound or connected.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class Gateway(Service):
 
         Args:
             receive: multicast endpoints to receive, such as `epgm://192.0.2.7;239.192.1.1:5555`.
-            send: multicast endpoint for the messages of local publishers, with a UDP port of its own.
+            send: multicast endpoint to which messages of local publishers are sent. It needs a UDP port of its own.
             subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
             publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. They are plain.
-            connect: endpoints of local publishers, `Publisher(bind=…)`. These publishers get links, so that losses
-                are known and headers are kept.
+            connect: endpoints of local publishers, `Publisher(bind=…)`. The gateway has links to these publishers.
+                Therefore their losses are known and their headers are kept.
             multicast: options of both multicast sockets.
             echo: whether local subscribers also get the messages of local publishers. PGM does not deliver them on
                 the host that sent them.
-            keep_origins: whether messages get headers with their first publisher and their position there.
-            options: of the local sockets.
-            security: keys and permissions of local programs. Multicast is not encrypted or authenticated.
+            keep_origins: whether the gateway adds headers with the first publisher of a message and its position there.
+            options: options of the sockets for local programs.
+            security: keys and permissions for local programs. Multicast is not encrypted or authenticated.
 
         Raises:
-            EndpointError: an endpoint cannot be used, or libzmq has no PGM; the text has the line that adds it.
-            ConfigurationError: no multicast endpoint, or an endpoint without its counterpart on the other side.
+            EndpointError: an endpoint cannot be used, or libzmq has no PGM. In this case the text shows how to add PGM.
+            ConfigurationError: there is no multicast endpoint, or a direction has endpoints on one side only.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)
@@ -186,12 +186,12 @@ class Gateway(Service):
 
     @property
     def _workers(self) -> list[Worker]:
-        """Processes: the receiver, the sender, or both."""
+        """Processes of the gateway: the receiver, the sender, or both."""
         return [worker for worker in (self._receiver, self._sender) if worker is not None]
 
     @property
     def is_ready(self) -> bool:
-        """Whether all processes have opened their endpoints."""
+        """Whether all processes of the gateway have opened their endpoints."""
         return all(worker.is_ready for worker in self._workers)
 
     def _turn(self, until: float) -> None:
@@ -208,7 +208,7 @@ class Gateway(Service):
         self._has_more = self._pass_up(now)
 
     def _wait(self, until: float) -> None:
-        """Wait until a message arrives, a step is due, or the bell rings."""
+        """Wait until a message arrives, until the next deadline, or until the bell rings."""
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
         now = time.monotonic()
@@ -268,7 +268,7 @@ class Gateway(Service):
             )
 
     def _report_multicast_loss(self, origin: bytes, count: int | None) -> None:
-        """Report lost messages to local subscribers."""
+        """Report messages that were lost before the gateway received them to local subscribers."""
         if count == 0:
             return
         self.stats.lost += count or 0
@@ -276,7 +276,7 @@ class Gateway(Service):
         self._publish_advisory("gap", origin=origin.hex(), count=count)
 
     def _publish_advisory(self, kind: str, **what: Any) -> None:
-        """Publish an advisory, for plain subscribers."""
+        """Publish an advisory, a message about an event of the gateway, for plain subscribers."""
         self.publisher.publish(f"{ADVISORIES}{kind}", json.dumps(what).encode())
 
     # From local programs to multicast.
@@ -290,7 +290,7 @@ class Gateway(Service):
         return now >= sender.down_since + HOLD_SECONDS
 
     def _pass_up(self, now: float) -> bool:
-        """Send the messages of local publishers to the sender; return whether there were any."""
+        """Pass messages of local publishers on to the sender; return whether there were any."""
         has_more = False
         for source in self.sources:
             if not self._may_pass_up(now):
@@ -308,7 +308,7 @@ class Gateway(Service):
         return has_more
 
     def _numbered(self, message: Message) -> Relayed | None:
-        """Return a message with its multicast number; None if it stays on this host."""
+        """Return a message with its multicast number; None if the message may not leave this host."""
         headers = dict(message.headers) or None
         relayed = Relayed(
             message.origin or b"",
@@ -332,11 +332,11 @@ class Gateway(Service):
             self._numbering.reported = self._numbering.number
             self.stats.sent += len(batch)
         else:
-            # The messages have numbers, so that subscribers miss them.
+            # The messages keep their numbers. Therefore subscribers detect that they are missing.
             self.stats.unsent += len(batch)
 
     def _report_source_loss(self, gap: Gap) -> None:
-        """Report lost messages of a local publisher on both sides."""
+        """Report messages of a local publisher that were lost, to local subscribers and to multicast subscribers."""
         if self._echo:
             self.publisher.report_loss(gap.count)
         self._numbering.lose(gap.count)
@@ -344,7 +344,7 @@ class Gateway(Service):
         self._send_gap()
 
     def _send_gap(self) -> None:
-        """Send a loss of unknown size to the sender, if it has room."""
+        """Send the sender a loss of unknown size, if one is to report and the queue has space."""
         if self._sender is not None:
             self._numbering.send_gap(self._sender.send)
 
@@ -373,7 +373,7 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
         )
     if bool(send) != bool(publishers):
         raise _wrong("send", send, "send and publishers go together: give send= and publishers= or connect=")
-    # Before PGM is missed: an endpoint that is not multicast needs no PGM.
+    # This check comes before the check for PGM, because an endpoint that is not multicast needs no PGM.
     for endpoint in (*receive, *([send] if send else ())):
         endpoint_parts(endpoint)
 

@@ -10,41 +10,41 @@ from typing import Any, NamedTuple
 import msgpack
 
 READY = 1
-"""From a process: its endpoints are open. The receiver adds the time since which it listens."""
+"""A process reports that its endpoints are open. The receiver adds the time since which it listens."""
 BEAT = 2
-"""From a process, every second: a sign of life."""
+"""A process shows every second that it lives."""
 MESSAGES = 3
-"""In both directions: messages. To the sender: also the number of the next message."""
+"""A frame with messages, in both directions. The gateway adds the number of the next message."""
 REACHED = 4
-"""From the receiver, without messages: the number of the next message of each publisher."""
+"""The receiver reports the number of each publisher's next message, although no message has arrived."""
 GAP = 5
-"""From the receiver: numbers of a publisher that are lost. To the sender: a loss of unknown size."""
+"""The receiver reports lost numbers of a publisher. The gateway reports a loss of unknown size to the sender."""
 ADVISORY = 6
-"""From the receiver: a notice of the watchdog."""
+"""The receiver passes on a notice of its watchdog."""
 CLOSE = 7
-"""To a process: the request to end."""
+"""The gateway asks a process to end."""
 
 MANY = 500
 """Maximum number of messages in one frame."""
 BEAT_SECONDS = 1.0
-"""Seconds between two BEAT of a process."""
+"""Seconds between two BEAT frames of a process."""
 
 ORIGIN_HEADER = "oz-origin"
-"""Header with the id of the publisher that published a message first, 16 bytes."""
+"""Header with the id of the first publisher of a message, 16 bytes."""
 SEQUENCE_HEADER = "oz-sequence"
-"""Header with the position of the message among all messages of that publisher."""
+"""Header with the position of a message among all messages of its first publisher."""
 
 
 class Relayed(NamedTuple):
-    """A message between gateway and process.
+    """A message between the gateway and a multicast process.
 
     Attributes:
-        origin: to the gateway, id of the publisher; to the sender, empty.
-        sequence: number of the message at its publisher; to the sender, its multicast number.
-        subject: as bytes.
-        payload: as bytes.
-        headers: of the message, or None.
-        id: of the message: bytes, a pair of bytes and a number, or None.
+        origin: id of the publisher; empty in messages to the sender.
+        sequence: number of the message at its publisher; in messages to the sender, its multicast number.
+        subject: subject as bytes.
+        payload: payload as bytes.
+        headers: headers of the message, or None.
+        id: id of the message as bytes, or as a pair of bytes and a number; None without an id.
     """
 
     origin: bytes
@@ -56,12 +56,14 @@ class Relayed(NamedTuple):
 
 
 class Numbering:
-    """Numbers of the messages of the sender over its restarts, so that subscribers detect every loss.
+    """Numbers of the messages that the sender multicasts. They continue after its restarts.
+
+    So subscribers detect every loss.
 
     Attributes:
-        epoch: of the sequence.
-        number: of the next message.
-        reported: next number of the current sender.
+        epoch: epoch of the sequence.
+        number: number of the next message.
+        reported: number that the current sender expects next.
     """
 
     __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
@@ -90,19 +92,19 @@ class Numbering:
         return {"origin": self._origin.hex(), "epoch": self.epoch, "next": self.number, "age": age}
 
     def lose(self, count: int | None) -> None:
-        """Count messages that were lost before the sender; None for an unknown number."""
+        """Count messages that were lost before they reached the sender; None for an unknown number."""
         if count is None:
-            # Subscribers report an unknown loss for a higher epoch.
+            # A higher epoch makes subscribers report an unknown loss.
             self.epoch += 1
             self._has_unsent_gap = True
         else:
             self.number += count
 
     def send_gap(self, send: Callable[[bytes], bool]) -> None:
-        """Send an unknown loss to the sender, if it is not sent yet.
+        """Report an unknown loss to the sender, if it is not reported yet.
 
         Args:
-            send: sends a frame, and returns whether the queue had space.
+            send: function that sends a frame, and returns whether the queue had space.
         """
         if self._has_unsent_gap and send(pack(GAP)):
             self._has_unsent_gap = False
@@ -115,19 +117,19 @@ def pack(kind: int, *body: Any) -> bytes:
 
 
 def unpack(frame: bytes) -> tuple[int, Sequence[Any]]:
-    """Return kind and body of a frame."""
+    """Return the kind and the body of a frame."""
     kind, body = msgpack.unpackb(frame, use_list=True, strict_map_key=False)
     return kind, body
 
 
 def unpack_message(fields: Sequence[Any]) -> Relayed:
-    """Return one message of a frame."""
+    """Return a message from its fields in a frame."""
     message = Relayed._make(fields)
     return message._replace(id=tuple(message.id)) if isinstance(message.id, list) else message
 
 
 def with_origin(message: Relayed) -> Relayed:
-    """Add the first publisher to the headers of a message, unless another gateway has added it."""
+    """Return a message whose headers name its first publisher. Headers of an earlier gateway stay as they are."""
     if not message.origin:
         return message
     origin = {ORIGIN_HEADER: message.origin, SEQUENCE_HEADER: message.sequence}

@@ -1,7 +1,7 @@
-"""Process with the multicast socket of a gateway. If libpgm ends it, the gateway starts another one.
+"""Process with the multicast socket of a gateway. If libpgm ends the process, the gateway starts a new process.
 
-`python -m oz.services.multicast_process JSON`: the argument is the task. The process has a link to the gateway,
-and ends when its standard input ends, because then the gateway has ended.
+The command is `python -m oz.services.multicast_process JSON`. The argument is the task. The process has a link to the
+gateway. It ends when its standard input ends, because this means that the gateway has ended.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ FAILED = 3
 """Exit code after an error; the last line of the output has the reason."""
 
 _REACHED_SECONDS = 0.2
-"""Minimum pause in seconds between two REACHED."""
-_RECEIVED_FRAMES = 10_000  # Frames that wait in the socket of the receiver at most.
+"""Minimum seconds between two REACHED frames."""
+_RECEIVED_FRAMES = 10_000  # Maximum number of frames that wait in the socket of the receiver.
 _CLOSE_TIMEOUT = 2.0
 _STDIN = 0
 _clock = time.monotonic
@@ -59,13 +59,13 @@ class GatewayLink:
     """Link of a process to its gateway.
 
     Attributes:
-        context: of the process.
-        socket: the PAIR.
-        beats_at: time of the next BEAT.
+        context: libzmq context of the process.
+        socket: PAIR socket that is connected to the gateway.
+        beats_at: time of the next BEAT, the frame that shows that the process lives.
     """
 
     def __init__(self, address: str) -> None:
-        """Connect."""
+        """Connect to the gateway."""
         silence_libpgm()
         self.context: zmq.Context[Any] = zmq.Context()
         self.socket = self.context.socket(zmq.PAIR)
@@ -79,7 +79,7 @@ class GatewayLink:
         self.beats_at = 0.0
 
     def poller(self, flags: int = zmq.POLLIN) -> zmq.Poller:
-        """Return a poller for the link and for the end of the gateway."""
+        """Return a poller for the link and for the end of standard input."""
         poller = zmq.Poller()
         poller.register(self.socket, flags)
         poller.register(_STDIN, zmq.POLLIN)
@@ -90,7 +90,7 @@ class GatewayLink:
         return bool(self._stdin.poll(0))
 
     def send(self, kind: int, *body: Any) -> None:
-        """Send a frame. Wait while the gateway is busy."""
+        """Send a frame. Wait while the queue of the link is full."""
         frame = pack(kind, *body)
         while True:
             try:
@@ -102,7 +102,7 @@ class GatewayLink:
                 poll_until(self._room, inf)
 
     def receive(self) -> tuple[int, Any] | None:
-        """Return kind and body of the next frame; None without one."""
+        """Return the kind and the body of the next frame; None if no frame has arrived."""
         try:
             return unpack(self.socket.recv(zmq.NOBLOCK))
         except zmq.Again:
@@ -133,8 +133,8 @@ class _Receiving:
             )
             for endpoint in task["endpoints"]
         ]  # fmt: skip
-        # A publisher may have begun while no process listened. Its messages of that time count as lost, because an
-        # earlier process of the gateway listened before.
+        # A publisher may have begun while no process listened. Its messages from that time count as lost, because the
+        # gateway had a process that listened before.
         for listener in self._listeners:
             listener.receiver.joined_at = task["joined_at"] or listener.receiver.joined_at
         self._poller = link.poller()
@@ -162,7 +162,7 @@ class _Receiving:
             self._send_messages()
             link.beat()
             if is_empty:
-                # Now REACHED is behind all messages.
+                # All messages have been sent to the gateway. Therefore REACHED arrives after them.
                 self._report()
                 poll_until(self._poller, min(link.beats_at, self._next_deadline()))
 
@@ -196,7 +196,7 @@ class _Receiving:
             try:
                 extras = Extras() if found is None else decode_extras(found)
             except ProtocolError:
-                # The gateway detects the missing number.
+                # The gateway detects that this sequence number is missing.
                 continue
             headers = None if extras.headers is None else dict(extras.headers)
             message = Relayed(effect.origin, sequence, subject, payload, headers, extras.message_id)
@@ -214,7 +214,7 @@ class _Receiving:
 
 
 class _Sending:
-    """Multicasts the messages of the gateway with the given numbers."""
+    """Multicasts the messages from the gateway, with the numbers that the gateway has assigned."""
 
     def __init__(self, link: GatewayLink, task: dict[str, Any]) -> None:
         self._link = link
@@ -237,7 +237,7 @@ class _Sending:
         while not link.is_orphaned():
             self._turn()
             if sender.frames:
-                # The rate is reached. Messages wait in the gateway.
+                # The sender has reached its rate. Further messages wait in the gateway.
                 poll_until(self._both, min(link.beats_at, sender.next_beat))
                 continue
             poll_until(self._incoming, min(link.beats_at, sender.next_beat))
@@ -282,7 +282,7 @@ class _Sending:
 
 def main(argument: str) -> None:
     """Receive or send for a gateway until it ends. The argument is the task as JSON."""
-    # Ctrl-C reaches all processes of the terminal; the gateway ends this one in order.
+    # Ctrl-C reaches all processes of the terminal. This process ignores it, because the gateway ends it in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)
     link = GatewayLink(task["link"])

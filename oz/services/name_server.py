@@ -36,7 +36,7 @@ class NameServerStats:
         left: nodes that closed or were restarted.
         lost: nodes that were silent for `lost_after` seconds.
         conflicts: nodes that came up with the name of another node of their bus.
-        refused: endpoints and nodes that are no peers.
+        refused: endpoints and nodes that were refused, because they are no peers.
     """
 
     joined: int = 0
@@ -61,7 +61,7 @@ class NameServer(NodeService):
     again after its restart.
 
     Attributes:
-        stats: counts.
+        stats: counts of the name server.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class NameServer(NodeService):
 
         Args:
             bind: endpoints for the `connect=` of nodes, such as `tcp://*:5756`.
-            name: name in its card; default: name of the host.
+            name: name of this name server for nodes; default: name of the host.
             bus: name of the only bus that it serves; None for any number of separate buses.
-            connect: endpoints of other name servers, whose nodes this name server then introduces too.
-            lost_after: seconds without an answer of a silent node after which the node is lost.
-            limits: `peers` bounds the nodes.
+            connect: endpoints of other name servers. This name server then also introduces their nodes.
+            lost_after: seconds without an answer after which a silent node is lost.
+            limits: limits of the name server. `peers` is the maximum number of nodes.
             security: key and trusted keys, as for `oz.Node`.
 
         Raises:
@@ -125,7 +125,7 @@ class NameServer(NodeService):
         if event.peer is not None and event.kind in (events.PEER_LEFT, events.PEER_LOST):
             self._up.discard(event.peer.id)
         elif event.peer is not None and event.kind == events.PEER_UP:
-            # A node that was silent is reported as up too.
+            # A node that was silent and answers again is reported as up too.
             counter = None if event.peer.id in self._up else "joined"
             self._up.add(event.peer.id)
         if counter is not None:
@@ -139,7 +139,7 @@ class NameServer(NodeService):
 
     @property
     def name(self) -> str:
-        """Name that nodes see."""
+        """Name of this name server for nodes."""
         return self._engine.name
 
     @property
@@ -149,12 +149,12 @@ class NameServer(NodeService):
 
     @property
     def endpoint(self) -> str:
-        """First of the endpoints."""
+        """First endpoint of `endpoints`."""
         return self._engine.endpoints[0]
 
     @property
     def nodes(self) -> list[Card]:
-        """Nodes that are up, of all buses, by bus and name. Name servers are not among them."""
+        """Nodes of all buses that are up, sorted by bus and name. Name servers are not among them."""
         with self._engine.lock:
             found = self._engine.cards(roster.UP, roster.SILENT)
         return sorted(found, key=lambda item: (item.bus, item.name, item.node))

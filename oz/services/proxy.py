@@ -21,7 +21,7 @@ from oz.transport.ipc_paths import SocketFiles
 
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
-"""Maximum size of a subscription in bytes, because libzmq uses recursion and 100 bytes of memory for each byte."""
+"""Maximum bytes of a subscription. For each byte libzmq uses one level of recursion and 100 bytes of memory."""
 HIGH_WATER_MARK = 100_000
 """Default number of messages that may wait for each subscriber."""
 _KEEPALIVE = (
@@ -34,8 +34,10 @@ _KEEPALIVE = (
     (zmq.RECONNECT_IVL, 100),
     (zmq.RECONNECT_IVL_MAX, 5_000),
 )
-"""Options that detect a dead host within 5 s. ZMTP heartbeats would abort the process on some failures
-(docs/libzmq.md)."""
+"""Socket options that detect a dead host within 5 s.
+
+ZMTP heartbeats are not used, because they would abort the process on some failures (docs/libzmq.md).
+"""
 _LINGER = 1_000  # milliseconds after `close` in which libzmq sends waiting messages
 _COUNTERS = struct.Struct("=Q")
 _ANSWER_TIMEOUT = 1_000  # milliseconds; the proxy of libzmq answers between two messages
@@ -46,20 +48,20 @@ class ProxyStats:
     """Counters of a plain forwarder."""
 
     messages: int = 0
-    """Received messages of publishers. A batch counts as one."""
+    """Number of messages received from publishers. A batch counts as one message."""
     message_bytes: int = 0
-    """Bytes of the received messages."""
+    """Total bytes of the received messages."""
     sent: int = 0
     """Messages that had a subscriber."""
     subscriptions: int = 0
-    """Subscriptions and unsubscriptions that were sent to publishers."""
+    """Number of subscriptions and unsubscriptions that were sent to publishers."""
 
 
 class Proxy(Service):
     """Forwards messages of publishers to subscribers, and subscriptions to publishers.
 
-    The proxy of libzmq runs in a thread, between an XSUB and an XPUB. Messages are not decoded. Publishers send
-    only messages with a subscriber. `run` raises the `zmq.ZMQError` that ends the proxy.
+    The proxy of libzmq runs in a thread, between an XSUB and an XPUB. It does not decode messages. Publishers send only
+    messages that a subscriber wants. If an error ends the proxy, `run` raises the `zmq.ZMQError`.
     """
 
     def __init__(
@@ -74,16 +76,16 @@ class Proxy(Service):
         """Bind and connect. `run` starts to forward.
 
         Args:
-            frontend: endpoint, or endpoints, for publishers, such as `tcp://*:5601`.
-            backend: endpoint, or endpoints, for subscribers.
+            frontend: one or several endpoints for publishers, such as `tcp://*:5601`.
+            backend: one or several endpoints for subscribers.
             connect: endpoints of publishers that bind, or of the backends of other forwarders.
-            high_water_mark: messages that may wait for each subscriber. Further messages are dropped for it. 0 is
-                no limit.
+            high_water_mark: maximum number of messages that wait for each subscriber. Further messages for this
+                subscriber are dropped. 0 means no limit.
             limits: only `message_bytes` and `handshake` have an effect. See docs/limits.md.
 
         Raises:
             TypeError: `limits` is not an `oz.Limits`.
-            ConfigurationError: one of the sides has no endpoint.
+            ConfigurationError: `backend` has no endpoint, or both `frontend` and `connect` have none.
             EndpointError: a text is no endpoint, or this libzmq lacks its transport.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
@@ -100,7 +102,7 @@ class Proxy(Service):
         self._is_running = False
         self._stats = ProxyStats()
         self._failure: zmq.ZMQError | None = None
-        # The two control sockets, and two descriptors for each endpoint.
+        # The number of descriptors for the two control sockets, and two descriptors for each endpoint.
         descriptors.need(
             descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
         )
@@ -154,7 +156,7 @@ class Proxy(Service):
 
     @property
     def stats(self) -> ProxyStats:
-        """Counters now."""
+        """Current counters of the proxy."""
         with self._counting:
             if self._is_running:
                 self._count()
@@ -182,7 +184,7 @@ class Proxy(Service):
         poll_until(poller, until)
 
     def _pass(self) -> None:
-        # Until the proxy ends, only this thread uses the two sockets.
+        # Until the proxy ends, only this thread uses the two control sockets.
         try:
             zmq.proxy_steerable(self._front, self._back, None, self._commands)
         except zmq.ZMQError as error:

@@ -6,17 +6,17 @@ handler on the node's pool receives. A buffer between the threads keeps the orde
 
 **Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell that `stop` and signals ring.
 
-**Losses.** A loss becomes a gap record, in order with the messages. Its sources: gaps that the subscriber
-reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full. While the
-disk has space, a full buffer stops the receiving thread instead. A journal that already has records first gets a gap
-record of unknown size, because the time between two recorders is not recorded.
+**Losses.** A loss becomes a gap record, in order with the messages. Three kinds of losses occur: gaps that the
+subscriber reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full.
+While the disk has space, a full buffer stops the receiving thread instead. If the journal already has records, the
+recorder first appends a gap record of unknown size, because the time since the previous recorder was not recorded.
 
 **Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
-the journal, so that repeats are also detected after a restart of the recorder.
+the journal, because it must detect repeats also after a restart.
 
-**Acknowledgements.** With `ack="received"` a message that was received and is not durable is lost if the recorder is
-killed. With `ack="handled"` the writing thread acknowledges a message after its append. The recorder is a member of
-a redelivering group, so that the publisher sends the messages of a killed recorder to the next one.
+**Acknowledgements.** With `ack="received"`, a message that has arrived and is not durable is lost if the recorder is
+killed. With `ack="handled"`, the writing thread acknowledges a message after its append. The recorder is a member of a
+redelivering group. Therefore the publisher sends the messages of a killed recorder to the next recorder.
 """
 
 from __future__ import annotations
@@ -48,35 +48,34 @@ from oz.subscriber.sync import Subscriber, Subscription
 from oz.transport.bell import poll_until
 
 MESSAGE_BYTES = 100
-"""Estimated memory in bytes of a message besides its payload."""
+"""Estimated memory in bytes of a message in addition to its payload."""
 
 COMMIT_SECONDS = 0.01
-"""Least time between two appends in seconds, unless `APPEND_BYTES` wait. A message that arrives later is written at
-once."""
+"""Minimum seconds between two appends, unless `APPEND_BYTES` wait. After a longer pause an append is immediate."""
 
 APPEND_BYTES = 4 << 20
-"""Size of one append in bytes of memory. A larger append would delay the next commit."""
+"""Maximum memory in bytes of the records of one append. A larger append would delay the next commit."""
 
 MAX_INT64 = (1 << 63) - 1
 MAX_MESSAGES = 1024
-"""Messages of one `receive_many`."""
+"""Maximum number of messages that one `receive_many` returns."""
 FULL_QUEUE = 64
-"""Calls of `receive_many` that empty a full queue of a subscriber."""
+"""Number of calls of `receive_many` that empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
-"""Seconds between two appends while the disk is full. The system does not report when the disk has space again."""
+"""First and longest pause in seconds before a retry while the disk is full. No event reports free space."""
 SERVICE_INTERVAL = 1.0
-"""Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
+"""Seconds after which a subscriber is read although no message has arrived, so that it answers its publishers."""
 DRAIN_TIMEOUT = 2.0
-"""Seconds in which publishers send the messages that were published before `run` was stopped."""
+"""Maximum seconds to wait for messages that were published before `run` was stopped."""
 MAX_IDS = 65_536
-"""Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
+"""Number of records at the end of a journal whose ids are read, because `dedupe` also remembers this number of ids."""
 REST_TIMEOUT = 10.0
-"""Maximum seconds to receive the waiting messages. Other subscriptions of a given subscriber may never pause."""
+"""Maximum seconds to receive the waiting messages, because other subscriptions of the subscriber may never pause."""
 
 _log = peer_logger("oz.recorder")
 
 Row = Message | dict[str, Any]
-"""A message, or a gap record as columns."""
+"""A message, or a gap record as a dict of columns."""
 
 
 @dataclass
@@ -85,10 +84,10 @@ class RecorderStats:
 
     Attributes:
         recorded: messages in the journal, as durable as `sync` of the writer makes them.
-        payload_bytes: size of their payloads in bytes.
-        lost: lost messages that gap records count, without gaps of unknown size.
-        dropped: messages that were dropped while the disk was full; `lost` counts them too.
-        commits: appends to the journal.
+        payload_bytes: size of the payloads of these messages in bytes.
+        lost: number of lost messages in gap records. Gaps of unknown size are not counted.
+        dropped: messages that were dropped while the disk was full. `lost` counts them too.
+        commits: number of appends to the journal.
         is_full: whether the disk is full at present.
     """
 
@@ -103,9 +102,9 @@ class RecorderStats:
 class Recorder(Service):
     """Subscribes, and appends the received messages to a journal.
 
-    `run` records until `stop`, and then writes the messages that have arrived. `run` raises `JournalFull` if the
-    disk was full to the end, `JournalError` if the operating system failed, and `PermissionDenied` if a publisher
-    refuses.
+    `run` records until `stop` is called, and then writes the messages that have arrived. `run` raises `JournalFull` if
+    the disk was still full at the end, `JournalError` if the operating system reported an error, and `PermissionDenied`
+    if a publisher refuses the subscription.
 
     Attributes:
         stats: the counts.
@@ -132,24 +131,24 @@ class Recorder(Service):
         Args:
             directory: the directory of the journal; created if it is absent.
             patterns: the subjects to record, as in `oz.compile`: "md.>", or "rv:MD.>" in another dialect.
-            source: an endpoint or a list of endpoints, for which the recorder creates a subscriber; a
-                `Subscriber`, from which nothing else may receive meanwhile; or a `Node`, whose bus is
-                recorded. `close` leaves a given subscriber or node open.
-            group: name of a queue group. Each message goes to one recorder of a group.
-            ack: "received", or "handled" to acknowledge a message when it is in the journal. It needs a group and
-                links. If the recorder is killed, a recorder that joins the group within `resume_seconds` of the
-                publisher receives the unacknowledged messages. This recorder may record some messages a second
-                time.
+            source: source of the messages. With one endpoint or a list of endpoints, the recorder creates a subscriber.
+                With a `Subscriber`, the program must not receive from it meanwhile. With a `Node`, the recorder
+                subscribes on its bus. `close` leaves a given subscriber or node open.
+            group: name of a queue group. Each message goes to one recorder in the group.
+            ack: "received", or "handled" to acknowledge a message when it is in the journal. "handled" needs a `group`
+                and a source with links. If the recorder is killed, another recorder receives the unacknowledged
+                messages. It must join the group within the publisher's `resume_seconds`, and may record some messages a
+                second time.
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
-            max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
-                stops receiving; while the disk is full it drops messages and counts them.
-            writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
+            max_pending_bytes: maximum memory in bytes for messages that are not written yet. When it is used up, the
+                recorder stops receiving. While the disk is full, the recorder drops messages instead, and counts them.
+            writer: further arguments of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 
         Raises:
-            JournalError, JournalFull, ValueError: as `oz.journal.Writer`.
-            PatternError, ValueError, zmq.ZMQError: as `oz.Subscriber` and `subscribe`.
-            ConfigurationError: `ack="handled"` without group, or with a node as the source.
-            TypeError: the source is of another type, or has options although it is no endpoint.
+            JournalError, JournalFull, ValueError: the same reasons as in `oz.journal.Writer`.
+            PatternError, ValueError, zmq.ZMQError: the same reasons as in `oz.Subscriber` and `subscribe`.
+            ConfigurationError: `ack="handled"` is given without a group, or with a node as the source.
+            TypeError: the source has another type, or `subscriber` is given although the source is no endpoint.
         """
         if isinstance(patterns, (str, bytes, Pattern)):
             patterns = [patterns]
@@ -230,14 +229,14 @@ class Recorder(Service):
 
     @property
     def pending(self) -> int:
-        """The number of messages that were received and are not written yet."""
+        """Number of messages that were received and are not written yet."""
         return self._buffer.messages
 
     def wait_ready(self, *, timeout: float | None = 10.0) -> None:
         """Wait until the subscriber is ready; return at once if the source is a node.
 
         Raises:
-            Timeout, PermissionDenied: as `oz.Subscriber.wait_ready`.
+            Timeout, PermissionDenied: the same reasons as in `oz.Subscriber.wait_ready`.
         """
         if self.subscriber is not None:
             self.subscriber.wait_ready(timeout=timeout)
@@ -256,9 +255,9 @@ class Recorder(Service):
             return False
         messages: Sequence[Message] = ()
         try:
-            # `receive_many` ends before a gap, so that all gaps that it reports come before its first message.
+            # `receive_many` ends before a gap. Therefore all gaps that it reports come before its first message.
             messages = self.subscriber.receive_many(MAX_MESSAGES, timeout=0)
-            # The next call does not acknowledge the message of this one.
+            # Otherwise the next call of `receive_many` would acknowledge the messages of this call.
             self.subscriber._engine.in_hand.clear()
         except Timeout:
             pass
@@ -310,7 +309,7 @@ class Recorder(Service):
     # writing ---------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Append the buffer's records until it is closed and empty: the second thread."""
+        """Append the records of the buffer until it is closed and empty. The second thread runs this."""
         try:
             not_before = 0.0
             while rows := self._buffer.take(not_before):
@@ -341,7 +340,7 @@ class Recorder(Service):
                 return
 
     def _append_parts(self, rows: list[Row], error: Exception) -> None:
-        """Append those records of a refused list that can be stored."""
+        """Append the records that can be stored, after the journal has refused a list of records."""
         if len(rows) > 1:
             middle = len(rows) // 2
             self._append(rows[:middle])
@@ -355,7 +354,7 @@ class Recorder(Service):
         self._append([self._gap_record(1, message.origin)])
 
     def _report_marked(self, rows: list[Row], end: int) -> None:
-        """Report messages of `oz trace` that are in the journal.
+        """Report the messages of `oz trace` that are now in the journal.
 
         Args:
             rows: records of one append.
@@ -418,10 +417,10 @@ class RecordBuffer:
         self._is_closed = False
         self._bytes = 0
         self.messages = 0
-        """The number of messages in the buffer."""
+        """Number of messages in the buffer."""
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Add records. Wait while the buffer is full; while the disk is full, drop them instead."""
+        """Add records. Wait while the buffer is full. If the disk is full too, drop the records instead."""
         if not rows:
             return
         with self._changed:
@@ -453,19 +452,20 @@ class RecordBuffer:
         self._add([self._gap_record(count, origin) for origin, count in dropped.items()])
 
     def set_full(self) -> None:
-        """Drop records beyond the limit from now on, because the disk is full."""
+        """Drop records from now on when the buffer is full, because the disk is full."""
         with self._changed:
             self._stats.is_full = True
             self._changed.notify_all()
 
     def take(self, not_before: float) -> list[Row]:
-        """Wait for records; return the records of one append. They count as records of the buffer until `remove`.
+        """Wait for records; return records for one append. The buffer counts them until `remove` is called.
 
         Args:
-            not_before: monotonic time at which the wait ends, unless a whole append is ready before.
+            not_before: time of the monotonic clock at which the wait ends. It ends earlier if the records suffice for
+                an append.
 
         Returns:
-            The first records; none once the buffer is closed and empty.
+            The first records; an empty list if the buffer is closed and empty.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._rows or self._is_closed)
@@ -481,14 +481,14 @@ class RecordBuffer:
             return rows
 
     def remove(self, rows: Sequence[Row]) -> None:
-        """Remove records that are in the journal from the count."""
+        """Subtract records that are in the journal from the count."""
         with self._changed:
             self._bytes -= sum(map(size_of, rows))
             self.messages -= sum(not isinstance(row, dict) for row in rows)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End `put` and `take`: no record comes any more."""
+        """Close the buffer. No record is added any more, and `put` and `take` wait no longer."""
         with self._changed:
             self._flush_dropped()
             self._is_closed = True
@@ -503,7 +503,7 @@ def acknowledge(rows: Iterable[Row]) -> None:
 
 
 def payload_size(message: Message) -> int:
-    """Return the size of a payload in bytes; of a decoded payload, the size of its frames."""
+    """Return the size of a payload in bytes; if the payload is decoded, the size of its frames."""
     payload = message.payload
     return len(payload) if type(payload) is bytes else sum(map(len, message.frames[1:]))
 
@@ -514,11 +514,11 @@ def size_of(row: Row) -> int:
 
 
 def last_ids(journal: Journal, count: int) -> set[MessageId]:
-    """Return the ids of messages among the last records of a journal.
+    """Return the ids of the messages in the last records of a journal.
 
     Args:
-        journal: to read.
-        count: records at most.
+        journal: journal to read.
+        count: maximum number of records to read.
     """
     start = max(journal.first_offset, journal.end_offset - count)
     column = journal.table(start=start, columns=["headers"])["headers"]
@@ -527,7 +527,7 @@ def last_ids(journal: Journal, count: int) -> set[MessageId]:
 
 
 def _end(subscription: Subscription) -> None:
-    # A given subscriber may be closed before the recorder.
+    # The program may close its subscriber before it closes the recorder.
     with suppress(ClosedError):
         subscription.unsubscribe()
 
@@ -535,7 +535,7 @@ def _end(subscription: Subscription) -> None:
 def spanning_pattern(patterns: Sequence[Pattern]) -> str:
     """Return the text of a pattern that matches every subject that one of `patterns` matches.
 
-    For one pattern it is that pattern; for several, their common prefix.
+    For one pattern the result is that pattern. For several patterns it is their common prefix.
     """
     pattern, *others = patterns
     if not others and not pattern._flags and not pattern._named_lists:
@@ -545,5 +545,5 @@ def spanning_pattern(patterns: Sequence[Pattern]) -> str:
     prefixes = [prefix for item in patterns for prefix in item.prefixes]
     low, high = min(prefixes), max(prefixes)
     length = next((at for at, byte in enumerate(low) if high[at : at + 1] != bytes([byte])), len(low))
-    # Less text than bytes if the prefixes differ within a character.
+    # The text is shorter than the common bytes if the prefixes differ within a character.
     return f"zmq:{low[:length].decode(errors='ignore')}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 MAX_PUBLISHERS = 10_000
-"""Maximum number of publishers in the account. The publisher with the oldest message is removed first."""
+"""Maximum number of publishers in the account. When it is reached, the publisher with the oldest message is removed."""
 
 
 class _Account:
-    """Accounted numbers of one publisher: from `first` to before `expected`."""
+    """Account of one publisher: the numbers from `first` to before `expected` are passed on or reported lost."""
 
     __slots__ = ("expected", "first")
 
@@ -16,9 +16,9 @@ class _Account:
 
 
 class Relaying:
-    """Account of the numbered messages of all publishers. Each number is passed on or reported lost, once.
+    """Account of the numbered messages of all publishers. Each number is passed on or reported lost only once.
 
-    A new link has no state of the old link, but the numbers of a publisher continue.
+    A new link does not know the state of the old link, but the publisher's numbers continue.
     """
 
     __slots__ = ("_accounts",)
@@ -27,7 +27,7 @@ class Relaying:
         self._accounts: dict[bytes, _Account] = {}
 
     def take(self, origin: bytes, sequence: int, count: int) -> tuple[int, int]:
-        """Record messages that arrived.
+        """Record the arrival of messages.
 
         Args:
             origin: id of the publisher.
@@ -35,7 +35,7 @@ class Relaying:
             count: number of messages.
 
         Returns:
-            The number of messages lost before them, and the number of repeated messages at their beginning.
+            The number of messages that were lost before these messages, and the number of repeats at their beginning.
         """
         account = self._find(origin, sequence)
         lost = max(0, sequence - account.expected)
@@ -47,12 +47,12 @@ class Relaying:
         """Record messages that a link reports as lost.
 
         Returns:
-            The number of messages that are lost and not reported yet.
+            The number of messages that are lost and were not reported before.
         """
         account, end = self._find(origin, sequence), sequence + count
         ahead = max(0, end - max(account.expected, sequence))
         behind = max(0, min(end, account.first) - sequence)
-        # Messages between two known ranges are lost too, because links deliver in order.
+        # Messages between two known ranges of numbers are lost too, because links deliver in order.
         ahead += max(0, sequence - account.expected)
         account.expected = max(account.expected, end)
         account.first = min(account.first, sequence)

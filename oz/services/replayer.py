@@ -1,8 +1,8 @@
 """Replay: publishes the messages of a journal again, at the pace at which they were received.
 
-The delay of a message after the first is the delay between the two records, divided by the speed. If the replay falls
-more than a second behind, or was paused, the schedule starts again with the next message, so that the following
-messages keep their distances. If the time of a message is before the time of an earlier message, it is due at once.
+The replay keeps the time between two records, divided by the speed. If the replay falls more than a second behind, or
+was paused, the schedule starts again with the next message. So the following messages keep the time between them. If a
+message has an earlier time than a message before it, it is due at once.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from oz.subjects.pattern import Pattern
 from oz.transport.bell import Bell, poll_until
 
 MAX_DELAY = 1.0
-"""Delay in seconds beyond which the schedule starts again."""
+"""Delay in seconds. A replay that is later than this starts its schedule again."""
 MIN_WAIT = 0.0002
 """Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
 POLL_STEP = 0.001
-"""Seconds by which a poll may end late, because it counts in milliseconds."""
+"""Seconds by which a poll may end too late, because it counts in milliseconds."""
 RETRY_INTERVAL = 0.005
-"""Seconds between two attempts while a subscriber is full. No event reports that it has space again."""
+"""Seconds between two attempts while a subscriber is full, because no event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000
-"""Messages between two calls of `on_poll` if the replay never waits."""
+"""Number of messages between two calls of `on_poll` if the replay never waits."""
 
 _log = peer_logger("oz.replay")
 
@@ -50,10 +50,10 @@ class ReplayStats:
 
     Attributes:
         published: messages that were published.
-        refused: messages that cannot be published: their subject or size is not allowed, or they have several
-            payload frames. The first of each kind is logged as a warning.
-        gaps: gaps that were passed.
-        lost: lost messages that those gaps count, as far as their number is known.
+        refused: messages that cannot be published. Their subject or size is not allowed, or they have several payload
+            frames. The first message of each kind is logged as a warning.
+        gaps: number of gap records in the range that was replayed.
+        lost: lost messages that these gap records count, as far as their number is known.
     """
 
     published: int = 0
@@ -63,12 +63,12 @@ class ReplayStats:
 
 
 class Replay:
-    """One replay of a journal: `run` publishes; any thread or signal handler may pause, resume and stop it.
+    """One replay of a journal. `run` publishes. Any thread or signal handler may pause, resume and stop the replay.
 
     Attributes:
-        stats: counts.
-        offset: offset after the last record that was passed; None before the first.
-        is_paused: whether it is paused.
+        stats: counts of the replay.
+        offset: offset after the last record that was replayed; None before the first record.
+        is_paused: whether the replay is paused.
         is_stopped: whether `stop` was called.
     """
 
@@ -107,17 +107,17 @@ class Replay:
         return (self._publisher._node,) if isinstance(self._publisher, Node) else ()
 
     def pause(self) -> None:
-        """Publish nothing until `resume`."""
+        """Pause the replay until `resume` is called."""
         self.is_paused = True
         self._ring()
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Continue a paused replay."""
         self.is_paused = False
         self._ring()
 
     def stop(self) -> None:
-        """End `run` before the next message."""
+        """End `run` before it publishes another message."""
         self.is_stopped = True
         self._ring()
 
@@ -129,10 +129,10 @@ class Replay:
         """Publish until the end of the range, or until `stop` is called.
 
         Args:
-            on_poll: called in this thread, at least ten times a second while it waits.
+            on_poll: function that this thread calls at least ten times a second while it waits.
 
         Raises:
-            JournalError, PatternError, ValueError: as `Journal.read`.
+            JournalError, PatternError, ValueError: the same reasons as in `Journal.read`.
             ClosedError: the publisher is closed.
         """
         self._on_poll = on_poll
@@ -181,7 +181,7 @@ class Replay:
             self._began = None
 
     def _wait(self, seconds: float) -> None:
-        """Wait for some seconds, until the next `on_poll`, or until the bell rings."""
+        """Wait for some seconds. End the wait earlier for the next `on_poll`, or if the bell rings."""
         assert self._bell is not None
         self._poll()
         if self._on_poll is not None:
@@ -191,7 +191,7 @@ class Replay:
             return
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
-        # The poll ends early, and `_wait_until_due` sleeps for the remaining time.
+        # The poll ends early, because it may be late by `POLL_STEP`. `_wait_until_due` sleeps for the remaining time.
         poll_until(poller, time.monotonic() + seconds - POLL_STEP)
         self._bell.clear()
 
@@ -203,14 +203,15 @@ class Replay:
     # publishing ------------------------------------------------------------------------------------------
 
     def _publish(self, record: Record) -> bool:
-        """Publish a message when subscribers have space; return False if the replay is stopped before."""
+        """Publish a message when subscribers have space; return False if the replay is stopped before that."""
         options: dict[str, Any] = {
             "headers": self._headers_of(record),
             "id": record.id,
         }
         _, payload, *further = record.frames
         if further:
-            # A link carries one payload, so that its subscribers would get another message than plain ones.
+            # A link carries one payload. Therefore subscribers with links would get another message than plain
+            # subscribers.
             self._refuse(
                 record, "several frames", f"it has {1 + len(further)} payload frames, and publish sends one"
             )
@@ -244,7 +245,7 @@ class Replay:
             )
 
     def _headers_of(self, record: Record) -> dict[str, Any]:
-        """Return the headers as they can be published, and with them the fields of the record."""
+        """Return the headers that can be published, together with the fields of the record as headers."""
         headers = {
             name: value
             for name, value in record.headers.items()
@@ -272,25 +273,27 @@ def replay(
 ) -> Replay:
     """Publish the messages of a journal again, in the order of their offsets, and wait for the end.
 
-    Subscribers of an oz publisher get the headers of the message, and the fields of the record as headers:
-    `oz-offset`, `oz-time-ns`, `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`. Plain subscribers
-    get subject and payload.
+    Subscribers of an oz publisher get the headers of the message. They also get the fields of the record as headers:
+    `oz-offset`, `oz-time-ns`, `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`. Plain subscribers get only
+    the subject and the payload.
 
     Args:
-        journal: the journal.
-        publisher: an `oz.Publisher` without codec, or an `oz.Node` with `codec=None`. If it raises `WouldBlock`
-            because a subscriber is full, the replay waits. A publisher with `on_full="drop"` drops messages.
-        pattern: publish only the messages whose subject matches, as in `Journal.read`.
-        start: the first offset or the earliest time.
-        end: the offset or the time before which to stop.
-        speed: 1.0 as received, 10.0 ten times as fast; None as fast as possible.
+        journal: journal to read.
+        publisher: an `oz.Publisher` without codec, or an `oz.Node` with `codec=None`. If it raises `WouldBlock` because
+            a subscriber is full, the replay waits. A publisher with `on_full="drop"` drops messages.
+        pattern: pattern of the subjects to publish, as in `Journal.read`; None for all messages.
+        start: first offset or earliest time to publish.
+        end: offset or time before which the replay stops.
+        speed: factor for the pace: 1.0 is the pace at which messages were received, 10.0 is ten times as fast. None
+            publishes as fast as possible.
 
     Returns:
-        The finished replay, with its `stats`. To pause or stop one, create a `Replay` and call `run`.
+        The finished replay, with its `stats`. To pause or stop a replay, create a `Replay` and call its `run`.
 
     Raises:
         TypeError: `journal` is no `Journal`.
-        JournalError, PatternError, ValueError: as `Journal.read`; or the speed is not greater than 0.
+        JournalError, PatternError, ValueError: the same reasons as in `Journal.read`. Also ValueError if the speed is
+            not greater than 0.
         ClosedError: the publisher is closed.
     """
     made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)

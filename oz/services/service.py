@@ -1,4 +1,4 @@
-"""Long-running programs: the loop that a thread runs until `stop`, and the end.
+"""Long-running programs: the loop that a thread runs until `stop`, and the release of resources after it.
 
 `oz.cli.serving` runs them as commands.
 """
@@ -24,20 +24,22 @@ from oz.transport.bell import Bell
 from oz.transport.steps import Steps, run
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that `close` waits for acknowledgements of peers."""
+"""Default maximum seconds that `close` waits for acknowledgements of peers."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of an `on_poll` that does not return the time of the next call."""
-_FAILURE_PAUSE = 0.1  # Seconds after a round that failed.
+_FAILURE_PAUSE = 0.1  # Seconds to wait after a round that raised an exception.
 
 OnPoll = Callable[[], object]
-"""Called by `run` in its thread after each round, and ten times a second, or at the time of the monotonic clock that it
-returns as a float."""
+"""Function that `run` calls in its thread after each round, and ten times a second.
+
+If it returns a float, the next call comes at this time of the monotonic clock instead.
+"""
 
 _log = peer_logger("oz.services")
 
 
 class Service:
-    """Service that `run` serves in the calling thread, until `stop`. Subclasses have `_turn` and `_release`."""
+    """Service that `run` serves in the calling thread, until `stop`. Subclasses implement `_turn` and `_release`."""
 
     def __init__(self) -> None:
         """Create the bell, which ends a wait of `_turn`."""
@@ -49,11 +51,11 @@ class Service:
         _open.add(self)
 
     def _turn(self, until: float) -> None:
-        """Wait for a change, for the bell, or until a time of the monotonic clock, and run due steps."""
+        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due."""
         raise NotImplementedError
 
     def _release(self, timeout: float | None) -> None:
-        """Close sockets, files and processes. `run` has ended.
+        """Close sockets, files and processes. The service calls this when `run` has ended.
 
         Args:
             timeout: seconds to wait for peers and processes; None waits as long as they do.
@@ -64,8 +66,8 @@ class Service:
         """Serve until `stop` or `close` is called.
 
         Args:
-            on_poll: called in this thread after each round, and at least every 0.1 seconds. If it returns a float, the
-                next call comes at this time of the monotonic clock instead.
+            on_poll: function that this thread calls after each round, and at least every 0.1 seconds. If it returns a
+                float, the next call comes at this time of the monotonic clock instead.
         """
         self._idle.clear()
         try:
@@ -95,7 +97,7 @@ class Service:
         self._close(CLOSE_TIMEOUT)
 
     def _close(self, timeout: float | None) -> None:
-        # At the end of the interpreter a thread in `run` is stopped, and never becomes idle.
+        # When the interpreter shuts down, a thread in `run` is stopped, and `_idle` is never set.
         if self._is_closed or self._owner != os.getpid() or sys.is_finalizing():
             return
         self.stop()
@@ -126,26 +128,26 @@ class Service:
 
 
 class ServiceEngine(Attended, Protocol):
-    """Engine of a service, with one node or several nodes."""
+    """Engine of a service that has one or several nodes."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Wait for acknowledgements of peers; return the end of the timeout."""
+        """Wait for acknowledgements of peers; return the time at which the wait must end."""
 
     def finish(self, end: float) -> int:
         """Send BYE and close the sockets."""
 
     def end_context(self) -> None:
-        """Terminate the contexts."""
+        """Terminate the libzmq contexts."""
 
 
 class NodeService(Service):
     """Service that runs one or more nodes in the thread that calls `run`."""
 
     def __init__(self, engine: ServiceEngine) -> None:
-        """Start without attention.
+        """Prepare the service. `run` begins to attend to the engine.
 
         Args:
-            engine: of the service.
+            engine: engine of the service.
         """
         super().__init__()
         self._service_engine = engine
@@ -173,7 +175,8 @@ class NodeService(Service):
         self._close(timeout)
 
     def _release(self, timeout: float | None) -> None:
-        # `stop` rings the bell and `run` does not clear it any more. A readable bell would end each sleep at once.
+        # `stop` has rung the bell and `run` does not clear it any more. A readable bell would end each later wait at
+        # once.
         self._attendance.more_descriptors = ()
         engine = self._service_engine
         engine.finish(run(engine.acknowledgements(timeout), self._attendance.turn))
@@ -181,7 +184,7 @@ class NodeService(Service):
 
 
 _open: weakref.WeakSet[Service] = weakref.WeakSet()
-"""Services that are not closed, so that the end of the program closes them."""
+"""Services that are not closed. They are closed when the program ends."""
 
 
 @atexit.register

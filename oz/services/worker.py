@@ -30,15 +30,15 @@ from oz.transport.backoff import Backoff
 _log = peer_logger("oz.gateway")
 
 HANGS_AFTER = 10.0
-"""Seconds without a frame after which a process is killed."""
+"""Seconds without a frame after which a process that was ready is killed."""
 
 CLOSE_TIMEOUT = 4.0
-"""Seconds in which a process ends, before it is killed."""
+"""Maximum seconds that a process may take to end before it is killed."""
 
 _MODULE = "oz.services.multicast_process"
-_START_TIMEOUT = 20.0  # seconds until the first READY
-_OUTPUT_BYTES = 500  # end of the output in errors and in the log
-_EXIT_TIMEOUT = 0.1  # seconds between the end of standard input and the end of the process
+_START_TIMEOUT = 20.0  # Seconds after the start of a process in which it must send READY.
+_OUTPUT_BYTES = 500  # Bytes from the end of the output that errors and the log show.
+_EXIT_TIMEOUT = 0.1  # Seconds in which the process may exit after it has closed standard input.
 
 
 class WorkerError(OzError):
@@ -46,14 +46,14 @@ class WorkerError(OzError):
 
 
 class Worker:
-    """Process and the gateway's end of its link.
+    """Multicast process, and the gateway's end of the link to it.
 
     Attributes:
         role: `"receiver"` or `"sender"`.
-        socket: the link, a new socket after each start; None without a process.
+        socket: socket of the link, a new one after each start; None without a process.
         is_ready: whether the process has opened its endpoints.
         down_since: time at which the process ended, in monotonic seconds.
-        backoff: times of the next start.
+        backoff: rule for the times at which the process may start.
         heard_at: time of the last frame, in monotonic seconds.
     """
 
@@ -62,7 +62,7 @@ class Worker:
 
         Args:
             role: `"receiver"` or `"sender"`.
-            task: returns the arguments of the process, at each start.
+            task: function that returns the arguments of the process. It is called at each start.
             directory: private directory for the socket of the link.
         """
         self.role = role
@@ -80,19 +80,19 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process, or None."""
+        """Id of the process, or None without a process."""
         return None if self._process is None else self._process.pid
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first."""
+        """Number of starts of the process after the first start."""
         return max(0, self.backoff.starts - 1)
 
     def watch(self, now: float) -> Iterator[tuple[int, Any]]:
-        """Start the process if it is due, and yield its frames as kind and body. Record its end.
+        """Start the process if it is due, yield its frames as kind and body, and handle its end.
 
         Args:
-            now: monotonic seconds.
+            now: time of the monotonic clock in seconds.
 
         Raises:
             WorkerError: the process could not open its endpoints at its first start.
@@ -104,7 +104,7 @@ class Worker:
         has_ended = self._has_ended(self._process)
         yield from self._heard(now)
         if has_ended:
-            # After the last frames of the process.
+            # The end is handled after the last frames of the process.
             self._handle_end(now)
         elif now >= self._hangs_at():
             _log.warning(
@@ -120,20 +120,20 @@ class Worker:
         return self.heard_at + (HANGS_AFTER if self.is_ready else _START_TIMEOUT)
 
     def next_deadline(self) -> float:
-        """Return the time of the next call of `watch` without a frame, in monotonic seconds."""
+        """Return the time in monotonic seconds at which `watch` must be called, even if no frame arrives."""
         return self.backoff.next_start if self._process is None else self._hangs_at()
 
     def register(self, poller: zmq.Poller, *, wants_room: bool) -> None:
         """Register the link, and the pipe that shows the end of the process.
 
         Args:
-            poller: the poller.
-            wants_room: also wait until a frame can be sent.
+            poller: poller of the gateway.
+            wants_room: whether the poller also waits until a frame can be sent.
         """
         if self.socket is not None:
             poller.register(self.socket, zmq.POLLIN | (zmq.POLLOUT if wants_room else 0))
         if self._process is not None and self._process.stdin is not None:
-            # The end of the process closes the reading side of the pipe.
+            # When the process ends, the reading side of the pipe is closed.
             poller.register(self._process.stdin.fileno(), zmq.POLLERR)
 
     @staticmethod
@@ -157,7 +157,7 @@ class Worker:
             yield kind, body
 
     def send(self, frame: bytes) -> bool:
-        """Send a frame; return False if the queue of the link is full."""
+        """Send a frame; return False if the process is not ready, or the queue of the link is full."""
         if self.socket is None or not self.is_ready:
             return False
         try:
@@ -178,7 +178,7 @@ class Worker:
         self.socket.set(zmq.RCVHWM, 20)
         self.socket.set(zmq.LINGER, 0)
         self.socket.bind(address)
-        # A pipe would block the process when it is full.
+        # A file, because a full pipe would block the process.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         argument = json.dumps({"role": self.role, "link": address, **self._task()})
         self._process = subprocess.Popen(
@@ -223,13 +223,13 @@ class Worker:
             self._output = None
 
     def begin_close(self) -> None:
-        """Ask the process to end."""
+        """Make the process end, by a frame or by the end of its standard input."""
         if self._process is not None and not self.send(pack(CLOSE)) and self._process.stdin is not None:
-            # The process ends at the end of its standard input.
+            # The process ends when its standard input ends.
             self._process.stdin.close()
 
     def close(self, timeout: float = inf) -> None:
-        """Wait until the process ends, and kill it after `timeout` or `CLOSE_TIMEOUT`, the lesser of both."""
+        """Wait until the process ends. Kill the process after `timeout` or `CLOSE_TIMEOUT`, whichever is shorter."""
         process = self._process
         if process is not None:
             try:

@@ -98,7 +98,7 @@ def test_an_empty_bus_has_exit_codes(oz_run, directory):
 def test_signal_ends_sub_and_its_node_leaves(oz_run, directory, signal_when, number, code):
     events = queue.SimpleQueue()
     with library.Node(on_event=lambda event: events.put((event.about, event.kind))) as node:
-        signal_when(lambda: node.has_subscribers("a"), number)
+        signal_when(lambda: node.has_subscribers("a") and node.peers, number)
         ended = oz_run("sub", *on_bus(directory, "a", "--name", "reader"))
         assert ended.code == code
         assert [events.get(timeout=DEADLINE) for _ in range(2)] == [

@@ -96,6 +96,18 @@ def test_a_blocked_publisher_may_be_closed(make, join):
         thread.outcome()
 
 
+def test_close_does_not_wait_for_frames_of_a_session_that_has_ended(make, join, tmp_path):
+    publisher = make(f"ipc://{tmp_path}/a")
+    peer = join(publisher, "a", equip=lambda router: router.setsockopt(zmq.RCVHWM, 2))
+    # More than the buffers of the system hold. The peer reads none of them.
+    publisher.publish_many([("a", bytes(50_000))] * 100)
+    publisher.flush()
+    peer._send(links.encode_bye(links.Bye(links.CLOSED, links.SUBSCRIBER, 0, {})))
+    until(lambda: not publisher.subscribers)
+    assert Thread(lambda: publisher.close(timeout=2 * DEADLINE)).outcome() == 0
+    assert publisher.stats.given_up == 100
+
+
 def test_a_closed_publisher_frees_its_descriptors(make, join):
     publisher = make()
     publisher.close()

@@ -261,3 +261,37 @@ def test_jobs_that_a_member_does_not_handle_before_the_end_of_a_drain_go_to_anot
         await ann.close(timeout=0)
 
     assert {*seeded_bus.run(leave(seeded_bus, drain))} == {*range(JOBS)}
+
+
+@pytest.mark.parametrize("fault", ["stop", "kill"])
+@pytest.mark.parametrize("is_redelivering", [True, False])
+def test_close_waits_for_the_jobs_of_a_member_that_is_lost_meanwhile(bus, fault, is_redelivering):
+    handled = []
+
+    async def main():
+        boss, *members = [bus.node(name) for name in ("boss", "ann", "bob")]
+        for member in members:
+
+            async def do(message, name=member.name):
+                await asyncio.sleep(0.25)
+                handled.append(name)
+
+            delivery = oz.Delivery(redeliver=is_redelivering)
+            member.subscribe("job", handler=do, group="workers", ack="handled", delivery=delivery)
+        await boss.wait_ready("ann", "bob")
+        for number in range(JOBS):
+            await boss.publish("job", number)
+        await boss.flush()
+        if fault == "kill":
+            bus.kill("ann")
+        else:
+            # A stopped process keeps its connections.
+            bus.network.half_open("ann", "boss")
+            bus.stall("ann", "boss")
+        left = await boss.close(timeout=60)
+        assert left == boss.stats.given_up == (0 if is_redelivering else JOBS // 2)
+        assert handled.count("bob") == JOBS - left
+        # Long before the end of the timeout.
+        assert bus.now() < 30
+
+    bus.run(main())
