@@ -86,7 +86,7 @@ _ITEMS = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Number of patterns that are applied between two reads of the clock.
 _TOTAL_BYTES = 1 << 30
 _MAX_DENIALS = 3  # Maximum number of denied subscriptions in the error of a timeout.
-_MIN_LINGER = 50  # Milliseconds in which a subscriber on this host gets messages sent before `close(timeout=0)`.
+_MIN_LINGER = 50  # Milliseconds in which messages sent before `close(timeout=0)` reach this host.
 _BYE_LINGER = 1_000  # Maximum milliseconds for sending BYE frames, if all messages are acknowledged.
 
 ON_FULL = ("drop", "block", "raise")

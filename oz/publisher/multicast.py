@@ -29,7 +29,7 @@ from oz.transport.contexts import has_ended
 from oz.transport.endpoints import as_text, check
 from oz.transport.steps import Steps
 
-_MIN_LINGER = 50  # Milliseconds in which a subscriber on this host gets messages sent before `close(timeout=0)`.
+_MIN_LINGER = 50  # Milliseconds in which messages sent before `close(timeout=0)` reach this host.
 _clock = time.monotonic
 
 
