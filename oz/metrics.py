@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector", "Server"]
 
-_TIMEOUT = 10.0  # Seconds for a client to send its request, and as long to read the answer.
+_TIMEOUT = 10.0  # Maximum time in seconds for a client to send its request, and then to read the answer.
 _log = peer_logger("oz.metrics")
 
 
@@ -35,7 +35,7 @@ def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int
 
     Args:
         setting: name of the setting, for the error.
-        address: `HOST:PORT`. An address of IPv6 may be in brackets.
+        address: address as `HOST:PORT`. An IPv6 address may be in brackets.
         example: a valid address, for the error.
 
     Raises:
@@ -48,7 +48,7 @@ def parse_address(setting: str, address: str, *, example: str) -> tuple[str, int
 
 
 def format_address(host: str, port: int) -> str:
-    """Return `HOST:PORT`, with an address of IPv6 in brackets."""
+    """Return `HOST:PORT`. An IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -59,7 +59,7 @@ class Collector:
         """Create a collector for a registry.
 
         Args:
-            node: `oz.Node` or `oz.asyncio.Node`.
+            node: node whose metrics are collected, an `oz.Node` or `oz.asyncio.Node`.
 
         Raises:
             MissingDependency: `prometheus_client` is not installed.
@@ -71,11 +71,11 @@ class Collector:
         self._node, self._core = node, core
 
     def describe(self) -> list[Any]:
-        """Return no metrics, so that the registration does not collect metrics."""
+        """Return an empty list. Therefore the registration does not call `collect`."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return the current metrics: none for a closed node, and none in the child of a fork."""
+        """Yield the current metrics. A closed node has none, and a node has none in the child of a fork."""
         try:
             snapshot = self._node.snapshot()
         except (ClosedError, OwnershipError):
@@ -93,21 +93,22 @@ class Collector:
 class Server:
     """HTTP server for Prometheus and for health probes, in threads of its own.
 
-    `/metrics` returns the metrics. `/healthz` returns 200 if the object is healthy, else 503.
+    `/metrics` returns the metrics. `/healthz` returns status 200 if `is_healthy` returns True, else status 503.
     """
 
     def __init__(
         self, address: str, metrics: Callable[[], str], is_healthy: Callable[[], bool] = lambda: True
     ) -> None:
-        """Bind and serve.
+        """Bind to an address, and start to serve requests.
 
         Args:
-            address: `HOST:PORT`; port 0 is a free port.
-            metrics: returns the metrics as text, such as `node.metrics`. Called in other threads.
-            is_healthy: such as `node.is_healthy`. Called in other threads.
+            address: address as `HOST:PORT`; port 0 picks a free port.
+            metrics: function that returns the metrics as text, such as `node.metrics`. Other threads call it.
+            is_healthy: function that returns whether the program is healthy, such as `node.is_healthy`. Other threads
+                call it.
 
         Raises:
-            ConfigurationError: the address is malformed, or cannot be bound.
+            ConfigurationError: the address is malformed, or the server cannot bind to it.
         """
         place = parse_address("metrics", address, example="127.0.0.1:9464")
         try:
@@ -127,7 +128,7 @@ class Server:
 
     def close(self) -> None:
         """End the server. A second call has no effect."""
-        # Not in the child of a fork, which has no thread that `shutdown` could wait for.
+        # In the child of a fork the thread does not exist, and `shutdown` would wait for it.
         if self._thread.is_alive():
             self._server.shutdown()
         self._server.server_close()
@@ -144,7 +145,7 @@ class Server:
 
 
 class _HttpServer(ThreadingHTTPServer):
-    """Server with the function and the content type of each path."""
+    """Server that has a function and a content type for each path."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -157,7 +158,7 @@ class _HttpServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread, until its deadline."""
+        """Serve a connection in a thread, and set its deadline."""
         self.deadlines[request] = monotonic() + _TIMEOUT
         super().process_request(request, client_address)
 
@@ -175,7 +176,7 @@ class _HttpServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: most errors are clients that end the connection early."""
+        """Log errors at level DEBUG, because most errors come from clients that end their connection early."""
         _log.debug("a client of %s failed", self.server_address, exc_info=True)
 
     def server_bind(self) -> None:

@@ -4,12 +4,12 @@
 
 Theory of operation
 -------------------
-`instrument` gives one object a subclass of its class. The calls of the subclass begin a span. Other objects keep their
-class, so that a program without spans runs the same code as without this module.
+`instrument` replaces the class of one object by a subclass, whose calls begin a span. Other objects keep their class.
+Therefore a program without spans runs the same code as without this module.
 
 The context of a span travels in headers, by default `traceparent` of W3C Trace Context. Forwarders, journals and
-Spark keep headers, so that the span of a handler is a child of the span that published the message, also
-after a replay. Names follow the semantic conventions for messaging: an operation and a subject.
+Spark keep headers. Therefore the span of a handler is a child of the span that published the message, even after a
+replay. Names of spans follow OpenTelemetry's semantic conventions for messaging: an operation and a subject.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def instrument(
 ) -> None:
     """Begin a span for each publication, request and call of a handler of an object.
 
-    `publish_many` begins no span, because its messages have no headers. Handlers of later subscriptions have spans.
-    For messages that the program receives itself, see `process`.
+    `publish_many` begins no span, because its messages have no headers. Only handlers of subscriptions that are made
+    after this call have spans. If the program calls `receive`, it begins a span with `process`.
 
     Args:
         target: node, publisher or subscriber, for threads or for asyncio. A second call replaces the provider.
-        tracer_provider: of the spans; default: the global provider of OpenTelemetry.
+        tracer_provider: provider that creates the spans; None for the global provider of OpenTelemetry.
 
     Raises:
         TypeError: the object has another class.
@@ -62,25 +62,25 @@ def instrument(
 
 
 def uninstrument(target: NodeBase | PublisherBase | SubscriberBase) -> None:
-    """End the effect of `instrument`. Handlers that have spans keep them."""
+    """End the effect of `instrument`. Handlers that already have spans keep their spans."""
     made: Any = type(target)
     target.__class__ = getattr(made, "_plain_class", made)
 
 
 @contextmanager
 def process(message: Message, *, tracer_provider: trace.TracerProvider | None = None) -> Iterator[trace.Span]:
-    """Begin a span for a `with` block that processes a message, such as one of `receive` or of a journal.
+    """Begin a span for a `with` block that processes a message from `receive` or a journal.
 
     Args:
         message: message to process. The span is a child of the span in which the message was published.
-        tracer_provider: of the span; default: the global provider of OpenTelemetry.
+        tracer_provider: provider that creates the span; None for the global provider of OpenTelemetry.
     """
     with _Spans(trace.get_tracer("oz", VERSION, tracer_provider), None).process(message, None) as span:
         yield span
 
 
 class _Spans:
-    """Spans of one object."""
+    """Spans of one publisher, subscriber or node."""
 
     def __init__(self, tracer: trace.Tracer, name: str | None) -> None:
         self._tracer = tracer
@@ -90,7 +90,7 @@ class _Spans:
     def send(
         self, operation: str, kind: trace.SpanKind, subject: str | bytes, headers: dict[str, Any] | None
     ) -> Iterator[dict[str, Any] | None]:
-        """Begin a span for a `with` block that sends a message; return the headers with its context."""
+        """Begin a span for a `with` block that sends a message; yield the headers with the span's context."""
         with self._span(operation, "send", kind, _text(subject), None):
             carrier: dict[str, Any] = {}
             propagate.inject(carrier)
@@ -126,7 +126,7 @@ class _Spans:
                 raise
 
     def wrap(self, handler: Callable[[Any], Any], group: str | None) -> Callable[[Any], Any]:
-        """Return a handler whose calls have spans."""
+        """Return a handler that begins a span for each call."""
         if iscoroutinefunction(handler):
 
             @wraps(handler)
@@ -154,7 +154,7 @@ async def _finish(result: Awaitable[Any], span: ExitStack) -> Any:
 
 @cache
 def _traced(plain: type[Any]) -> type[Any]:
-    """Return a subclass whose calls have spans."""
+    """Return a subclass whose calls begin spans."""
     content: dict[str, Any] = {"__slots__": (), "__module__": plain.__module__, "_plain_class": plain}
 
     if hasattr(plain, "publish"):

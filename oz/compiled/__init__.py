@@ -1,10 +1,10 @@
-"""Compiled part of oz: the common case of the work for each message, in C.
+"""Compiled part of oz: C code for the most common cases of sending and receiving messages.
 
-Each function has a twin in Python with the same result. The twin handles all other cases. Without a compiler oz is
-installed without this part and is slower: decision 068 in docs/decisions.
+Each C function has a *twin*, a Python function with the same result, which also handles all other cases. Without a C
+compiler, oz is installed without the compiled part and is slower; see decision 068 in docs/decisions.
 
-The environment variable `OZ_COMPILED` selects it: `1` (the default) uses it if it is installed, `0` does not, and
-`require` makes the import of oz fail without it.
+The environment variable `OZ_COMPILED` has one of three values. With `1` (the default), oz uses the compiled part if it
+is installed. With `0`, oz does not use the compiled part. With `require`, the import of oz fails without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol, cast
 
 COMPILED = "OZ_COMPILED"
-"""Environment variable that selects the compiled part."""
+"""Name of the environment variable that selects the compiled part."""
 
 _CHOICES = ("0", "1", "require")
 
@@ -28,23 +28,23 @@ LIBZMQ = (
 
 
 class Hot(Protocol):
-    """Functions of the compiled part. None means that the twin must do the work."""
+    """Functions of the compiled part. A result None usually means that the caller must use the Python twin."""
 
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
-        """Set the libzmq that pyzmq has loaded.
+        """Set the functions of the libzmq that pyzmq has loaded.
 
         Args:
-            functions: addresses of the functions `LIBZMQ`.
-            closed: descriptor of the class of sockets that returns whether a socket is closed.
-            again: class of the error for a read without a message.
+            functions: memory addresses of the functions whose names are in `LIBZMQ`.
+            closed: attribute descriptor that returns whether a socket of pyzmq is closed.
+            again: class of the error that is raised if no message can be read.
         """
 
     def FrameReader(self, *, recv: Callable[..., bytes], socket: int) -> Callable[[Any, int], list[bytes]]:
         """Return a function that reads all frames of a message.
 
         Args:
-            recv: reads a frame if the function of libzmq fails.
-            socket: address of the socket of libzmq.
+            recv: fallback function; it reads the frame when the C call of libzmq fails.
+            socket: memory address of the libzmq socket.
         """
 
     def Receive(
@@ -57,37 +57,37 @@ class Hot(Protocol):
         nothing_read: tuple[type[Exception], ...],
         reading: type,
     ) -> Callable[..., Any]:
-        """Return the method `recv` of drop-in sockets, which reads frames by libzmq's own functions.
+        """Return the method `recv` of drop-in sockets, which calls libzmq without pyzmq.
 
         Args:
-            twin: the method in Python. It is called for all other cases.
-            recv: `zmq.Socket.recv`.
-            wait_for_next: `SubSocket._wait_for_next`.
-            monotonic: the clock.
-            nothing_read: errors that are raised before a frame is read.
-            reading: class of the attribute `_reading` of the sockets.
+            twin: Python method, which is called for all cases that the C method does not handle.
+            recv: method `zmq.Socket.recv`.
+            wait_for_next: method `SubSocket._wait_for_next`.
+            monotonic: clock in seconds, `time.monotonic`.
+            nothing_read: classes of errors that are raised before a frame is read.
+            reading: class of the sockets' attribute `_reading`.
         """
 
     # links: oz.publisher and oz.subscriber
 
     def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:
-        """Return the columns of a body without extras, checked; None for another body.
+        """Check a body without extras and return its columns: subjects and payloads. None for another body.
 
         `flat()` of the columns has the same result as `decode_body` of oz.wire.links.
 
         Args:
-            frame: with the body.
-            at: index of its first byte.
-            count: messages.
+            frame: frame that contains the body.
+            at: index of the body's first byte in the frame.
+            count: number of messages according to the head.
         """
 
     def Subjects(self) -> Any:
-        """Return an empty cache of routes by subject, in front of a dict of routes."""
+        """Return an empty cache of routes by subject, which is read before a larger dict of routes."""
 
     def know_subscriber(
         self, message: type, handled_message: type, route: type, queue: type, inbox: type, /
     ) -> None:
-        """Set the classes of oz.subscriber."""
+        """Set the classes of oz.subscriber that the C code creates and reads."""
 
     def make_messages(
         self,
@@ -103,47 +103,50 @@ class Hot(Protocol):
         """Return the messages of a body.
 
         Args:
-            columns: of `scan`.
-            cache: of these routes.
-            routes: by subject.
-            find: called with routes, stream, subject and None for the route of another subject.
-            stream: of the messages.
+            columns: result of `scan`.
+            cache: result of `Subjects` for `routes`.
+            routes: known routes by subject. A route has the queues that receive a subject.
+            find: function that returns the route of a subject that is not in `routes`. It is called with routes,
+                stream, subject and None.
+            stream: number of the stream of the messages.
             kind: class of the messages.
-            arrival: of the messages.
+            arrival: object with the fields that all messages of the body share, such as the publisher.
         """
 
     def make_plain(
         self, batch: Any, routes: dict[bytes, Any], find: Callable[[bytes], Any], arrival: Any, /
     ) -> tuple[list[Any], Any, int] | None:
-        """Return matching messages of plain publishers, their common target, and the number of other messages.
+        """Return messages of plain publishers, their common target queue, and the number of messages that do not match.
 
-        None if a message has not two frames. The target is None unless all routes have the same target.
+        The result is None if a message does not have two frames. The target is None unless all routes have the same
+        target.
 
         Args:
-            batch: frames of each message.
-            routes: by subject.
-            find: called for the route of another subject.
-            arrival: of the messages.
+            batch: list of the frames of each message.
+            routes: known routes by subject.
+            find: function that returns the route of a subject that is not in `routes`.
+            arrival: object with the fields that all messages share.
         """
 
     def RawSocket(self, *, socket: Any, address: int, raise_error: Callable[[int], NoReturn]) -> Any:
-        """Return the C access to a socket: methods that do not wait and run no signal handlers.
+        """Return an object that calls libzmq for a socket. Its methods do not wait, and run no signal handlers.
 
         - `has_input()` returns whether a message can be read.
         - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH. The
           second frame may be a `SharedFrame`.
-        - `read(limit, frames)` returns the frames of each message that can be read, `frames` frames of each message.
+        - `read(limit, frames)` returns the first `frames` frames of each message that can be read, for at most `limit`
+          messages.
 
         Args:
-            socket: of pyzmq.
-            address: of the socket of libzmq.
-            raise_error: called with the number of another error.
+            socket: socket of pyzmq.
+            address: memory address of the libzmq socket.
+            raise_error: function that is called with the number of any other error, and raises it.
         """
 
     def SharedFrame(self, first: bytes, second: bytes, /) -> Any:
-        """Return a frame of libzmq with head and body, which several messages share.
+        """Return a libzmq frame with the bytes of `first` and `second`, which several messages can share.
 
-        len() returns its bytes.
+        `len()` returns the number of bytes.
         """
 
     def put_messages(self, messages: list[Any], start: int, /) -> int:
@@ -154,17 +157,17 @@ class Hot(Protocol):
         """
 
     def pack_body(self, flat: Any, /) -> bytes | None:
-        """Return the BODY frame of messages without extras; None for other messages."""
+        """Return the BODY frame of messages without extras; None if a message has extras."""
 
     def pack_waiting(self, waiting: list[Any], limit: int, size: int, /) -> tuple[Any, int, bytes] | None:
-        """Return recipients, count and BODY frame of all messages that wait.
+        """Return recipients, number and BODY frame of all messages that wait.
 
-        None if they have different recipients or extras, or do not fit one body.
+        The result is None if the messages have different recipients, have extras, or do not fit into one body.
 
         Args:
-            waiting: of a `Batcher`.
-            limit: messages of a body at most.
-            size: bytes of a body.
+            waiting: list `waiting` of a `Batcher`.
+            limit: maximum number of messages in a body.
+            size: size in bytes below which the body must be.
         """
 
     def Outbox(
@@ -184,7 +187,7 @@ class Hot(Protocol):
         joined_bytes: int,
         refuses: bool,
     ) -> Any:
-        """Return the state of a publisher that `PublishMethod` reads. It is in the slot `_outbox` of the publisher."""
+        """Return an object with all values that `PublishMethod` needs. The publisher has it in its slot `_outbox`."""
 
     def know_lone_publisher(
         self,
@@ -198,13 +201,13 @@ class Hot(Protocol):
         body: type,
         /,
     ) -> None:
-        """Set the classes of a publisher that sends lone messages."""
+        """Set the publisher's classes that the C code uses to send a single message without a batch."""
 
     def PublishMethod(self, *, twin: Callable[..., Any], owner: type) -> Any:
         """Return the method `publish` of a class.
 
         Args:
-            twin: the method in Python.
+            twin: Python method `publish`.
             owner: class with the slot `_outbox`.
         """
 
@@ -222,19 +225,19 @@ class Hot(Protocol):
         """Return an iterator over the messages of a queue.
 
         Args:
-            twin: iterator in Python, called when it is time to attend, and for all but plain messages.
-            items: of the queue.
-            work: the twin is called while it is not empty.
-            in_hand: likewise.
-            engine: its slot `attend_at` has the time to attend.
-            alone: waits shortly for a lone message; None for the queue of a subscription.
-            chunk: messages before the clock is read again.
+            twin: Python iterator, which is called when the sockets must be read, and for all but plain messages.
+            items: deque with the messages of the queue.
+            work: queues that have a message for a handler. While there are any, the twin is called.
+            in_hand: messages that are received and not acknowledged. While there are any, the twin is called.
+            engine: engine of the subscriber; its slot `attend_at` has the time at which the sockets must be read.
+            alone: function that waits shortly for a single message; None for the queue of a subscription.
+            chunk: number of messages after which the clock is read again.
         """
 
     def know_lone_links(
         self, engine: type, lone: type, link: type, place: type, clock: type, stats: type, arrival: type, /
     ) -> None:
-        """Set the classes of a subscriber that receives lone messages."""
+        """Set the subscriber's classes that the C code uses to receive a single message without a batch."""
 
     def LoneReceiver(
         self,
@@ -253,35 +256,35 @@ class Hot(Protocol):
         stats: Any,
         wake_up: int,
     ) -> Callable[[float | None], Any]:
-        """Return a function that waits shortly for a single message; None if the caller must use another wait.
+        """Return a function that waits shortly for a single message, and returns None if another wait is needed.
 
         Args:
-            twin: function in Python, called while the slot `lone` of the engine is None, and for other cases.
-            waits: its method `pass_on` wakes other threads.
-            engine: of the subscriber.
-            followers: other threads that wait.
-            items: of the queue of the subscriber.
-            work: the twin is called while it is not empty.
-            in_hand: likewise.
-            reading: lock of the thread that reads.
-            lock: of the sockets.
-            poll: its attribute `is_polling` is set during a wait.
-            clock: listening clock.
-            stats: counters.
-            wake_up: descriptor that ends a wait.
+            twin: Python function, which is called while the engine's slot `lone` is None, and for other cases.
+            waits: object whose method `pass_on` wakes other waiting threads.
+            engine: engine of the subscriber.
+            followers: collection of other threads that wait.
+            items: deque with the messages of the subscriber's queue.
+            work: queues that have a message for a handler. While there are any, the twin is called.
+            in_hand: messages that are received and not acknowledged. While there are any, the twin is called.
+            reading: lock that the reading thread holds.
+            lock: lock for the sockets.
+            poll: object whose attribute `is_polling` is set during a wait.
+            clock: clock that counts the time in which the subscriber reads (`ListeningClock`).
+            stats: counters of the subscriber.
+            wake_up: descriptor that ends a wait when it is readable.
         """
 
     def call_handlers(self, work: Any, limit: int, failed: Callable[..., Any], counts: list[int], /) -> bool:
         """Call the handlers of plain messages.
 
         Args:
-            work: queues with a message for a handler.
-            limit: calls at most.
-            failed: called with inbox and message when a handler raised.
-            counts: its only element becomes the number of calls, also before an exception.
+            work: queues that have a message for a handler.
+            limit: maximum number of handler calls.
+            failed: function that is called with inbox and message when a handler raised.
+            counts: list with one element, which the function sets to the number of calls, even if it raises.
 
         Returns:
-            Whether the next item of `work`, if there is one, may be plain too.
+            Whether the queue that is now first in `work`, if there is one, may have a plain message.
         """
 
 
@@ -308,4 +311,4 @@ def _load() -> tuple[Hot | None, str]:
 
 
 HOT, WHY_NOT = _load()
-"""The compiled part, or None; and the reason if it is None."""
+"""Compiled part, or None; and the reason why it is None."""

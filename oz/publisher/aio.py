@@ -28,7 +28,7 @@ class _Done:
         now = attendance.busy_clock()
         if now - attendance.turned_at >= TURN:
             attendance.check_loop()
-            # Set before and after the yield, because other tasks that publish read it meanwhile.
+            # `turned_at` is set before and after the yield, because other tasks read it during the yield.
             attendance.turned_at = now
             yield
             attendance.turned_at = attendance.busy_clock()
@@ -41,7 +41,7 @@ class Publishing(PublishingBase):
     _done: _Done
 
     def _attend_with(self, attendance: LoopAttendance) -> None:
-        """Set the attendance that the calls wait with."""
+        """Set the object that runs the engine in the event loop. The calls wait with it."""
         self._attendance = attendance
         self._done = _Done(attendance)
 
@@ -63,7 +63,7 @@ class Publishing(PublishingBase):
         Returns:
             Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
         """
-        # One look-up in this object, because `__getattr__` makes each one slow.
+        # Only one attribute of this object is read, because `__getattr__` makes each read slow.
         engine = self._engine
         try:
             way = engine.quick[subject]
@@ -113,15 +113,15 @@ class Publishing(PublishingBase):
         """Publish messages one after another.
 
         Args:
-            pairs: of subject and payload, from an ordinary or an asynchronous iterable.
+            pairs: pairs (subject, payload), in an ordinary or an asynchronous iterable.
 
         Returns:
-            Number of published messages. The messages before an error or a cancellation are published.
+            Number of published messages. After an error or a cancellation, the messages before it are published.
 
         Raises:
-            ConfigurationError: an element is no pair.
+            ConfigurationError: an element is not a pair.
             TypeError: the argument is a mapping or text.
-            Exception: as `publish`.
+            Exception: any error of `publish`.
         """
         self._check_pairs(pairs)
         count = 0
@@ -146,7 +146,7 @@ class Publishing(PublishingBase):
         """Send the messages that wait for a batch. The call itself flushes.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.flush()
         return self._done
@@ -161,11 +161,11 @@ class Publishing(PublishingBase):
         Args:
             subject: count only subscribers that receive this subject.
             count: number of subscribers to wait for.
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: there were fewer.
-            SubjectError, ClosedError, OwnershipError: as `publish`.
+            Timeout: after the timeout there were fewer subscribers.
+            SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         check_count("count", count, 1, _MAX_COUNT)
         check_wait("timeout", timeout)
@@ -217,11 +217,11 @@ class Publisher(Publishing, PublisherBase):
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits as `oz.Publisher.close`. After a cancellation no message can be published, and
-        `close` may be called again.
+        The call waits for the same events as `oz.Publisher.close`. After a cancellation no message can be published,
+        and `close` may be called again.
 
         Args:
-            timeout: seconds for the whole call; None as for the blocking class.
+            timeout: maximum time in seconds for the whole call; None as in `oz.Publisher.close`.
 
         Returns:
             Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.
@@ -231,7 +231,7 @@ class Publisher(Publishing, PublisherBase):
         if engine.is_foreign:
             return 0
         if engine.is_closed:
-            # The end of the context may have closed it.
+            # The end of the context may have closed the sockets.
             return self._life.finish(0.0)
         self._attendance.leave_closed_loop()
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))

@@ -24,7 +24,7 @@ from oz.wire.codec import Codec
 
 
 class PublishingBase:
-    """Calls of a publisher or a node that publish and do not wait."""
+    """Calls by which a publisher or a node publishes without a wait."""
 
     # A slot, because C reads it.
     __slots__ = ("__dict__", "__weakref__", "_outbox")
@@ -64,7 +64,7 @@ class PublishingBase:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Collect the messages that a `with` block publishes, and send them at its end or in full batches."""
+        """Collect messages that a `with` block publishes. Full batches are sent at once, the last batch at its end."""
         engine = self._engine
         token = object()
         try:
@@ -78,16 +78,16 @@ class PublishingBase:
                 engine.release(token)
 
     def has_subscribers(self, subject: str | bytes) -> bool:
-        """Return whether a subscriber receives a subject, or will when its link resumes.
+        """Return whether a subscriber receives a subject. Subscribers whose link is cut, and may resume, count too.
 
         Raises:
-            SubjectError, ClosedError, OwnershipError: as `publish`.
+            SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         return self._engine.count_subscribers(subject) > 0
 
 
 class PublisherBase(PublishingBase, ABC):
-    """Publisher without the calls that wait."""
+    """Base class of the publishers, with all calls that do not wait."""
 
     _class_name = "oz.Publisher"
 
@@ -110,24 +110,25 @@ class PublisherBase(PublishingBase, ABC):
 
         Args:
             bind: endpoints to listen at.
-            connect: endpoints to connect to, such as that of a proxy. Links need `bind`.
-            codec: encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
+            connect: endpoints to connect to, such as the endpoint of a proxy. Links need `bind`.
+            codec: codec that encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
             dialect: rules for subjects, one of `oz.DIALECTS`.
-            on_full: if a subscriber without an overflow policy is too slow: "drop" the message for this subscriber,
-                "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
+            on_full: reaction of `publish` if a subscriber without an overflow policy is full: "drop" the message for
+                this subscriber, "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
             last_value: whether subscriptions may request the newest message of each subject.
-            links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
-                an ipc or inproc name); False turns links off.
+            links: endpoint for links; None derives an endpoint for links from each endpoint (TCP port + 10,000,
+                `.links` behind an ipc or inproc name); False turns links off.
             security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
-            context: of the sockets; needed for inproc endpoints. Without a context the publisher creates one.
-            options: see `oz.options.Options`.
-            unknown: misspelled arguments, for an error with a suggestion.
+            context: ZeroMQ context of the sockets; needed for inproc endpoints. Without a context the publisher
+                creates its own context.
+            options: limits and other settings; see `oz.options.Options`.
+            unknown: misspelled arguments, which raise an error with a suggestion.
 
         Raises:
             TypeError: an argument is unknown.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has a wrong value.
-            ClosedError: the program ends.
+            ClosedError: the program is ending.
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__, options=Options)
         check_running("publisher")
@@ -179,8 +180,8 @@ class PublisherBase(PublishingBase, ABC):
             count: number of lost messages; None if it is unknown.
 
         Raises:
-            TypeError, ValueError: the count is no number from 1 on.
-            ClosedError, OwnershipError: as `publish`.
+            TypeError, ValueError: the count is not an integer of at least 1.
+            ClosedError, OwnershipError: see `publish`.
         """
         if count is not None:
             check_count("count", count, 1, 2**62)
@@ -190,8 +191,8 @@ class PublisherBase(PublishingBase, ABC):
         """Bind to an endpoint, and to its link endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or the link endpoint of an explicit `links=`.
-            ClosedError, OwnershipError: as `publish`.
+            EndpointError: the endpoint cannot be used, or the endpoint of an explicit `links=` cannot be used.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.bind(endpoint)
         self._start()
@@ -201,9 +202,9 @@ class PublisherBase(PublishingBase, ABC):
 
         Raises:
             EndpointError: the endpoint cannot be used.
-            PermissionDenied: with `security`, one side does not trust the key of the other. The endpoint is not
+            PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
                 connected.
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.connect(endpoint)
         self._start()
@@ -212,8 +213,8 @@ class PublisherBase(PublishingBase, ABC):
         """Undo `bind`.
 
         Raises:
-            EndpointError: the publisher is not bound to it.
-            ClosedError, OwnershipError: as `publish`.
+            EndpointError: the publisher is not bound to the endpoint.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.unbind(endpoint)
 
@@ -221,24 +222,24 @@ class PublisherBase(PublishingBase, ABC):
         """Undo `connect`.
 
         Raises:
-            EndpointError: the publisher is not connected to it.
-            ClosedError, OwnershipError: as `publish`.
+            EndpointError: the publisher is not connected to the endpoint.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.disconnect(endpoint)
 
     @property
     def endpoint(self) -> str | None:
-        """Endpoint that was bound last, or connected to last; None without an endpoint."""
+        """Endpoint that was bound last; without a bound endpoint, the endpoint that was connected last, or None."""
         return self._engine.endpoint
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """All endpoints."""
+        """All bound endpoints, then all connected endpoints."""
         return self._engine.endpoints
 
     @property
     def link_endpoints(self) -> tuple[str, ...]:
-        """Endpoints for links."""
+        """Endpoints at which subscribers reach the publisher over links."""
         return self._engine.link_endpoints
 
     @property
@@ -258,7 +259,7 @@ class PublisherBase(PublishingBase, ABC):
             raise no_attribute(self._class_name, type(self), name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Raise AttributeError for options of pyzmq's sockets, which would have no effect."""
+            """Raise AttributeError for socket options of pyzmq, because they would have no effect on a publisher."""
             if name in OPTIONS_OF_SOCKETS:
                 raise no_attribute(self._class_name, type(self), name)
             super().__setattr__(name, value)
@@ -269,7 +270,7 @@ class PublisherBase(PublishingBase, ABC):
         return f"<{self._class_name} {where}>"
 
     def __del__(self) -> None:
-        """Close a publisher that the program has dropped, without a wait."""
+        """Close a garbage-collected publisher without a wait."""
         engine = self.__dict__.get("_engine")
         if engine is None or engine.is_closed or engine.is_foreign:
             return

@@ -2,20 +2,20 @@
 
 Theory of operation
 -------------------
-`publish` adds a message with its recipients. If the publisher is quiet, the message goes out at once; else it
-waits until `batch` messages have come or `batch_delay` seconds are over. A flush makes bodies of the
-messages: all recipients of equal messages share one `Body`, which is packed once.
+`publish` adds a message with its recipients. If the publisher is quiet, the message is sent at once. Otherwise the
+message waits until `batch` messages wait or `batch_delay` seconds have passed. A flush packs the messages into bodies.
+Streams that receive the same messages share one `Body`, which is packed once.
 
-Quiet means that the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
+The publisher is quiet if the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
 messages since)`. The duration is included because a send to 50 subscribers takes longer than 20 µs. The last factor
 detects a program that publishes in a loop, while most of its messages match nothing.
 
-A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its own, so that
+A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more gets its own body, so that
 a subscriber with a small `largest_frame` loses this message only. A body ends where the difference of two positions is
 not between 1 and 2³² − 1, because the head of a batch stores these differences in 32 bits (`oz.wire.links`).
 
-The recipients of a message are a tuple of streams. Equal tuples are one object (see `routing`), so that the
-usual flush compares identities only.
+The recipients of a message are a tuple of streams. Equal tuples are one object (see `routing`). Therefore the usual
+flush compares identities only.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 BODY_BYTES = 1 << 20
 """Maximum size in bytes of a body with several messages."""
 ALONE_BYTES = 1 << 16
-"""Bytes from which a message is a body of its own."""
+"""Size in bytes from which a message gets its own body."""
 QUIET = 20e-6
-"""Seconds after a short send from which a publisher is quiet."""
-_OVERHEAD = 12  # Bytes that MessagePack adds to a message at most, without extras.
+"""Seconds after a short send at which the publisher becomes quiet."""
+_OVERHEAD = 12  # Maximum number of bytes that MessagePack adds to a message without extras.
 
 Recipients = tuple["Stream", ...]
 
@@ -46,11 +46,11 @@ class Body:
     """Messages that are packed once, for one or more sessions.
 
     Attributes:
-        count: messages.
-        frame: BODY frame.
-        size: bytes of the frame.
-        position: of the first message.
-        differences: of the positions, as in a head.
+        count: number of messages.
+        frame: packed messages as a BODY frame.
+        size: size of the frame in bytes.
+        position: position of the first message.
+        differences: differences between successive positions, encoded as in `oz.wire.links.Head`.
         at: time of the flush in seconds; 0 before it is known.
     """
 
@@ -60,9 +60,9 @@ class Body:
         """Pack messages.
 
         Args:
-            flat: subject, payload, extras of each message; None with a frame.
-            positions: of the messages, rising.
-            frame: the packed messages; None before they are packed.
+            flat: list with three items for each message: subject, payload and extras; None if `frame` is given.
+            positions: position of each message, in rising order.
+            frame: packed messages; None if they must be packed.
         """
         self.count = len(positions)
         self.frame = links.encode_body(flat or ()) if frame is None else frame
@@ -74,7 +74,7 @@ class Body:
         self._flat = flat
 
     def drop_unpacked(self) -> None:
-        """Free the unpacked messages: every session has received the body."""
+        """Free the unpacked messages, because every session has received the body."""
         self._flat = None
 
     @property
@@ -83,16 +83,16 @@ class Body:
         return self._positions
 
     def flat(self) -> list[Any]:
-        """Return subject, payload and extras of each message."""
+        """Return a list with three items for each message: subject, payload and extras."""
         return self._flat if self._flat is not None else links.decode_body(self.frame, self.count)
 
     def messages(self) -> Iterator[tuple[int, bytes, bytes, Any]]:
-        """Return position, subject, payload and extras of each message."""
+        """Return each message as a tuple of position, subject, payload and extras."""
         flat = self.flat()
         return zip(self._positions, flat[0::3], flat[1::3], flat[2::3], strict=True)
 
     def part(self, start: int, stop: int) -> Body:
-        """Return a body of the messages from `start` to `stop`."""
+        """Return a new body with the messages from index `start` to before index `stop`."""
         body = Body(self.flat()[3 * start : 3 * stop], self._positions[start:stop])
         body.at = self.at
         body.drop_unpacked()
@@ -103,10 +103,10 @@ class Batcher:
     """Messages that wait for the next flush.
 
     Attributes:
-        waiting: recipients, subject, payload, extras of each message, one after the other. `publish` appends
-            to it.
-        position: of the first message that waits.
-        unmatched: messages without recipients, counted by `publish`.
+        waiting: list with four items for each message: recipients, subject, payload and extras. `publish` appends
+            to this list.
+        position: position of the first message that waits.
+        unmatched: number of messages without recipients, counted by `publish`.
     """
 
     # Slots, because C reads and fills them.
@@ -123,10 +123,10 @@ class Batcher:
         """Start empty.
 
         Args:
-            batch: maximum number of messages in a batch; not above `MAX_COUNT` of the protocol.
+            batch: maximum number of messages in a batch. The protocol's `MAX_COUNT` is the highest number that applies.
             batch_delay: maximum time in seconds that a message waits.
             body_bytes: maximum size in bytes of a body with several messages.
-            alone_bytes: bytes from which a message is a body of its own.
+            alone_bytes: size in bytes from which a message gets its own body.
         """
         self.waiting: list[Any] = []
         self.position = 0
@@ -141,15 +141,15 @@ class Batcher:
         """Add a message.
 
         Args:
-            recipients: streams that receive it.
-            subject: as bytes.
-            payload: of the message.
-            extras: map of headers and ids, or None.
+            recipients: streams that receive the message.
+            subject: subject as bytes.
+            payload: payload as bytes.
+            extras: map of headers and other optional fields, as sent; None without such fields.
         """
         self.waiting += (recipients, subject, payload, extras)
 
     def is_due(self, now: float) -> bool:
-        """Return whether the messages go out now: the batch is full or old, or the publisher is quiet."""
+        """Return whether the messages must be sent now: the batch is full or old, or the publisher is quiet."""
         waiting = len(self.waiting)
         if waiting >= 4 * self.batch:
             return True
@@ -158,16 +158,16 @@ class Batcher:
         return waiting > 0 and now - self._sent_at >= self.batch_delay
 
     def is_quiet(self, now: float) -> bool:
-        """Return whether a message goes out at once, if no other message waits."""
+        """Return whether a message is sent at once if no other message waits."""
         return now - self._sent_at > self._pause * (1 + self.unmatched - self._unmatched_then)
 
     def sent(self, began: float, ended: float) -> None:
-        """Record a send, from its beginning to its end in seconds."""
+        """Record the times in seconds at which a send began and ended."""
         self._pause = QUIET + (ended - began) / 4
         self._sent_at, self._unmatched_then = ended, self.unmatched
 
     def deadline(self) -> float | None:
-        """Return the time at which the waiting messages are due, None without messages."""
+        """Return the time in seconds at which the waiting messages must be sent; None without messages."""
         return self._sent_at + self.batch_delay if self.waiting else None
 
     def flush(self) -> list[tuple[Recipients, Body]]:
@@ -188,7 +188,7 @@ class Batcher:
         items = waiting[:]
         recipients: list[Recipients] = items[0::4]
         first, count = recipients[0], len(recipients)
-        # First the position: after an interruption no position may be used twice.
+        # The position changes first, so that after an interruption no position is used twice.
         base, self.position = self.position, self.position + count
         # `publish` may append while this runs: only the copied part is removed.
         del self.waiting[: len(items)]
@@ -242,14 +242,14 @@ def split(
     flat: list[Any], positions: Sequence[int], body_bytes: int = BODY_BYTES, alone_bytes: int = ALONE_BYTES,
     batch: int = 512,
 ) -> Iterator[Body]:  # fmt: skip
-    """Return messages as bodies within the bounds of the protocol.
+    """Pack messages into bodies that respect the limits of the protocol.
 
     Args:
-        flat: subject, payload, extras of each message.
-        positions: of the messages.
+        flat: list with three items for each message: subject, payload and extras.
+        positions: position of each message.
         body_bytes: maximum size in bytes of a body with several messages.
-        alone_bytes: bytes from which a message is a body of its own.
-        batch: messages of a body at most.
+        alone_bytes: size in bytes from which a message gets its own body.
+        batch: maximum number of messages in a body.
     """
     start = size = 0
     for index in range(len(positions)):

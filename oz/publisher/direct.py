@@ -1,9 +1,10 @@
-"""Direct stream of a session: replies and introductions of a node for one other node.
+"""Direct stream of a session, by which a node sends replies and introductions to one other node.
 
-Stream 0 exists in each session without a declaration. No pattern matches in it, and no overflow policy or limit of
-memory drops its messages: a full stream refuses the next one. The messages of an ended session are discarded.
+Stream 0 exists in each session without a declaration. Its messages match no pattern, and no overflow policy or memory
+limit drops them: a full direct stream refuses the next message. When the session ends, its messages are discarded.
 
-The object is created with the first message, so that the sessions of plain publishers have none.
+The object is created with the first direct message. Therefore sessions of publishers that are no nodes have no such
+object.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class DirectStream(Stream):
     """Stream 0 of a session.
 
     Attributes:
-        alone: the stream as recipients of a message.
+        alone: recipients of a direct message: a tuple with this stream only.
     """
 
     __slots__ = ("alone",)
@@ -45,11 +46,11 @@ class DirectStream(Stream):
         self._append(body, flags)
 
     def drop_oldest(self, count: int) -> int:
-        """Drop nothing."""
+        """Drop nothing, because direct messages are never dropped."""
         return 0
 
     def drop_backlog(self) -> None:
         """Drop nothing: the messages are given up when the session ends."""
 
     def count_lost(self, count: int | None) -> None:
-        """Count nothing: messages that were lost before the publisher are not direct."""
+        """Count nothing, because messages that were lost before the publisher were not direct messages."""

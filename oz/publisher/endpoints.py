@@ -1,9 +1,9 @@
-"""Endpoints of a publisher: each endpoint of plain subscribers has a link endpoint beside it.
+"""Endpoints of a publisher: each endpoint for plain subscribers has a second endpoint for links.
 
-A TCP port `*` picks a port whose link port is free too. If the link port of another endpoint is taken, the
-publisher serves plain subscribers only, and a warning says so; `retry` binds the link port once it is free.
-Link ports above 32,767 are in the range from which Linux takes the ports of outgoing connections, and such a
-connection occupies its port for a minute after its end. With an explicit `links=` a taken port raises.
+For the TCP port `*`, a port is picked whose link port is free too. For another port whose link port is in use, the
+publisher serves plain subscribers only and logs a warning; `retry` binds the link port once it is free.
+Linux uses ports above 32,767 for outgoing connections too. Such a connection may occupy a link port, until a minute
+after the end of the connection. With an explicit `links=`, an endpoint that is in use raises EndpointError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oz.transport.errors import EndpointError
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 
-_ATTEMPTS = 64  # Pairs of ports that are tried.
+_ATTEMPTS = 64  # Maximum number of port pairs that are tried.
 _MULTICAST = ("pgm", "epgm")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _CONNECT_HINT = "name the host and the port of the other side"
@@ -36,13 +36,13 @@ _log = logger("oz.publisher")
 
 
 class PublisherEndpoints:
-    """The endpoints of a publisher. The caller has the lock of the engine.
+    """Endpoints of a publisher. The caller of each method has the lock of the engine.
 
     Attributes:
         bound: bound endpoints, each with its link endpoint or None. An endpoint for links only is its own link
             endpoint.
-        connected: endpoints.
-        listener: the ROUTER, None before the first link endpoint.
+        connected: connected endpoints.
+        listener: ROUTER socket for links; None before the first link endpoint.
         taken: bound endpoints whose link endpoint is in use.
     """
 
@@ -59,10 +59,10 @@ class PublisherEndpoints:
 
         Args:
             plain: socket of the plain subscribers.
-            create_listener: creates the ROUTER.
+            create_listener: function that creates the ROUTER.
             links: endpoint for links; None derives it from each bound endpoint, False turns links off.
-            own_context: whether no other socket can be in the context.
-            keys: of the publisher, or None.
+            own_context: whether the publisher created the context, so that no other socket can be in it.
+            keys: keys of the publisher; None without security.
         """
         self._plain, self._create_listener = plain, create_listener
         self._links, self._own_context, self._keys = links, own_context, keys
@@ -74,12 +74,12 @@ class PublisherEndpoints:
 
     @property
     def last(self) -> str | None:
-        """Last bound endpoint, or the last connected endpoint; None without endpoints."""
+        """Endpoint that was bound last; without a bound endpoint, the endpoint that was connected last, or None."""
         return next(reversed(self.bound), None) or (self.connected[-1] if self.connected else None)
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All endpoints."""
+        """All bound endpoints, then all connected endpoints."""
         return (*self.bound, *self.connected)
 
     @property
@@ -91,14 +91,14 @@ class PublisherEndpoints:
         """Bind to an endpoint, and to its link endpoint.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or the link endpoint of an explicit `links=`.
+            EndpointError: the endpoint cannot be used, or the endpoint of an explicit `links=` cannot be used.
         """
         text = as_text(endpoint)
         self._check(text)
         descriptors.need_for_endpoint(text)
         picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
         if self._links is not False and self.listener is None:
-            # Before the first endpoint is bound: subscribers ask for their links as soon as it is.
+            # The ROUTER exists before the first endpoint is bound, because subscribers then ask for links at once.
             self.listener = self._create_listener()
         for left in reversed(range(_ATTEMPTS if picks_port else 1)):
             bound = self._bind_plain(text)
@@ -125,7 +125,7 @@ class PublisherEndpoints:
             return
 
     def retry(self) -> None:
-        """Bind the link endpoints that were in use."""
+        """Try again to bind the link endpoints that were in use."""
         for bound in [*self.taken]:
             try:
                 self.bound[bound] = self._bind_links(bound)
@@ -160,7 +160,7 @@ class PublisherEndpoints:
             self._keys.forget(endpoint)
 
     def bind_links(self, endpoint: str | bytes) -> str:
-        """Bind to an endpoint for links only; return it with its port.
+        """Bind to an endpoint for links only; return the endpoint with its port.
 
         Raises:
             EndpointError: the endpoint cannot be used.
@@ -199,7 +199,7 @@ class PublisherEndpoints:
         return bound
 
     def connect(self, endpoint: str | bytes) -> None:
-        """Connect to an endpoint, which has no links.
+        """Connect to an endpoint, for plain subscribers only.
 
         Raises:
             EndpointError: the endpoint cannot be used.
@@ -214,10 +214,10 @@ class PublisherEndpoints:
         self.connected.append(text)
 
     def unbind(self, endpoint: str | bytes) -> None:
-        """Undo a `bind`. Links that are connected stay until their connection ends.
+        """Undo a `bind`. Connected links stay until their connection ends.
 
         Raises:
-            EndpointError: the publisher is not bound to it.
+            EndpointError: the publisher is not bound to the endpoint.
         """
         text = as_text(endpoint)
         if text not in self.bound:
@@ -237,7 +237,7 @@ class PublisherEndpoints:
         """Undo a `connect`.
 
         Raises:
-            EndpointError: the publisher is not connected to it.
+            EndpointError: the publisher is not connected to the endpoint.
         """
         text = as_text(endpoint)
         if text not in self.connected:
@@ -246,7 +246,7 @@ class PublisherEndpoints:
         self.connected.remove(text)
         if self._keys is not None:
             self._keys.forget(text)
-        # ENOENT: the connection has ended for its key.
+        # ENOENT: the endpoint was disconnected before, because of its key.
         with suppress(zmq.ZMQError):
             self._plain.socket.disconnect(text)
 

@@ -4,27 +4,27 @@ Theory of operation
 -------------------
 The engine has an XPUB for plain subscribers, a ROUTER for links and the pure machine `Sessions`. One lock guards the
 sockets and the sessions. Threads that publish, and the *attending* side, which is a thread (`oz.publisher.thread`) or
-an event loop, share it:
+an event loop, share the lock:
 
 - `publish` finds the recipients in a cache, and appends the message to the waiting list of the batcher. The
   publishing thread flushes when the batch is full or the publisher is quiet. The flushing thread also reads, because
   libzmq may have processed the command that makes the descriptor readable.
-- `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. It returns
-  whether work remains, so that publishing threads get the lock between two calls.
+- `attend` reads 100 frames at most, applies declarations for 3 ms at most, runs due steps, and sends. If work remains,
+  `attend` returns True and is called again. Between two calls, publishing threads get the lock.
 - `next_deadline` is the time at which `attend` must run, even if no descriptor is readable.
 
 The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL both are
 atomic, and a flush removes only messages that it has copied. A message may be routed before a declaration is applied,
 and appended after it. Then `publish` had not returned when the publisher answered the declaration. The attending side
 must not sleep past the deadline of a message: it sets `is_resting`, then checks the list; `publish` appends, then
-looks at `is_resting`. At least one thread sees the change of the other.
+reads `is_resting`. Therefore at least one of the two threads sees the change that the other thread made.
 
 An exception inside the state machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
-`_recover` replaces it by an empty one with the same numbers, and sends a probe to each link, so that the subscribers
-send HELLO again and report a gap of unknown size. `LinkListener` completes a message that was interrupted.
+`_recover` replaces it by an empty state machine that continues its numbers, and sends a probe to each link. The
+subscribers then send HELLO again and report a gap of unknown size. `LinkListener` completes interrupted messages.
 
-Waits are described as `Steps` (`oz.transport.steps`): `room`, `subscribers`, `acknowledgements`. `waiters`
-are called after each change.
+The calls that wait, `room`, `subscribers` and `acknowledgements`, return `Steps` (`oz.transport.steps`). The functions
+in `waiters` are called after each change that may end a wait.
 """
 
 from __future__ import annotations
@@ -72,22 +72,22 @@ from oz.wire.extras import check_extras, sticky_bytes
 from oz.wire.links import Hello, join
 
 MAX_READ = 100
-"""Maximum number of frames of subscribers in one read, before publishing threads get the lock."""
+"""Maximum number of subscribers' frames that one read returns. Then publishing threads get the lock."""
 SLICE = 0.003
-"""Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+"""Maximum time in seconds for reading, applying or sending. Then publishing threads get the lock."""
 RETRY_INTERVAL = 1.0
 """Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Maximum number of unacknowledged batches of a session."""
 WATCH_INTERVAL = 0.01
 """Seconds between two checks for plain subscriptions while messages are sent to plain subscribers."""
-_LARGE = 1_024  # Bytes from which a frame may take long to decode.
+_LARGE = 1_024  # Size in bytes: the decoding of a larger frame may take long.
 _ITEMS = 4  # Items of `waiting` for one message.
-_STEPS = 8  # Patterns that are applied between two looks at the clock.
+_STEPS = 8  # Number of patterns that are applied between two reads of the clock.
 _TOTAL_BYTES = 1 << 30
-_MAX_DENIALS = 3  # Denied subscriptions that a timeout names.
-_MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
-_BYE_LINGER = 1_000  # Milliseconds for BYE frames, if subscribers have acknowledged all messages.
+_MAX_DENIALS = 3  # Maximum number of denied subscriptions in the error of a timeout.
+_MIN_LINGER = 50  # Milliseconds in which messages sent before `close(timeout=0)` reach this host.
+_BYE_LINGER = 1_000  # Maximum milliseconds for sending BYE frames, if all messages are acknowledged.
 
 ON_FULL = ("drop", "block", "raise")
 
@@ -102,11 +102,11 @@ class Outgoing(NamedTuple):
     """A message that was checked and encoded.
 
     Attributes:
-        subject: as text.
-        raw: the subject as bytes.
-        payload: bytes.
-        extras: map for the wire, or None.
-        key: for sticky groups, or None.
+        subject: subject as text.
+        raw: subject as bytes.
+        payload: payload as bytes.
+        extras: map of headers and other optional fields, as sent; None without such fields.
+        key: key by which sticky groups choose a member; None for the subject.
     """
 
     subject: str
@@ -120,31 +120,33 @@ class Engine:
     """Sockets and sessions of one publisher.
 
     Attributes:
-        quick: recipients and bytes of subjects that links without groups want; the bytes alone of subjects that
-            only plain subscribers want; None for subjects without subscribers. Subjects that need more are absent.
-        batcher: of the sessions.
-        waiting: list of the batcher.
+        quick: cache by subject. The value is a pair of streams and encoded subject, if only links without groups
+            receive the subject. It is the encoded subject alone, if only plain subscribers receive it, and
+            None without subscribers. All other subjects are absent.
+        batcher: messages that wait for the next flush.
+        waiting: list of the batcher's messages.
         full_length: length of `waiting` at which a batch is full.
         max_message_bytes: maximum size of a payload in bytes.
-        max_fast_bytes: maximum size in bytes of a payload of the hot path. If `publish` may wait, a batch of such
-            payloads has at most half of `pending_bytes`, and a larger payload is sent at once.
-        settings: of the sessions.
+        max_fast_bytes: maximum size in bytes of a payload that the hot path sends. If `publish` may wait, a batch of
+            such payloads has at most half of `pending_bytes`, and a larger payload is sent at once.
+        settings: limits of the sessions.
         refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
         is_watching: whether the attending side checks plain subscriptions every `WATCH_INTERVAL`, because
             messages are sent to plain subscribers.
-        plain_sent: messages that only plain subscribers received.
-        is_pressed: whether a batch may fill a stream, so that `publish` must look; only with "block" and "raise".
-        defers: whether the attending side sends the requests and replies of several threads, or of one turn of a
-            loop, together; else they are sent as `publish` sends.
-        is_foreign: whether this is the child of a fork.
+        plain_sent: number of messages that only plain subscribers received.
+        is_pressed: whether a batch may fill a stream. Then `publish` checks the space; only with `on_full` "block"
+            or "raise".
+        defers: whether the attending side collects requests and replies, of several threads or of one turn of a
+            loop, and sends them together. Otherwise requests and replies are sent as messages of `publish`.
+        is_foreign: whether this process is a child of the process that created the engine.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
-        wake: called to wake the attending side.
-        waiters: called after each change for which a call may wait.
-        lock: guards everything but the hot path.
-        interest_class, last_values_class, sessions_class, subjects_class: of the parts that differ for a node.
-        runtime: functions of the sockets and the clock.
+        wake: function that wakes the attending side.
+        waiters: functions that the engine calls after each change for which a call may wait.
+        lock: lock for all calls but the hot path.
+        interest_class, last_values_class, sessions_class, subjects_class: classes of the parts that a node replaces.
+        runtime: functions that access sockets and clocks.
         owns_context: whether `end_context` terminates the context.
     """
 
@@ -174,14 +176,15 @@ class Engine:
         origin: bytes | None = None,
         card: bytes = b"",
     ) -> None:
-        """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
+        """Create the sockets, without endpoints. Most arguments are documented at `oz.Publisher`.
 
-        A node gives its id (16 bytes) as `origin`, and its card. Other publishers have a random origin and no card.
+        A node passes its id (16 bytes) as `origin`, and its encoded card as `card`. Other publishers have a random
+        origin and no card.
 
         Raises:
             ConfigurationError: an argument has a wrong value.
             ValueError: the card is too large.
-            TypeError: an argument is of another class.
+            TypeError: an argument has a wrong type.
         """
         options = Options() if options is None else options
         _check(on_full, last_value, links, context, options)
@@ -284,7 +287,7 @@ class Engine:
 
     @property
     def card(self) -> bytes:
-        """Card of later WELCOMEs; empty without."""
+        """Card, which introduces a node in later WELCOMEs; empty for a publisher that is no node."""
         return self._sessions.card
 
     @card.setter
@@ -293,7 +296,7 @@ class Engine:
 
     @property
     def admit(self) -> Callable[[Hello, str | None], int | None]:
-        """Returns the reason of a BYE for a HELLO of a user, or None. It is called under the lock."""
+        """Function that is called under the lock with a HELLO and its user. It returns the reason of a BYE, or None."""
         return self._sessions.admit
 
     @admit.setter
@@ -302,7 +305,7 @@ class Engine:
 
     @property
     def on_session(self) -> Callable[[Session, str], object]:
-        """Called under the lock with a session and an event; see `Sessions.on_session`."""
+        """Function that is called under the lock with a session and an event; see `Sessions.on_session`."""
         return self._sessions.on_session
 
     @on_session.setter
@@ -310,16 +313,16 @@ class Engine:
         self._sessions.on_session = on_session
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of nodes that receive a subject; None without any.
+        """Return the streams and groups of nodes that receive a subject; None if no node receives it.
 
         Another thread may publish at the same time: `Group.pick` needs `lock`.
 
         Args:
-            subject: as text.
-            raw: the subject as bytes.
+            subject: subject as text.
+            raw: subject as bytes.
 
         Raises:
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         return self._locked(lambda: self._sessions.responders(subject, raw))
@@ -336,18 +339,19 @@ class Engine:
         """Publish a message to one stream, with the next batch.
 
         Args:
-            stream: of `responders`. The caller has counted the message of a group in `load`.
-            raw: subject.
-            payload: of the message.
-            extras: of `check_extras`, or None.
-            is_alone: whether no message is expected that could join the batch.
+            stream: stream from the result of `responders`. If the stream has a group, the caller has counted the
+                message in `load`.
+            raw: subject as bytes.
+            payload: payload as bytes.
+            extras: result of `check_extras`, or None.
+            is_alone: whether the caller expects no other message for the same batch.
 
         Returns:
-            False if the stream is full or its session has ended: nothing was published, and `load` does not count
-            the message any more.
+            False if the stream is full or its session has ended. Then nothing was published, and `load` does not
+            count the message any more.
 
         Raises:
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         if not is_alone and self._may_append(stream, len(raw) + len(payload)):
             self._append((stream,), raw, payload, extras)
@@ -357,7 +361,7 @@ class Engine:
     def _may_append(self, stream: Stream, size: int) -> bool:
         """Return whether a message for one stream can join the batch without the lock.
 
-        The lock is held during sends, and each thread that waits for it costs two switches between threads.
+        This saves time, because sends hold the lock, and a thread that waits for it costs two thread switches.
         """
         waiting, session = len(self.waiting), stream.session
         if self._held or self.is_closing or not self.defers or waiting + _ITEMS >= self.full_length:
@@ -391,7 +395,7 @@ class Engine:
         size: int,
         is_alone: bool,
     ) -> bool:
-        """Add a message for one stream to the batch; return False if it has no space."""
+        """Add a message for one stream to the batch; return False if the stream has no space."""
         if self.waiting and stream.session.is_half_full:
             # Messages that wait take space too.
             self._sessions.now = self._clock()
@@ -413,30 +417,32 @@ class Engine:
         return True
 
     def cached_route(self, subject: str) -> Route | None:
-        """Return the cached route of a subject; None if the cache has none, or the publisher closes. It needs no lock.
+        """Return the cached route of a subject; None without a cached route, or if the publisher closes.
 
-        The streams may belong to subscribers that are no nodes.
+        The call needs no lock.
+
+        The streams of the route may belong to subscribers that are no nodes.
         """
         return None if self.is_closing or self.is_foreign else self._sessions.interest.routes.get(subject)
 
     def find_route(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of all sessions that receive a subject; None without any."""
+        """Return the streams and groups of all sessions that receive a subject; None if no session receives it."""
         self.check_usable()
         return self._locked(self._sessions.interest.find, subject, raw)
 
     def publish_to(
         self, streams: Recipients, raw: bytes, payload: bytes, extras: dict[str, Any] | None
     ) -> None:
-        """Publish a message to streams of `find_route`, in the next batch.
+        """Publish a message to streams from the result of `find_route`, in the next batch.
 
         Args:
-            streams: plain streams.
-            raw: subject.
-            payload: of the message.
-            extras: map for the wire, or None.
+            streams: streams without a group.
+            raw: subject as bytes.
+            payload: payload as bytes.
+            extras: map of headers and other optional fields, as sent; None without such fields.
 
         Raises:
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self._locked(self._publish_to, streams, raw, payload, extras)
 
@@ -454,21 +460,21 @@ class Engine:
         *,
         is_alone: bool = True,
     ) -> bool | None:
-        """Send a direct message to a node with the next batch. Overflow policies do not drop it.
+        """Send a direct message to a node with the next batch. Overflow policies never drop direct messages.
 
         Args:
-            node: member of a session with a card.
-            subject: of the message.
-            payload: of the message.
-            extras: of `check_extras`, or None.
-            is_alone: whether no message is expected that could join the batch.
+            node: id of the node that receives the message.
+            subject: subject as text.
+            payload: payload as bytes.
+            extras: result of `check_extras`, or None.
+            is_alone: whether the caller expects no other message for the same batch.
 
         Returns:
-            False if the direct stream is full, None without a session that is UP or DOWN.
+            False if the direct stream is full. None if the node has no session that is UP or DOWN.
 
         Raises:
             ValueError: the node does not accept a message of this size.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         # Outside of `_locked`: an error there costs all sessions.
         raw = subject.encode("utf-8", "surrogateescape")
@@ -497,7 +503,9 @@ class Engine:
         return True
 
     def end_session(self, node: bytes) -> None:
-        """Send BYE to a node and end its session, also during `close`. Its messages are moved or given up.
+        """Send BYE to a node and end its session, even during `close`.
+
+        Messages that the node has not received move to other members of their groups, or are given up.
 
         Raises:
             ClosedError: the sockets are closed.
@@ -555,11 +563,11 @@ class Engine:
         self._change_endpoints(lambda: self._endpoints.bind(endpoint))
 
     def bind_links(self, endpoint: str | bytes) -> str:
-        """Bind to an endpoint for links only; return it with its port.
+        """Bind to an endpoint for links only; return the endpoint with its port.
 
         Raises:
             EndpointError: the endpoint cannot be used.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         bound: list[str] = []
         self._change_endpoints(lambda: bound.append(self._endpoints.bind_links(endpoint)))
@@ -589,11 +597,11 @@ class Engine:
 
     @property
     def link_endpoints(self) -> tuple[str, ...]:
-        """Endpoints for links."""
+        """Endpoints at which subscribers reach the publisher over links."""
         return self._endpoints.link_endpoints
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptors that become readable when `attend` has something to read.
+        """Return the descriptors that become readable when a frame for `attend` arrives.
 
         Raises:
             ClosedError: the context is terminated.
@@ -629,17 +637,17 @@ class Engine:
         """Check and encode a message.
 
         Args:
-            subject: of the message.
+            subject: subject as str or bytes.
             payload: bytes, or a value for the codec.
-            headers: as in `publish`.
-            key: for sticky groups.
-            message_id: as the `id` of `publish`.
+            headers: argument `headers` of `publish`.
+            key: key by which sticky groups choose a member; None for the subject.
+            message_id: argument `id` of `publish`.
             action: "publish" or "request".
 
         Raises:
             SubjectError, TypeError, ValueError: a part of the message is not allowed.
-            PermissionDenied: the own file of permissions denies the subject to the own key.
-            ClosedError, OwnershipError: as `check_usable`.
+            PermissionDenied: the publisher's own file of permissions denies the subject to the publisher's key.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         if self.is_foreign or self.is_closing:
             self.check_usable()
@@ -711,7 +719,7 @@ class Engine:
         return True
 
     def _remember(self, subject: str) -> None:
-        """Add a subject to `quick`, if all its messages have equal recipients."""
+        """Add a subject to `quick`, if all messages with this subject have the same recipients."""
         # Absent if the route is incomplete, because a pattern exceeded its time.
         route = self._sessions.interest.routes.get(subject, UNKNOWN)
         if route is None:
@@ -730,10 +738,10 @@ class Engine:
             self.quick[subject] = raw
 
     def send_plain(self, raw: bytes, payload: bytes) -> bool:
-        """Send a message of a subject that only plain subscribers want; return False if `offer` is needed.
+        """Send a message whose subject only plain subscribers want; return False if the caller must call `offer`.
 
         After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A check of the
-        socket costs as much as a send, so the attending side checks at intervals.
+        socket costs as much as a send. Therefore the attending side checks every `WATCH_INTERVAL`.
 
         Raises:
             ClosedError: the context is terminated.
@@ -769,7 +777,7 @@ class Engine:
             self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
-        """Publish the first message of a batch, whose recipients are in `quick`.
+        """Publish the first message of a batch. `quick` has the recipients.
 
         Raises:
             ClosedError: the publisher is closed.
@@ -788,7 +796,7 @@ class Engine:
         self._expect_flush()
 
     def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, now: float) -> bool:
-        """Send a message to one stream at once; return False if other messages or frames must be sent before."""
+        """Send a message to one stream at once; return False if other messages or frames must be sent first."""
         listener = self._listener
         if listener is None:
             return False
@@ -811,7 +819,7 @@ class Engine:
         self._sent(self._listener, began)
 
     def send_again(self, stream: Stream, began: float) -> None:
-        """Schedule a message that the compiled part has numbered and the socket has refused."""
+        """Send a message again that the compiled part has numbered and the socket has refused."""
         self._locked(self._send_again, stream, began)
 
     def sent_alone(self, began: float) -> None:
@@ -819,7 +827,7 @@ class Engine:
         self._locked(self._sent, self._listener, began)
 
     def appended(self) -> None:
-        """Schedule a flush, for the hot path, when the batch is full or the attending side sleeps."""
+        """Flush if the batch is full; else wake the attending side if it sleeps. The hot path calls this."""
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
@@ -855,7 +863,7 @@ class Engine:
         """Send the waiting messages.
 
         Raises:
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         self._locked(self._flush)
@@ -870,13 +878,15 @@ class Engine:
             self._locked(self._flush)
 
     def report_loss(self, count: int | None) -> None:
-        """Report messages that were lost before this publisher to the subscribers behind the last message.
+        """Report messages that were lost before they reached this publisher.
+
+        Subscribers get the report after the last published message.
 
         Args:
-            count: None if the number is unknown.
+            count: number of lost messages; None if it is unknown.
 
         Raises:
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         self._locked(self._report_loss, count)
@@ -888,14 +898,14 @@ class Engine:
                 stream.count_lost(count)
 
     def hold(self, token: object) -> None:
-        """Keep messages until the batch is full, or until `release` of each token."""
+        """Keep messages until the batch is full, or until `release` was called for each token."""
         self.check_usable()
         with self.lock:
             self._holds.add(token)
             self._held = len(self._holds)
 
     def release(self, token: object) -> None:
-        """End one `hold`, unless it has ended. The last one flushes."""
+        """End the `hold` of a token, unless it has ended. The end of the last `hold` flushes."""
         if self.is_foreign or token not in self._holds:
             return
         with self.lock:
@@ -967,7 +977,7 @@ class Engine:
         )
 
     def _pump(self, listener: LinkListener) -> None:
-        """Send the frames of sessions, until the window or the socket is full, or `SLICE` is over."""
+        """Send the frames of sessions until their windows or the socket are full, for `SLICE` seconds at most."""
         sessions, send = self._sessions, listener.send
         replies, ready = sessions.replies, sessions.ready
         while replies:
@@ -996,7 +1006,7 @@ class Engine:
                 return
 
     def _read_links(self, listener: LinkListener) -> None:
-        """Read frames of links: `MAX_READ` at most, and for `SLICE` at most."""
+        """Read at most `MAX_READ` frames of links, for `SLICE` seconds at most."""
         sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
@@ -1009,10 +1019,10 @@ class Engine:
         notify_all(self.waiters)
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Read, apply declarations, run due steps, and send; return whether work remains.
+        """Read frames, apply declarations, run due steps, and send frames; return whether work remains.
 
         Args:
-            flushes: whether waiting messages are due.
+            flushes: whether to send the waiting messages before their deadline.
 
         Raises:
             ClosedError: the publisher is closed.
@@ -1054,7 +1064,7 @@ class Engine:
         return more or (listener is not None and listener.has_input())
 
     def next_deadline(self) -> float | None:
-        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
+        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None for never."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
             if self._keys is not None:
@@ -1079,7 +1089,7 @@ class Engine:
         self.quick.clear()
 
     def _recover(self) -> None:
-        """Replace the state machine, which may be inconsistent after an exception; see the docstring of the module."""
+        """Replace the state machine, which may be inconsistent after an exception; see the module's docstring."""
         old, batcher = self._sessions, self.batcher
         routes = [session.route for session in old.by_id.values() if session.is_up]
         with suppress(Exception):
@@ -1115,7 +1125,7 @@ class Engine:
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         text, raw = (None, b"") if subject is None else self._subjects.check(subject)
@@ -1130,13 +1140,13 @@ class Engine:
         """Wait until there are `count` subscribers.
 
         Args:
-            subject: that they receive, or None.
-            count: as `count_subscribers` counts.
-            timeout: seconds; None for ever.
+            subject: count only subscribers that receive this subject; None for all subscribers.
+            count: number of subscribers to wait for, as `count_subscribers` counts them.
+            timeout: seconds to wait; None waits for ever.
 
         Raises:
-            Timeout: there were fewer.
-            SubjectError, TypeError, ClosedError, OwnershipError: as `count_subscribers`.
+            Timeout: after the timeout there were fewer subscribers.
+            SubjectError, TypeError, ClosedError, OwnershipError: see `count_subscribers`.
         """
         end = None if timeout is None else self._clock() + timeout
         while (found := self.count_subscribers(subject, only_up=True)) < count:
@@ -1150,10 +1160,10 @@ class Engine:
             yield end
 
     def describe_missing(self, subject: Any) -> str:
-        """Return why a subject may have no subscriber: denied subscriptions, and the ways to the publisher.
+        """Return why a subject may have no subscriber: denied subscriptions, and the publisher's endpoints.
 
         Args:
-            subject: None for any subject.
+            subject: subject to explain; None for any subject.
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
@@ -1166,10 +1176,10 @@ class Engine:
         return "; ".join([*denied, self._describe(has_cause=bool(denied))])
 
     def _describe(self, *, has_cause: bool) -> str:
-        """Return where subscribers reach the publisher, for a timeout.
+        """Return the publisher's endpoints as text for the error of a timeout.
 
         Args:
-            has_cause: whether the text names a cause already.
+            has_cause: whether the error names a cause already.
         """
         where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
         if self.link_endpoints:
@@ -1177,14 +1187,14 @@ class Engine:
         return f"the publisher is at {where}"
 
     def _other_subscribers(self, found: int) -> str:
-        """Return a hint for a timeout if there are subscribers whose patterns do not match."""
+        """Return a hint for the error of a timeout if there are subscribers whose patterns do not match."""
         others = self.count_subscribers(None) - found
         if others <= 0:
             return ""
         return f". Subscribers without a matching pattern: {others}{self._patterns_hint}"
 
     def sessions(self) -> list[Session]:
-        """Return the sessions that have not ended. A subscriber that connects again later has another object."""
+        """Return the sessions that have not ended. A subscriber whose session ended gets a new session object."""
         with self.lock:
             return list(self._sessions.by_id.values())
 
@@ -1225,7 +1235,7 @@ class Engine:
             self.is_closing, self._given_up_before_close = True, self._count_given_up()
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and wait until they are acknowledged or handled; return the end of the timeout.
+        """Refuse further messages, and wait until messages are acknowledged or handled; return the end of the timeout.
 
         See `Sessions.acknowledging_until`.
         """
@@ -1255,7 +1265,7 @@ class Engine:
         The attending side must have ended. `end_context` comes next.
 
         Args:
-            end: time until which libzmq may continue to send.
+            end: time in seconds of the clock until which libzmq may continue to send.
         """
         with self.lock:
             milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
@@ -1308,7 +1318,7 @@ class Engine:
     def end_context(self) -> None:
         """Terminate the context, if the engine has created it.
 
-        It waits until libzmq has sent all messages, or its linger time has passed.
+        The call waits until libzmq has sent all messages, or until the linger time of the sockets has passed.
         """
         if self.owns_context and not self.is_foreign:
             # A signal may interrupt the wait. A second `close` must not wait again.
@@ -1316,7 +1326,7 @@ class Engine:
             self._context.term()
 
     def _disown(self) -> None:
-        """Refuse every call: this is the child of a fork."""
+        """Make each call raise OwnershipError, because this process is the child of a fork."""
         self.is_foreign = True
         self.lock = threading.RLock()
         self.quick.clear()

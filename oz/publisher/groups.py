@@ -3,21 +3,22 @@
 Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
-member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit (with
-`ack="handled"`: fewer messages that are not handled). A member that was silent for 3 seconds while an acknowledgement
-is missing has no room.
+member has *room* if its session is UP, and if it has fewer unacknowledged messages than its prefetch limit. With
+`ack="handled"`, unhandled messages count in place of unacknowledged messages. A member has no room if an
+acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
 
 =========== ==========================================================================================
 policy      choice
 =========== ==========================================================================================
 round_robin next member with room, in turn; without one, the UP member with the fewest messages
-sticky      largest hash of key and member id among members that are UP or DOWN; moves at ENDED only
-failover    member that joined first among those UP
-any         members that are DOWN, if none is UP: the messages wait for their return
+sticky      member that is UP or DOWN with the largest hash of key and member id; changes at ENDED only
+failover    member that joined first among the members that are UP
+any         if no member is UP: a member that is DOWN; the messages wait until it connects again
 =========== ==========================================================================================
 
-A session *stands by* while it has the pattern `STANDBY`: a route has such members only if it has no others. So one
-of two parallel forwarders receives the messages of a group in order, and the other one takes over at once.
+A session *stands by* while it has the pattern `STANDBY`. The members of such a session are chosen only if no other
+member matches. So one of two parallel forwarders receives the messages of a group in order, and the other forwarder
+replaces it at once when it fails.
 
 `pick` counts the message at the member at once (`load`), because messages of one batch are picked before the
 session numbers them. The session lowers `load` when messages are acknowledged, handled, dropped or moved.
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from oz.publisher.session import Stream
 
 STANDBY = "_OZ.STANDBY"
-"""Pattern of a session that receives messages of a group only if no other member matches."""
+"""Pattern of a session that stands by: it receives messages of a group only if no other member matches."""
 HEARD_WITHIN = 3.0
-"""Age of the oldest message, and time of silence, in seconds, after which a member gets no new messages."""
+"""Seconds after which a silent member gets no new messages: no frame has come, and the oldest message is as old."""
 HANDLED_PREFETCH = 64
 RECEIVED_PREFETCH = 4_096
 _CACHED_KEYS = 65_536
@@ -45,9 +46,9 @@ class Group:
     """One queue group of a publisher.
 
     Attributes:
-        name: of the group.
-        policy: "round_robin", "sticky" or "failover": the policy of the first member.
-        members: in the order in which they joined.
+        name: name of the group.
+        policy: "round_robin", "sticky" or "failover", as the first member declared.
+        members: streams in the order in which they joined.
     """
 
     __slots__ = ("_owners", "_step", "_turn", "members", "name", "policy")
@@ -64,7 +65,7 @@ class Group:
         self._owners.clear()
 
     def leave(self, stream: Stream) -> None:
-        """Remove a member, if it is one."""
+        """Remove a stream from the members, if it is a member."""
         if stream in self.members:
             self.members.remove(stream)
             self._owners.clear()
@@ -73,13 +74,13 @@ class Group:
         """Choose a member for one message and count the message at the member.
 
         Args:
-            matching: members whose patterns match, in the order in which they joined; the same object while
-                the interest stays the same.
-            key: of the message, for "sticky".
-            now: in seconds.
+            matching: members whose patterns match, in the order in which they joined. The caller passes the same
+                object for a subject as long as no pattern of the publisher changes.
+            key: key or subject of the message, for the policy "sticky".
+            now: current time in seconds.
 
         Returns:
-            The member; None if all members have ended.
+            The chosen member; None if the sessions of all members have ended.
         """
         chosen = self.choose(matching, key, now)
         if chosen is not None:
@@ -88,7 +89,7 @@ class Group:
         return chosen
 
     def choose(self, matching: Sequence[Stream], key: bytes, now: float) -> Stream | None:
-        """Return the member that `pick` would choose."""
+        """Return the member that `pick` would choose, without counting the message."""
         self._step = 0
         if self.policy == "sticky":
             chosen = self._owner(matching, key)

@@ -1,24 +1,24 @@
-"""Plain subscribers of a publisher with keys: the prefixes that each connection has, and may have.
+"""Plain subscribers of a publisher with keys: the prefixes that each connection has subscribed to, and may have.
 
 Theory of operation
 -------------------
-Each subscription frame carries the connection and the key that it came from. With a file of permissions the XPUB
-is in manual mode: libzmq reports each subscription, and applies it only at the request of the program. Without such a
+Each subscription frame carries the connection and the key of its sender. With a file of permissions the XPUB
+is in manual mode: libzmq reports each subscription, and applies it only if the program requests this. Without such a
 file the XPUB applies subscriptions by itself, and this class records the connections of each key.
 
 Manual mode has these limits (`docs/libzmq.md`):
 
-- A subscription is applied to the connection whose frame was read last. A frame that is no subscription breaks
-  this rule for the frames behind it. Until all frames were read, such frames are ignored and their connections are
-  cut; the subscribers connect again.
-- libzmq reads freed memory if a connection ends before its frames were read. So frames are read without a check of
-  EVENTS in between.
-- At the end of a connection libzmq reports each prefix that the connection asked for, also refused ones, without
-  the connection. `match_reports` finds the connections whose descriptor is closed. A report without such a connection
-  after a second is of a subscriber inside the process (inproc).
+- libzmq applies a subscription to the connection whose frame was read last. A frame that is no subscription breaks
+  this rule for the frames behind it. Until all waiting frames were read, those frames are ignored and their connections
+  are cut; the subscribers connect again.
+- libzmq reads freed memory if a connection ends before its frames were read. Therefore all frames are read without a
+  check of EVENTS in between.
+- At the end of a connection libzmq reports each prefix that the connection asked for, including refused prefixes, but
+  does not name the connection. `match_reports` finds the connections whose descriptor is closed. A report that matches
+  no closed connection within a second comes from a subscriber inside the process (inproc).
 
-If a count is too high, a send reaches no subscriber. If a count is too low, messages are lost. So a report is
-never matched by a guess.
+The publisher counts the subscriptions to each prefix. With a count that is too high, it sends messages that no
+subscriber wants. With a count that is too low, messages are lost. Therefore a report is never matched by a guess.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from oz.transport.connections import Connection, cut, inode_of
 MAX_READ = 1_000
 """Maximum number of frames in one read."""
 INSIDE_AFTER = 1.0
-"""Seconds after which a report without a connection counts for subscribers inside the process."""
+"""Seconds after which a report that matches no closed connection counts for a subscriber inside the process."""
 
 _LAST = int(zmq.NOBLOCK)
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 _ADD, _REMOVE = b"\x01", b"\x00"
-_MIN_SWEEP = 64  # Number of connections from which closed ones are searched.
-_ENTRY = 64  # Bytes that a prefix counts beside its length.
+_MIN_SWEEP = 64  # Number of known connections at which a search for closed connections starts.
+_ENTRY = 64  # Bytes that are added to the length of each prefix.
 
 _log = peer_logger("oz.publisher")
 
@@ -52,9 +52,9 @@ class _Held:
     """Prefixes of one connection.
 
     Attributes:
-        held: how often the connection has subscribed to each prefix that it may have.
-        refused: prefixes that it may not have.
-        size: size of all prefixes in bytes.
+        held: number of subscriptions of the connection to each allowed prefix.
+        refused: prefixes that the connection asked for, but may not have.
+        size: size of all these prefixes in bytes.
     """
 
     __slots__ = ("held", "refused", "size")
@@ -79,10 +79,11 @@ class KeyedPlainSubscribers(PlainSubscribers):
         """Create the socket, without endpoints.
 
         Args:
-            context: of the socket.
-            keys: of the publisher.
-            longest_prefix: bytes of a subscription at most, and of all subscriptions of one connection.
-            options: of `PlainSubscribers`.
+            context: ZeroMQ context of the socket.
+            keys: keys of the publisher.
+            longest_prefix: maximum size in bytes of a subscription. A connection with a denied subscription is ended
+                if all its subscriptions together are larger.
+            options: other arguments of `PlainSubscribers`.
         """
         super().__init__(context, longest_prefix=longest_prefix, **options)
         self._keys, self._max_bytes = keys, longest_prefix
@@ -97,7 +98,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self.socket.setsockopt(zmq.XPUB_MANUAL, 1)
 
     def read(self, limit: int) -> bool:
-        """Read subscriptions; return whether there were any.
+        """Read all subscriptions that wait; return whether there were any.
 
         Args:
             limit: not used, because all frames that wait are read together.
@@ -152,7 +153,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._subscribe(peer, frame, prefix)
 
     def _expect(self, peer: Connection, prefix: bytes, kind: bytes) -> None:
-        """Expect the report of a prefix that was not recorded."""
+        """Expect that libzmq reports a prefix, which was not applied, at the end of its connection."""
         if kind == _ADD and peer not in self._connections:
             self._expected[prefix] += 1
         elif kind == _ADD:
@@ -209,10 +210,10 @@ class KeyedPlainSubscribers(PlainSubscribers):
             self._expected.update((*connection.held, *connection.refused - connection.held.keys()))
 
     def match_reports(self, now: float) -> None:
-        """Match the reports of ended connections.
+        """Match the reports of unsubscriptions with the connections that have ended.
 
         Args:
-            now: in seconds of `time.monotonic`.
+            now: current time in seconds of `time.monotonic`.
         """
         if not self._reported:
             return
@@ -231,9 +232,9 @@ class KeyedPlainSubscribers(PlainSubscribers):
         self._expected, self._inside = +self._expected, +self._inside
 
     def reconsider(self) -> None:
-        """Cut the connections that have a prefix, or a key, that is not allowed any more.
+        """Cut each connection whose key is not trusted any more, or that has a prefix that is not allowed any more.
 
-        Their subscribers may connect again.
+        The subscribers of these connections may connect again.
         """
         self._sweep()
         access = self._keys.access

@@ -3,14 +3,15 @@
 Theory of operation
 -------------------
 A publisher with `security=` has CURVE on both sockets. libzmq asks the authenticator of the context about each
-key, and sets the key as User-Id of each frame. Sessions belong to the key of their HELLO, and the publisher
+key, and sets the key as the User-Id of each frame. A session belongs to the key that sent its HELLO, and the publisher
 checks each declared pattern by the rights of this key.
 
-The files of keys and permissions are read again by the clock, every `TEND_INTERVAL` seconds. A change applies
-to sessions that exist (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions
-of keys that are not trusted any more end. Their connections are cut, so that they must prove a key again.
+The files of keys and permissions are read again every `TEND_INTERVAL` seconds. A change applies to existing sessions
+too (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions of keys that are not
+trusted any more end. The connections of ended sessions are cut, so that their subscribers must prove a key again.
 
-`oz.transport.keys.Keys` reports callers without a key, and connects again to endpoints that have refused the publisher.
+`oz.transport.keys.Keys` reports peers that connect without a key. It also connects again to endpoints that have refused
+the publisher.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from oz.transport.peer_keys import PeerKeys, called_endpoint, is_of_caller
 from oz.wire.links import Item, Refusal
 
 owns_session = is_of
-"""Whether a session id was made from a key. A foreign key that repeats the id is refused, whether or not the
-session exists."""
+"""Function that returns whether a session id was made from a key. A HELLO whose id was made from another key is
+refused, even if no session has this id."""
 
 _recv: Any = zmq.backend.Socket.recv
 
@@ -58,10 +59,10 @@ class PublisherKeys(Keys):
     """Keys of the subscribers of a publisher, and of the listeners that it connects to.
 
     Attributes:
-        access: rights by key.
-        has_permissions: whether a file of permissions bounds subscriptions.
+        access: rights of each subscriber's key.
+        has_permissions: whether a file of permissions limits subscriptions.
         own_rights: rights of the publisher's key; None without a file of permissions.
-        denied: subscriptions that were refused by permissions.
+        denied: number of subscriptions that permissions refused.
     """
 
     # Only the socket of plain subscribers connects.
@@ -71,18 +72,18 @@ class PublisherKeys(Keys):
         """Start without sockets.
 
         Args:
-            credentials: of the publisher.
-            dialect: of its subjects.
-            delimiter: bytes behind the subject in messages of one frame; empty for two frames.
+            credentials: key, trusted keys and permissions of the publisher.
+            dialect: name of the dialect of the publisher's subjects.
+            delimiter: bytes behind the subject in messages of one frame; empty if messages have two frames.
         """
-        # Refusals are logged: `publish` continues for other subscribers. Results of searches wait for the next
-        # `has_changed`.
+        # Refusals are logged, because `publish` continues for other subscribers. Results of searches for keys are used
+        # at the next `has_changed`.
         super().__init__(credentials, _ignore, _ignore, self._connect_again, self._disconnect)
         self.access = Access(credentials.rights, dialect, delimiter)
         self.has_permissions = credentials.permissions is not None
         self.own_rights: OwnRights | None = None
         if self.has_permissions:
-            # The same rights as for subscriptions, so that `has_changed` reports each change.
+            # The rights are shared with subscriptions, so that `has_changed` reports each change.
             self.own_rights = OwnRights(
                 lambda: self.access.rights.permissions,
                 credentials.public_key,
@@ -93,7 +94,7 @@ class PublisherKeys(Keys):
         self._socket: zmq.Socket[Any] | None = None
 
     def serve(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
-        """Demand a trusted key at the endpoint that a socket binds next. inproc has no keys.
+        """Demand a trusted key at the endpoint that a socket binds next, unless the endpoint is inproc.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -103,15 +104,15 @@ class PublisherKeys(Keys):
             self.credentials.serve(socket)
 
     def served(self, endpoint: str) -> None:
-        """Record an endpoint that a socket has bound, with its port."""
+        """Record an endpoint, with its port, after a socket has bound it."""
         if not endpoint.startswith("inproc:"):
             self._peers.bound.append(endpoint)
 
     def call(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
-        """Set the key of the listener that the socket of plain subscribers connects to next. inproc has no keys.
+        """Set a listener's key before the socket connects to an endpoint, unless the endpoint is inproc.
 
         Raises:
-            PermissionDenied: one of the sides does not trust the key of the other side.
+            PermissionDenied: one side does not trust the other side's key.
         """
         if not endpoint.startswith("inproc:"):
             self._socket = socket
@@ -120,7 +121,7 @@ class PublisherKeys(Keys):
             self.prepare(socket, endpoint)
 
     def _disconnect(self, endpoint: str) -> None:
-        # ENOENT: the connection was ended before.
+        # ENOENT: the endpoint was disconnected before.
         with suppress(zmq.ZMQError):
             if self._socket is not None:
                 self._socket.disconnect(endpoint)
@@ -142,24 +143,24 @@ class PublisherKeys(Keys):
             self.on_handshake(endpoint, event.outcome, self.plain, now)
 
     def forget(self, endpoint: str) -> None:
-        """Remove an endpoint after the socket has left it."""
+        """Remove an endpoint that the socket has unbound or disconnected."""
         super().forget(endpoint)
         with suppress(ValueError):
             self._peers.bound.remove(endpoint)
 
     def receive(self, socket: zmq.Socket[Any], flags: int) -> tuple[bytes, Connection | None]:
-        """Receive one frame, and its connection with the key; None inside the process.
+        """Receive one frame, with its connection and key; the connection is None for inproc.
 
         Raises:
-            zmq.Again: there is none.
+            zmq.Again: no frame waits.
         """
         frame = _recv(socket, flags, copy=False)
         return frame.bytes, self._peers.connection_of(frame, self.by_endpoint)
 
     def authorize(self, user: str | None, item: Item, pattern: Pattern, group: str | None) -> Refusal | None:
-        """Return why a key may not have a subscription, or None; see `Sessions`."""
+        """Return why a key may not have a subscription; None if the subscription is allowed; see `Sessions`."""
         if user is None or pattern.text == STANDBY:
-            # Inside the process no key is needed. The other pattern matches no message.
+            # Inside the process no key is needed. The pattern `STANDBY` matches no message.
             return None
         denial = self.access.denial(user, (pattern,), group or "")
         if denial is None:
@@ -169,7 +170,7 @@ class PublisherKeys(Keys):
         return Refusal(item.sid, str(denial), denial.rule or "", denial.subject)
 
     def denied_subscriptions(self, subject: str | None) -> Iterator[str]:
-        """Yield texts about denied subscriptions that match a subject; None for any subject."""
+        """Yield texts about denied subscriptions whose pattern matches a subject; None stands for any subject."""
         for user, denial in self.access.denied_subscriptions(subject):
             yield _text(user, denial)
 
@@ -183,10 +184,10 @@ class PublisherKeys(Keys):
         return user in self.access.rights.trusted
 
     def has_changed(self, now: float) -> bool:
-        """Run the steps that are due; return whether the rights have changed.
+        """Run the steps that are due, such as reading the files again; return whether the rights have changed.
 
         Args:
-            now: in seconds of `time.monotonic`.
+            now: current time in seconds of `time.monotonic`.
         """
         if now < self.next_deadline():
             return False
@@ -194,6 +195,6 @@ class PublisherKeys(Keys):
         return self.access.has_changed()
 
     def close(self) -> None:
-        """End the monitors, before the sockets close."""
+        """End the monitors of the sockets. The caller closes the sockets after this."""
         for socket in [*self._monitors]:
             self.unwatch(socket)

@@ -1,15 +1,15 @@
-"""Last values: the newest message of each subject, for subscriptions that ask for them.
+"""Last values: the newest message of each subject, for subscriptions that request last values.
 
 Theory of operation
 -------------------
-The publisher remembers the newest message of each subject within a bound of subjects and bytes; the subject
+The publisher keeps the newest message of each subject, up to a maximum number of subjects and bytes. The subject
 that was published longest ago is removed first. When a declaration adds a subscription with `last_value`, the
 session sends the matching messages once, before any later message, marked with the number of the subscription
-(`sid` in the extras). They keep their positions. A subscription that is declared again in the same epoch gets
-no values again.
+(`sid` in the extras). These messages keep their positions. If the subscription is declared again in the same epoch,
+the session does not send them again.
 
-The pattern is compared with all subjects before the subscription begins, in steps (`search`), so that `publish`
-does not wait for them. A pattern that exceeds its time for three subjects is refused.
+Before the subscription begins, the pattern is compared with all subjects in steps (`search`). Between two steps,
+`publish` can run. A pattern that exceeds its time for three subjects is refused.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from oz.subjects.pattern import Pattern, is_timed, match_within
 from oz.wire.links import SID
 
 STEP, SLOW_STEP = 256, 2
-"""Number of subjects that are compared in one step; the second number is for slow patterns."""
+"""Number of subjects that are compared in one step: with most patterns, and with patterns that may be slow."""
 STRIKES = 3
-"""Matches over the time limit after which a pattern is refused."""
+"""Number of matches over the time limit at which a pattern is refused."""
 
 
 class LastValues:
     """Newest message of each subject.
 
     Attributes:
-        bytes: of all remembered messages.
+        bytes: number of bytes of all subjects and payloads.
     """
 
     def __init__(self, *, subjects: int = 65_536, size: int = 64 << 20) -> None:
         """Start empty.
 
         Args:
-            subjects: remembered at most.
-            size: maximum size in bytes of subjects and payloads.
+            subjects: maximum number of subjects.
+            size: maximum number of bytes of all subjects and payloads.
         """
         self._subjects, self._size = subjects, size
         self._values: dict[bytes, tuple[int, bytes, Any]] = {}
@@ -65,11 +65,11 @@ class LastValues:
         """Compare a pattern with all subjects, and yield after each step; return the subjects that match.
 
         Args:
-            pattern: of the subscription.
-            seconds: for one match.
+            pattern: pattern of the subscription.
+            seconds: maximum time in seconds for one subject.
 
         Raises:
-            PatternTimeout: the pattern took longer for `STRIKES` subjects.
+            PatternTimeout: the pattern exceeded this time for `STRIKES` subjects.
         """
         if pattern._compiled.literal is not None:
             return {pattern._compiled.literal}
@@ -88,18 +88,18 @@ class LastValues:
                         raise
                 if not at % step:
                     yield
-            # During a yield more may have been published.
+            # During a yield, messages with new subjects may have been published.
             known.update(new)
             if len(new) < step:
                 break
         return matched
 
     def values_of(self, subjects: set[bytes], sid: int) -> Iterator[tuple[int, bytes, bytes, Any]]:
-        """Return position, subject, payload and extras of the values of subjects, in the order of publishing.
+        """Return the values of subjects in the order of publishing, as tuples of position, subject, payload and extras.
 
         Args:
-            subjects: some of which may have no value any more.
-            sid: number of the subscription, added to the extras.
+            subjects: subjects to look up; subjects without a value are skipped.
+            sid: number of the subscription, which is added to the extras.
         """
         values = self._values
         found = [(values[subject], subject) for subject in subjects if subject in values]

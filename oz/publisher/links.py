@@ -1,10 +1,10 @@
-"""Listening ROUTER of a publisher: frames of links in and out.
+"""Listening ROUTER of a publisher, which receives and sends the frames of links.
 
-Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here, because
-the sessions decide what follows. Only the first frame of a message, the routing id, can cause them.
+Each message of a link is one frame behind the routing id. `send` returns EAGAIN and EHOSTUNREACH as results, because
+the sessions decide what follows. Only the first frame of a message, the routing id, can cause these errors.
 
-After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has
-processed the command that makes it readable. The caller checks `has_input` after each round of sends.
+After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has already
+processed the command that makes the descriptor readable. The caller checks `has_input` after each round of sends.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from oz.transport.runtime import runtime_of
 from oz.wire import links
 
 TAKEN, FULL, GONE = range(3)
-"""Results of a send: accepted by the socket, no space for the route (EAGAIN), no connection (EHOSTUNREACH)."""
+"""Results of a send: the socket accepted it, the route has no space (EAGAIN), or no connection (EHOSTUNREACH)."""
 
 PROBE = (b"",)
-"""Frame that makes a subscriber send HELLO again, as libzmq's probe of a new connection does."""
+"""Message with an empty frame, which makes a subscriber send HELLO again. libzmq sends it on new connections too."""
 
 SHARED_BYTES = 4096
-"""Bytes from which a body is a frame that sessions share. A copy of a smaller body costs less."""
+"""Size in bytes from which sessions share the frame of a body. Copies of a smaller body cost less."""
 
 MAX_LINGER = 10_000
 """Milliseconds for which libzmq continues to send after `close(timeout=None)`.
 
-Without a limit, `zmq_ctx_term` did not return in 3 of 97 runs although the only subscriber had ended.
+Without a limit, `zmq_ctx_term` did not return in 3 of 97 runs, although no subscriber was left.
 """
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ONE_FRAME, _TWO_FRAMES = (_MORE, _LAST), (_MORE, _LAST, _MORE, _LAST)
@@ -43,13 +43,13 @@ _BOTH = (_LAST, _LAST)
 _COPIED = (True, False)
 _HELLO = bytes((links.HELLO,))
 _SOURCE = int(zmq.SRCFD)
-_RECEIVED = 100  # Frames of one connection that wait in libzmq.
+_RECEIVED = 100  # Maximum number of frames of one connection that wait in libzmq.
 _MAX_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 
 
 class SharedJoin:
-    """Frames of heads and bodies. Sessions with equal heads share the frame of a body."""
+    """Function that joins a head and a body. Sessions with equal heads share the frame of a large body."""
 
     def __init__(self) -> None:
         self._last: tuple[bytes, bytes, Any] = b"", b"", None
@@ -61,19 +61,19 @@ class SharedJoin:
         known_head, known_body, frame = self._last
         if body is not known_body or head != known_head:
             frame = SHARED_FRAME(links.joined_head(head), body)
-            # One assignment, because an exception of a signal handler may come between two.
+            # A single assignment, because a signal handler may raise between two assignments.
             self._last = head, body, frame
         return frame
 
 
 class LinkListener:
-    """The ROUTER. The caller has the lock of the engine.
+    """ROUTER for links. The caller of each method has the lock of the engine.
 
     Attributes:
-        socket: the ROUTER.
-        rejected: messages of more than one frame, because the protocol has none.
-        raw: C access to the socket, or None.
-        user: key of the sender of the frame that `read` returned last; None without keys.
+        socket: ROUTER socket.
+        rejected: number of messages with more than one frame, which the protocol does not allow.
+        raw: object by which C code reads and sends; None without the compiled part.
+        user: key that sent the frame that `read` returned last; None without keys.
     """
 
     # A slot, because C reads it.
@@ -87,14 +87,14 @@ class LinkListener:
         """Create the socket, without endpoints.
 
         Args:
-            context: of the socket.
-            message_bytes: of the largest message.
+            context: ZeroMQ context of the socket.
+            message_bytes: maximum size in bytes of a message.
             window: maximum number of unacknowledged batches of one link.
-            handshake: seconds within which a peer ends ZeroMQ's handshake.
+            handshake: maximum time in seconds for ZeroMQ's handshake with a peer.
         """
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
-        # Subscribers send small frames only. A full queue stops the connection, and loses nothing.
+        # Subscribers send small frames only. If the queue is full, the connection waits, and nothing is lost.
         self.socket.setsockopt(zmq.MAXMSGSIZE, links.MAX_CONTROL)
         self.socket.setsockopt(zmq.RCVHWM, _RECEIVED)
         self.rejected = 0
@@ -109,10 +109,10 @@ class LinkListener:
         self._four = (self.socket,) * 4
 
     def bind(self, endpoint: str) -> str:
-        """Bind to an endpoint; return it with its port.
+        """Bind to an endpoint; return the endpoint with its port.
 
         Raises:
-            zmq.ZMQError: libzmq refuses.
+            zmq.ZMQError: libzmq refuses the endpoint.
         """
         self.socket.bind(endpoint)
         if not endpoint.endswith(":*"):
@@ -125,7 +125,7 @@ class LinkListener:
         return bool(self._events(self.socket) & _POLLIN)
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """Return routing id and frame of the messages that can be read, `limit` at most."""
+        """Read at most `limit` messages; yield pairs of routing id and frame."""
         if self.raw is not None:
             for _ in range(limit):
                 for frames in (found := self.raw.read(1, 3)):
@@ -150,15 +150,15 @@ class LinkListener:
                 yield route, frame
 
     def _skip(self) -> None:
-        """Read the remaining frames of a message with too many frames. libzmq has received all of it."""
+        """Read the remaining frames of a message with too many frames. libzmq has received the whole message."""
         self.rejected += 1
         while self._has_more(self.socket):
             self._recv(self.socket, _LAST)
 
     def send(self, route: bytes, frames: tuple[Any, ...]) -> int:
-        """Send one or two messages of one frame to a route; return TAKEN, FULL or GONE.
+        """Send one or two frames to a route, each as one message; return TAKEN, FULL or GONE.
 
-        FULL may mean that the first of two messages was accepted: both are sent again then.
+        After FULL, the first of two messages may have been accepted. The caller sends both again.
 
         Raises:
             zmq.ZMQError: the context is terminated.
@@ -190,7 +190,7 @@ class LinkListener:
         return TAKEN
 
     def cut(self, route: bytes) -> None:
-        """End the connection of a route, if the socket knows it; see `KeyedListener`."""
+        """Do nothing. `KeyedListener` ends the connection of a route here."""
 
     def close(self, linger: int) -> None:
         """Close the socket.
@@ -202,10 +202,10 @@ class LinkListener:
 
 
 class KeyedListener(LinkListener):
-    """ROUTER with keys: each frame has the key of its sender.
+    """ROUTER with keys: each received frame has its sender's key.
 
-    The key and the descriptor of the connection are properties of the frame, so that pyzmq does not copy
-    frames.
+    The key and the descriptor of the connection are properties of a frame object. Therefore frames are read as
+    objects of pyzmq, without a copy.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class KeyedListener(LinkListener):
         self._connections: dict[bytes, Connection] = {}
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """Return routing id and frame of the messages that can be read; `user` has the key of each."""
+        """Read at most `limit` messages; yield pairs of routing id and frame. `user` is then the sender's key."""
         socket: Any = self.socket
         if self._has_more(socket):
             self._skip()
@@ -242,7 +242,7 @@ class KeyedListener(LinkListener):
         connections[route] = Connection(descriptor, inode_of(descriptor), self.user)
 
     def cut(self, route: bytes) -> None:
-        """End the connection of a route: its key is not trusted any more."""
+        """End the connection of a route, because its key is not trusted any more."""
         connection = self._connections.pop(route, None)
         if connection is not None:
             cut(connection)

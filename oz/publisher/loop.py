@@ -15,19 +15,19 @@ from oz.transport.steps import Steps, run, run_async
 from oz.transport.waiting import Waiters
 
 TURN = 0.001
-"""Seconds after which `await publish(...)` gives the loop a turn."""
-_DROPPED_LINGER = 0.05  # Seconds for the last frames of an object that became garbage.
+"""Seconds after which `await publish(...)` yields to the loop, so that other tasks run."""
+_DROPPED_LINGER = 0.05  # Maximum time in seconds to send the last frames of a garbage-collected object.
 
 _log = peer_logger("oz.publisher")
 _Result = TypeVar("_Result")
 
 
 class AttendedInLoop(AttendedEngine, Protocol):
-    """Interface of an engine, as a publisher or node in an event loop uses it."""
+    """Engine calls that a publisher or node in an event loop needs."""
 
     @property
     def runtime(self) -> Runtime:
-        """Clocks."""
+        """Functions that access sockets and clocks."""
 
     @property
     def is_closing(self) -> bool:
@@ -42,21 +42,21 @@ class AttendedInLoop(AttendedEngine, Protocol):
 
 
 class LoopAttendance:
-    """Rounds of `Engine.attend` in an event loop: for descriptors, `wake` and the next deadline.
+    """Calls of `Engine.attend` in an event loop: on a readable descriptor, on `wake`, and at the next deadline.
 
-    Messages that wait for a batch are sent at the end of the loop's turn. So the engine sleeps whenever no round is
-    scheduled, and the first waiting message schedules a round.
+    Messages that wait for a batch are sent at the end of the loop's turn. Therefore the engine counts as asleep
+    whenever no call is scheduled, and the first waiting message schedules a call.
 
     Attributes:
-        turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
-        clock, busy_clock: of the engine.
+        turned_at: time in seconds at which `await publish(...)` last yielded to the loop.
+        clock, busy_clock: clocks of the engine.
     """
 
     def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
         """Make the engine wake the loop that `start` finds.
 
         Args:
-            engine: of the publisher or the node.
+            engine: engine of the publisher or the node.
             kind: "publisher" or "node", for the log.
         """
         self._engine, self._kind = engine, kind
@@ -71,14 +71,14 @@ class LoopAttendance:
 
     @property
     def is_started(self) -> bool:
-        """Whether a loop attends."""
+        """Whether a loop runs the engine."""
         return self._loop is not None
 
     def start(self) -> None:
-        """Start the rounds in the running loop; do nothing outside a loop, or if the loop runs them already.
+        """Run the engine in the running loop. Do nothing outside a loop, or if this loop runs the engine already.
 
         Raises:
-            OwnershipError: another loop attends.
+            OwnershipError: another loop runs the engine.
         """
         if self._loop is not None:
             self.check_loop()
@@ -91,13 +91,13 @@ class LoopAttendance:
         self._wake()
 
     def check_loop(self) -> None:
-        """Raise OwnershipError in another loop than the loop of the object."""
+        """Raise OwnershipError if the running loop is not the loop that runs the engine."""
         running = asyncio._get_running_loop()
         if running is not None and self._loop is not None and running is not self._loop:
             raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
 
     def leave_closed_loop(self) -> None:
-        """Drop a closed loop, so that `close` works in another one."""
+        """Drop a closed loop, so that `close` works in another loop."""
         if self._loop is not None and self._loop.is_closed():
             self.stop()
 
@@ -153,7 +153,7 @@ class LoopAttendance:
         self._turn()
 
     def stop(self) -> None:
-        """Leave the loop. The caller is in the loop, or the loop does not run."""
+        """Stop running the engine. The caller runs in the loop, or the loop does not run."""
         loop, self._loop = self._loop, None
         if self._timer is not None:
             self._timer.cancel()
@@ -167,20 +167,20 @@ class LoopAttendance:
             self._descriptors = ()
 
     def call(self, work: Callable[[], None]) -> None:
-        """Call a function in the loop; call it at once without a loop, or if the loop is closed."""
+        """Call a function in the loop. Without a loop, or after its end, call the function at once."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            with suppress(RuntimeError):  # It may be closed in this moment.
+            with suppress(RuntimeError):  # The loop may be closed in this moment.
                 loop.call_soon_threadsafe(work)
                 return
         work()
 
     async def wait(self, steps: Steps[_Result], waiters: Waiters | None = None) -> _Result:
-        """Run steps of the engine. A cancellation ends them at a point without locks.
+        """Run the steps of a wait. A cancellation ends the steps at a point where they hold no lock.
 
         Args:
-            steps: of the engine.
-            waiters: of the engine, in place of `Engine.waiters`.
+            steps: steps to run.
+            waiters: dict that gets the function by which this wait is woken; None for `Engine.waiters`.
         """
         self.start()
         news = asyncio.Event()
@@ -200,24 +200,24 @@ class LoopAttendance:
 
 
 class LoopLifetime:
-    """Attendance of a publisher or a node, from its creation to its close."""
+    """Execution of a publisher or a node in an event loop, from its creation to its close."""
 
     def __init__(self, engine: AttendedInLoop, kind: str = "publisher") -> None:
-        """Create the attendance; the end of the program closes the object.
+        """Create the attendance, and register the object, so that the end of the program closes it.
 
         Args:
-            engine: of the publisher or the node.
+            engine: engine of the publisher or the node.
             kind: "publisher" or "node", for the log.
         """
         self.engine, self.attendance = engine, LoopAttendance(engine, kind)
         OPEN.add(self)
 
     def forget(self) -> None:
-        """Leave the object open at the end of the program."""
+        """Remove the object from the objects that the end of the program closes."""
         OPEN.discard(self)
 
     def finish(self, end: float) -> int:
-        """Close the sockets, but not the context; return the number of messages not acknowledged or not handled."""
+        """Close the sockets, but not the context; return the number of unacknowledged or unhandled messages."""
         self.attendance.stop()
         self.forget()
         return self.engine.finish(end)
@@ -235,7 +235,7 @@ class LoopLifetime:
             self.engine.end_context()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program, where no loop runs; see `close_all`."""
+        """Close at the end of the program, when no loop runs; see `close_all`."""
         engine = self.engine
         if engine.is_foreign:
             return

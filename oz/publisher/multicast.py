@@ -1,11 +1,11 @@
 """Engine of a publisher on a multicast endpoint.
 
-It has the calls of `Engine`, and its thread or loop. In place of sessions there is a `Sender`, which numbers all
-messages; subscribers send nothing back. The socket of the plain subscribers sends the frames. With
-`plain=True` it sends the messages themselves.
+The engine has the calls of `Engine`, and also runs in a thread or an event loop. In place of sessions there is a
+`Sender`, which numbers all messages; subscribers send nothing back. The socket for plain subscribers sends the frames.
+With `plain=True` this socket sends each message without the frame format of oz.
 
-A frame that the socket refuses waits in the sender, or is dropped with `on_full="drop"`. A dropped message keeps
-its number, so that subscribers report it.
+A frame that the socket refuses waits in the sender; with `on_full="drop"` it is dropped. A dropped message keeps its
+number, so that subscribers report the loss.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from oz.transport.contexts import has_ended
 from oz.transport.endpoints import as_text, check
 from oz.transport.steps import Steps
 
-_MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
+_MIN_LINGER = 50  # Milliseconds in which messages sent before `close(timeout=0)` reach this host.
 _clock = time.monotonic
 
 
 def wants_multicast(options: Options | None, endpoints: Iterable[str]) -> bool:
-    """Return whether a publisher with these arguments is one for multicast."""
+    """Return whether a publisher with these arguments publishes by multicast."""
     return (options is not None and options.multicast is not None) or any(map(is_multicast, endpoints))
 
 
 class MulticastEngine(Engine):
-    """Sender and socket of one multicast publisher. It has one endpoint."""
+    """Sender and socket of a multicast publisher, which has at most one endpoint."""
 
     def __init__(self, *, options: Options | None = None, **arguments: Any) -> None:
         """Create the socket, without an endpoint. The arguments are those of `Engine`.
 
         Raises:
             ConfigurationError: an argument has a wrong value, or has no meaning for multicast.
-            TypeError: as `Engine`.
+            TypeError: an argument has a wrong type.
         """
         options = Options() if options is None else options
         multicast = Multicast() if options.multicast is None else options.multicast
@@ -60,7 +60,7 @@ class MulticastEngine(Engine):
         self._transmitter = Transmitter(
             self._plain.socket,
             multicast,
-            # A message with a number must be sent, or counted.
+            # A numbered message must be sent, or counted as dropped.
             refuses=self.refuses or not multicast.plain,
             high_water_mark=None if is_default else options.high_water_mark,
         )
@@ -68,10 +68,10 @@ class MulticastEngine(Engine):
     # endpoints
 
     def bind(self, endpoint: str | bytes) -> None:
-        """Attach to an endpoint. On multicast, `bind` and `connect` are the same.
+        """Use a multicast endpoint. For multicast, `bind` and `connect` do the same.
 
         Raises:
-            EndpointError: the endpoint cannot be used, or the publisher has another one.
+            EndpointError: the endpoint cannot be used, or the publisher has another endpoint.
         """
         self._change_endpoints(lambda: self._attach(as_text(endpoint)))
 
@@ -87,7 +87,7 @@ class MulticastEngine(Engine):
         """Undo `bind`.
 
         Raises:
-            EndpointError: the publisher is not bound to it.
+            EndpointError: the publisher does not use the endpoint.
         """
         self._change_endpoints(lambda: self._detach(as_text(endpoint)))
 
@@ -100,12 +100,12 @@ class MulticastEngine(Engine):
 
     @property
     def endpoint(self) -> str | None:
-        """Endpoint, with the address of its interface; None without one."""
+        """Endpoint with the address of the network interface; None without an endpoint."""
         return self._transmitter.endpoint
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """The endpoint, if there is one."""
+        """Tuple with the endpoint; empty without an endpoint."""
         endpoint = self._transmitter.endpoint
         return () if endpoint is None else (endpoint,)
 
@@ -157,7 +157,7 @@ class MulticastEngine(Engine):
         return self._plain.has_input()
 
     def next_deadline(self) -> float | None:
-        """Return the time of the next `attend`, None for never, in seconds of `time.monotonic`."""
+        """Return the time at which `attend` must run next, in seconds of `time.monotonic`; None for never."""
         with self.lock:
             found = None if self._held else self.batcher.deadline()
             if not self._sender.is_announced or self.is_closed:
@@ -166,7 +166,7 @@ class MulticastEngine(Engine):
             return beat if found is None else min(beat, found)
 
     def _recover(self) -> None:
-        """Begin another epoch after an exception in the state machine: some messages may have no number."""
+        """Begin another epoch after an exception in the state machine, because some messages may have no number."""
         self._given_up += len(self.waiting) // 4 + self._sender.pending
         self._numbered += len(self.waiting) // 4
         self.waiting.clear()
@@ -180,11 +180,11 @@ class MulticastEngine(Engine):
     # subscribers
 
     def count_subscribers(self, subject: Any = None, *, only_up: bool = False) -> NoReturn:
-        """Refuse to count.
+        """Raise an error, because subscribers of multicast cannot be counted.
 
         Raises:
             ConfigurationError: always.
-            ClosedError, OwnershipError: as `check_usable`.
+            ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()
         rule = "subscribers of multicast do not answer, so that they cannot be counted or waited for"
@@ -208,7 +208,7 @@ class MulticastEngine(Engine):
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Refuse further messages, and announce the end while packets are repaired; return the end of the timeout."""
+        """Refuse further messages, announce the end, and wait for repairs of losses; return the end of the timeout."""
         end = float("inf") if timeout is None else _clock() + timeout
         sender = self._sender
         with self.lock:
@@ -228,10 +228,10 @@ class MulticastEngine(Engine):
         return end
 
     def finish(self, end: float) -> int:
-        """Close the socket; return the number of messages that it has not accepted.
+        """Close the socket; return the number of messages that the socket has not accepted.
 
         Args:
-            end: time until which libzmq may continue to send.
+            end: time in seconds of the clock until which libzmq may continue to send.
         """
         with self.lock:
             wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)

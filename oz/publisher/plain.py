@@ -1,11 +1,11 @@
 """XPUB of a publisher: plain ZeroMQ subscribers, which filter by prefix.
 
-The socket is not in manual mode, because libzmq 4.3.5 reads freed memory there when a connection ends.
-XPUB_VERBOSER reports each subscription and unsubscription of each subscriber, also at the end of a
-connection, so that the publisher counts subscriptions. Only messages of the program are published here:
-anything else would reach every subscriber to `b""`.
+The socket is not in manual mode, because in manual mode libzmq 4.3.5 reads freed memory when a connection ends.
+With XPUB_VERBOSER, libzmq reports each subscription and unsubscription of each subscriber, also at the end of a
+connection, so that the publisher counts subscriptions. The XPUB sends only messages of the program, because any other
+message would reach every subscriber to `b""`.
 
-A message is sent only if a subscriber has a prefix of its subject.
+A message is sent only if a subscriber has subscribed to a prefix of its subject.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oz.transport.libzmq import option_reader, raw_socket
 from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
-"""Maximum size of a subscription in bytes, because libzmq walks the prefix tree by recursion."""
+"""Maximum size of a subscription in bytes. It is limited because libzmq searches its prefix tree by recursion."""
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _FLAGS = (_MORE, _LAST)
 _ONE = (_LAST,)
@@ -28,11 +28,11 @@ _POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
 
 
 class PlainSubscribers:
-    """XPUB and the prefixes of its subscribers. The caller has the lock of the engine.
+    """XPUB and the prefixes of its subscribers. The caller of each method has the lock of the engine.
 
     Attributes:
-        socket: the XPUB.
-        raw: access from C, or None.
+        socket: XPUB socket.
+        raw: object by which C code sends; None without the compiled part, or with a delimiter.
     """
 
     def __init__(
@@ -48,12 +48,13 @@ class PlainSubscribers:
         """Create the socket, without endpoints.
 
         Args:
-            context: of the socket.
+            context: ZeroMQ context of the socket.
             high_water_mark: maximum number of messages that wait for one subscriber.
             longest_prefix: maximum size of a subscription in bytes.
-            handshake: seconds within which a peer ends ZeroMQ's handshake.
-            refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
-            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
+            handshake: maximum time in seconds for ZeroMQ's handshake with a peer.
+            refuses: whether `send` returns False if a subscriber is full. Otherwise libzmq drops the message for this
+                subscriber.
+            delimiter: bytes between subject and payload in messages of one frame; empty if messages have two frames.
         """
         self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
         for option, value in (
@@ -74,7 +75,7 @@ class PlainSubscribers:
         runtime = runtime_of(context)
         self._send, self._recv = runtime.send, runtime.recv
         self._events = option_reader(self.socket, _EVENTS, runtime.get)
-        # C sends two frames.
+        # C code sends messages of two frames only.
         self.raw = None if delimiter else raw_socket(self.socket)
         self._counts: dict[bytes, int] = {}
         self._of_length: dict[int, int] = {}
@@ -82,26 +83,26 @@ class PlainSubscribers:
         self._unread: deque[bytes] = deque()
 
     def bind(self, endpoint: str) -> str:
-        """Bind to an endpoint; return it with its port.
+        """Bind to an endpoint; return the endpoint with its port.
 
         Raises:
-            zmq.ZMQError: libzmq refuses.
+            zmq.ZMQError: libzmq refuses the endpoint.
         """
         self._allow_ipv6(endpoint)
         self.socket.bind(endpoint)
         return self.socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()  # type: ignore[union-attr]
 
     def connect(self, endpoint: str) -> None:
-        """Connect to an endpoint, such as that of a proxy.
+        """Connect to an endpoint, such as the endpoint of a proxy.
 
         Raises:
-            zmq.ZMQError: libzmq refuses.
+            zmq.ZMQError: libzmq refuses the endpoint.
         """
         self._allow_ipv6(endpoint)
         self.socket.connect(endpoint)
 
     def _allow_ipv6(self, endpoint: str) -> None:
-        # The option counts for the next bind or connect only. With it, `*` binds IPv6 addresses too.
+        # The option applies to the next bind or connect only. If it is set, `*` binds IPv6 addresses too.
         self.socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
 
     def has_input(self) -> bool:
@@ -109,7 +110,7 @@ class PlainSubscribers:
         return bool(self._events(self.socket) & _POLLIN)
 
     def read(self, limit: int) -> bool:
-        """Read subscriptions, `limit` at most; return whether there were any."""
+        """Read at most `limit` subscriptions; return whether there were any."""
         unread = self._unread
         for _ in range(limit):
             if not self.has_input():
@@ -133,10 +134,10 @@ class PlainSubscribers:
             if not counts[prefix]:
                 del counts[prefix]
                 self._count_length(len(prefix), -1)
-        # Else it is a message that an XSUB has sent.
+        # Another first byte means that an XSUB has sent a message, which is ignored.
 
     def _count_length(self, length: int, change: int) -> None:
-        """Count the prefixes of a length. A pass over all prefixes for each new one would stop `publish`."""
+        """Count the prefixes of a length. A pass over all prefixes for each new prefix would delay `publish`."""
         count = self._of_length.pop(length, 0) + change
         if count:
             self._of_length[length] = count
@@ -144,14 +145,14 @@ class PlainSubscribers:
             self._lengths = sorted(self._of_length)
 
     def wants(self, subject: bytes) -> bool:
-        """Return whether a subscriber has a prefix of a subject."""
-        # A subscriber may ask for a whole subject with its delimiter.
+        """Return whether a subscriber has subscribed to a prefix of a subject."""
+        # A subscriber may subscribe to a whole subject with its delimiter.
         subject += self._delimiter
         counts, size = self._counts, len(subject)
         return any(subject[:length] in counts for length in self._lengths if length <= size)
 
     def count(self, subject: bytes | None) -> int:
-        """Return the number of subscriptions, or of subscriptions with a prefix of the subject."""
+        """Return the number of subscriptions to prefixes of a subject; with None, the number of all subscriptions."""
         counts = self._counts
         if subject is None:
             return sum(counts.values())
@@ -159,7 +160,7 @@ class PlainSubscribers:
         return sum(counts.get(subject[:length], 0) for length in self._lengths if length <= len(subject))
 
     def send(self, subject: bytes, payload: bytes) -> bool:
-        """Send a message; return False if a subscriber is full. Only a socket with `refuses` reports this.
+        """Send a message. Return False if a subscriber is full and the socket was created with `refuses`.
 
         Raises:
             zmq.ZMQError: the context is terminated.
@@ -176,10 +177,10 @@ class PlainSubscribers:
         return True
 
     def reconsider(self) -> None:
-        """Apply changed rights to the connections; see `KeyedPlainSubscribers`."""
+        """Do nothing. `KeyedPlainSubscribers` applies changed rights here."""
 
     def match_reports(self, now: float) -> None:
-        """Match reports of ended connections; see `KeyedPlainSubscribers`."""
+        """Do nothing. `KeyedPlainSubscribers` matches the reports of ended connections here."""
 
     def close(self, linger: int) -> None:
         """Close the socket.

@@ -1,18 +1,19 @@
-"""Interest of all sessions: the streams that receive a subject.
+"""Interest of all sessions, from which the streams that receive a subject are found.
 
 Theory of operation
 -------------------
-`Interest` keeps the patterns of all sessions in one `PatternIndex` with the streams as values. A pair of
-pattern and stream is counted, because several subscriptions of a subscriber may have the same pattern.
+`Interest` keeps the patterns of all sessions in one `PatternIndex` with the streams as values. Each pair of
+pattern and stream has a count, because several subscriptions of a subscriber may have the same pattern.
 
 A `Route` is the result for one subject: the plain streams, and for each group the members that match. Routes
-are cached by subject. Any change of the interest clears the cache; equal tuples of recipients are one object,
-so that a batch compares identities.
+are cached by subject. Any change of the interest clears the cache. Equal tuples of recipients are one object.
+Therefore a batch needs to compare identities only.
 
-A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions
-that declared it see it as refused. A session may have `SLOW_MATCHES` slow matches for one subject. Then the search
-skips the other regexes of the session, and each slow pattern counts as if it had exceeded its time. Many patterns that
-are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
+A pattern that exceeds the time for one match three times is suspended: it is removed from the index, and the
+subscribers that declared it get a refusal. A session may have `SLOW_MATCHES` slow matches for one subject. Then the
+search skips the other regexes of the session, and each slow pattern counts as if it had exceeded its time. Therefore a
+session with many patterns that are almost too slow delays `publish` for a few milliseconds only. Patterns of other
+sessions are not affected.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ from oz.subjects.pattern import Pattern, match_within
 
 CACHED_SUBJECTS = 65_536
 STRIKES = 3
-"""Matches over the time limit after which a pattern is suspended."""
+"""Number of matches over the time limit at which a pattern is suspended."""
 SLOW = 0.1
-"""Part of the time for one match from which a match counts as slow."""
+"""Fraction of the maximum time for one match. A match that takes at least this time counts as slow."""
 SLOW_MATCHES = 8
-"""Maximum number of slow matches of a session for one subject. A garbage collection makes one match slow, not
-several."""
+"""Maximum number of slow matches of a session for one subject. The limit is above 1, because a garbage collection may
+make one match slow."""
 PATTERN_TIME = 0.001
-"""Seconds for one match."""
-_MAX_CHOICES = 4_096  # Tuples of recipients that are kept as one object.
+"""Maximum time in seconds for one match."""
+_MAX_CHOICES = 4_096  # Maximum number of different tuples of recipients that are kept as one object.
 
 
 class Route:
     """Recipients of one subject.
 
     Attributes:
-        subject: as bytes.
-        plain: streams outside groups.
-        groups: each group with the members that match, in the order in which they joined.
+        subject: subject as bytes.
+        plain: streams without a group.
+        groups: pairs of a group and its members that match, in the order in which the members joined.
     """
 
     __slots__ = ("_choices", "groups", "plain", "subject")
@@ -66,8 +67,8 @@ class Route:
         """Return the plain streams and one member of each group.
 
         Args:
-            key: of the message, for sticky groups.
-            now: in seconds.
+            key: key or subject of the message, by which sticky groups choose a member.
+            now: current time in seconds.
         """
         if not self.groups:
             return self.plain
@@ -84,12 +85,12 @@ class Route:
 
 
 def _on_duty(members: list[Stream]) -> list[Stream]:
-    """Return the members that do not stand by; all members if each one stands by."""
+    """Return the members whose sessions do not stand by (see `Group`); all members if all sessions stand by."""
     return [member for member in members if not member.session.is_standby] or members
 
 
 class _TimeLimit:
-    """Limits of the time of each match, and of the number of slow matches of each session in one search.
+    """Limits of one search: the time of each match, and the number of slow matches of each session.
 
     Attributes:
         has_skipped: whether the search has skipped patterns.
@@ -100,16 +101,16 @@ class _TimeLimit:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the search for a subject."""
+        """Reset the counts before the search for another subject."""
         self.has_skipped = False
         self._slow: list[tuple[Pattern, Leaf]] = []
         self._slow_of: dict[Session, int] = {}
 
     def match(self, pattern: Pattern, leaf: Leaf, subject: str | bytes) -> bool:
-        """Return whether a pattern matches; False for a pattern that is skipped.
+        """Return whether a pattern matches; False for a skipped pattern.
 
         Raises:
-            PatternTimeout: the match exceeds its time.
+            PatternTimeout: the match takes longer than the maximum time.
         """
         if self._slow_of and self._is_over(leaf):
             self.has_skipped = True
@@ -124,11 +125,11 @@ class _TimeLimit:
                     self._slow_of[entry.session] = self._slow_of.get(entry.session, 0) + 1
 
     def slow(self) -> list[Pattern]:
-        """Return the slow patterns of the sessions whose other patterns were skipped."""
+        """Return the slow patterns of sessions with too many slow matches, if the search has skipped patterns."""
         return [pattern for pattern, leaf in self._slow if self.has_skipped and self._is_over(leaf)]
 
     def _is_over(self, leaf: Leaf) -> bool:
-        """Return whether all sessions of a pattern have had `SLOW_MATCHES` slow matches."""
+        """Return whether each session with a pattern has had `SLOW_MATCHES` slow matches in this search."""
         slow = self._slow_of
         return all(slow.get(entry.session, 0) >= SLOW_MATCHES for entry in values_of((leaf,)))
 
@@ -137,10 +138,10 @@ class Interest:
     """Patterns of all sessions of a publisher.
 
     Attributes:
-        routes: cached routes; None for a subject without recipients. `publish` reads it directly.
-        groups: by name, while they have members.
-        on_change: called when cached routes become invalid. The engine clears its own caches.
-        on_suspended: called with a pattern that exceeded its time and the streams that had it.
+        routes: cached routes by subject; None for a subject without recipients. `publish` reads this dict directly.
+        groups: groups by name; a group without members is removed.
+        on_change: function that is called when cached routes become invalid. The engine then clears its own caches.
+        on_suspended: function that is called with a suspended pattern and the streams that had it.
         index_class: class of the index.
     """
 
@@ -152,8 +153,8 @@ class Interest:
         """Start without patterns.
 
         Args:
-            pattern_time: seconds for one match.
-            processor_clock: returns seconds of processor time.
+            pattern_time: maximum time in seconds for one match.
+            processor_clock: function that returns processor time in seconds.
         """
         self.routes: dict[str, Route | None] = {}
         self.groups: dict[str, Group] = {}
@@ -168,7 +169,7 @@ class Interest:
         self._joined = 0
 
     def add(self, pattern: Pattern, stream: Stream) -> None:
-        """Add a pattern of a stream. The first pattern of a stream joins its group."""
+        """Add a pattern of a stream. With its first pattern, the stream joins its group."""
         streams = self._counts.setdefault(pattern, {})
         streams[stream] = streams.get(stream, 0) + 1
         if streams[stream] == 1:
@@ -183,7 +184,7 @@ class Interest:
         self.forget()
 
     def discard(self, pattern: Pattern, stream: Stream) -> None:
-        """Remove a pattern of a stream. Without patterns, the stream leaves its group."""
+        """Remove a pattern of a stream. With its last pattern, the stream leaves its group."""
         streams = self._counts[pattern]
         streams[stream] -= 1
         if not streams[stream]:
@@ -206,7 +207,7 @@ class Interest:
                 del self.groups[group.name]
 
     def group(self, name: str, policy: str) -> Group:
-        """Return the group of a name. A new group is registered when its first member joins."""
+        """Return the group with a name, or a new group. A new group is registered when its first member joins."""
         return self.groups.get(name) or Group(name, policy)
 
     def forget(self) -> None:
@@ -216,11 +217,11 @@ class Interest:
         self.on_change()
 
     def find(self, subject: str, raw: bytes) -> Route | None:
-        """Return the route of a subject; None without recipients.
+        """Return the route of a subject; None if no session receives the subject.
 
         Args:
-            subject: as text, the key of the cache.
-            raw: the subject as bytes.
+            subject: subject as text, which is the key of the cache.
+            raw: subject as bytes.
         """
         try:
             return self.routes[subject]
@@ -234,7 +235,7 @@ class Interest:
         alive.sort(key=lambda stream: stream.joined)
         route = Route(raw, alive, self._choices) if alive else None
         if timed_out or self._limit.has_skipped:
-            # The answer is incomplete: it is not cached.
+            # The result is incomplete, because patterns were skipped. Therefore it is not cached.
             self._strike((*timed_out, *self._limit.slow()))
             return route
         if len(self.routes) >= CACHED_SUBJECTS:
@@ -243,7 +244,7 @@ class Interest:
         return route
 
     def _may_have(self, stream: Stream, subject: bytes) -> bool:
-        """Return whether a stream with a matching pattern receives a subject; a node overrides it."""
+        """Return whether a stream with a matching pattern receives a subject. The class for nodes overrides this."""
         return True
 
     def _strike(self, patterns: tuple[Pattern, ...]) -> None:

@@ -9,19 +9,20 @@ A message of a session passes these places:
 
 `offer` numbers a message at once if the window has room and the stream has no backlog. Else the message waits
 in the backlog of its stream, or the overflow policy drops it. Only a message that enters the window gets a
-number, so that the numbers of a session have no holes. A dropped message has no number: the next body of its
-stream carries the count of drops before it, so that the subscriber reports a drop in its place. The drops of a
-dropped body are added to the next body.
+number, so that the numbers of a session have no holes. A dropped message has no number. The next body of its
+stream carries the number of messages dropped before this body, so that the subscriber reports the drop in the right
+place. If a body is dropped itself, the number that it carried is added to the next body.
 
-An acknowledgement frees the window, and backlogs enter it in turns, one body each. Batches of a redelivering
-stream stay *held* until their messages are handled, because another member may need them.
+An acknowledgement frees space in the window. The backlogs of the streams then fill the window in turns, one body each.
+Batches of a redelivering stream stay *held* until their messages are handled, because another member may need them.
 
 The engine pulls: `next_frames` returns the frames to send next, `confirm_sent` confirms that the socket accepted
-them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames are sent before batches,
-and BYE after them.
+the frames. After EAGAIN the engine pulls the same frames again later. Control frames are sent before batches, and BYE
+is sent after all batches.
 
-A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set
-it. After a HELLO that resumes, every unacknowledged batch counts as unsent, and is sent again on the new connection.
+A session is bound to a *route*, the routing id of one connection, and to the attempt number of the HELLO that set
+the route. After a HELLO that resumes, every unacknowledged batch counts as unsent, and is sent again on the new
+connection.
 
 States and events (`Sessions` handles HELLO without a session, DECLARE and redelivery):
 
@@ -70,36 +71,38 @@ NO_LIMIT = sys.maxsize
 """Maximum number of messages in a backlog that only its bytes limit."""
 
 ALONE_OVERHEAD = 16
-"""Maximum number of bytes in the body of one message beside subject and payload."""
+"""Maximum number of bytes that a body with one message has beside subject and payload."""
 
 UP, DOWN, ENDED = "up", "down", "ended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Limits of the sessions of a publisher.
+    """Limits of a publisher's sessions.
 
     Attributes:
-        window: batches without acknowledgement at most.
-        window_bytes: bytes without acknowledgement at most, plus one body.
-        pending_bytes: bytes of one session (window, backlogs and held messages) at most.
-        total_bytes: bytes of all sessions at most, plus 1 ÷ 64. Streams that `publish` waits for do not drop for it.
-        high_water_mark: messages in the backlog of a stream without `max_pending`; 0 for no limit.
+        window: maximum number of unacknowledged batches of one session.
+        window_bytes: number of unacknowledged bytes at which a session's window is full. One body may exceed the
+            limit.
+        pending_bytes: maximum number of bytes of one session: window, backlogs and held messages.
+        total_bytes: maximum number of bytes of all sessions; above it backlogs drop messages. It may be exceeded by
+            1 ÷ 64, and by streams that `publish` waits for, because these drop nothing.
+        high_water_mark: maximum number of messages in the backlog of a stream without `max_pending`; 0 for no limit.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
-        resume_seconds: a session that is DOWN for longer has ended.
-        largest_frame: bytes of the largest frame that the publisher accepts.
-        joined_bytes: a body below this size travels in one frame with its head.
-        join: returns that frame.
-        batch: messages of a body at most.
+        resume_seconds: number of seconds after which a session that is DOWN ends.
+        largest_frame: size in bytes of the largest frame that the publisher accepts.
+        joined_bytes: size in bytes below which a body and its head are sent as one frame.
+        join: function that returns the frame of a head and its body.
+        batch: maximum number of messages in a body.
         body_bytes: maximum size in bytes of a body with several messages.
-        alone_bytes: bytes from which a message is a body of its own.
-        patterns: of one session at most.
-        pattern_time: seconds for one match of a pattern.
+        alone_bytes: size in bytes from which a message gets its own body.
+        patterns: maximum number of patterns of one session.
+        pattern_time: maximum time in seconds that a pattern may take for one subject.
         pattern_weight: maximum estimated memory in bytes of the patterns of one session.
-        declare_bytes: bytes of the declarations of one session that are not applied at most.
-        total_declare_bytes: as above, for all sessions.
-        peers: sessions that are UP or DOWN at most.
-        peers_of_key: sessions of one key at most.
+        declare_bytes: maximum number of bytes of one session's declarations that wait to be applied.
+        total_declare_bytes: maximum number of bytes of all sessions' declarations that wait to be applied.
+        peers: maximum number of sessions that are UP or DOWN.
+        peers_of_key: maximum number of sessions of one key.
     """
 
     window: int = 256
@@ -128,14 +131,14 @@ class Batch:
     """A numbered batch of a session.
 
     Attributes:
-        stream: of the messages.
-        sequence: of the first message.
-        count: messages.
-        body: None once the batch is withdrawn.
-        size: bytes of the body; 0 once it is withdrawn.
-        flags: of the head.
-        drops: of the stream before the first message.
-        is_acked: whether the subscriber has acknowledged it.
+        stream: stream of the messages.
+        sequence: sequence of the first message.
+        count: number of messages.
+        body: packed messages; None once the batch is withdrawn.
+        size: size of the body in bytes; 0 once the batch is withdrawn.
+        flags: flags of the batch's head.
+        drops: number of messages of the stream that were dropped before the first message of the batch.
+        is_acked: whether the subscriber has acknowledged the batch.
     """
 
     __slots__ = ("body", "count", "drops", "flags", "is_acked", "position", "sequence", "size", "stream")
@@ -147,7 +150,7 @@ class Batch:
         self.drops, self.flags, self.is_acked = drops, flags, False
 
     def frames(self, settings: Settings) -> tuple[Any, ...]:
-        """Return the frames of the batch: one, or head and body."""
+        """Return the frames of the batch: one frame that has head and body, or one frame for each."""
         body = self.body
         differences = b"" if body is None else body.differences
         head = links.encode_head(
@@ -163,7 +166,7 @@ class Batch:
         """Replace messages by empty messages, so that the sequences do not change.
 
         Args:
-            is_kept: whether a subject stays.
+            is_kept: function that returns whether messages with a subject stay.
         """
         if self.body is None:
             return
@@ -179,15 +182,15 @@ class Batch:
         self.body, self.size = body, body.size
 
     def withdraw(self) -> None:
-        """Replace the batch by a head without body: its messages went to another member."""
+        """Replace the batch by a head without body, because another member has received the messages."""
         self.body, self.size = None, 0
         self.flags |= links.WITHDRAWN
 
 
 class _Waiting:
-    """A body in a backlog, with the drops of the stream directly before it.
+    """A body in a backlog, with the number of messages that the stream dropped directly before it.
 
-    A backlog has the body alone if there are no drops and no flags.
+    A body without drops and flags is in the backlog itself, without this object.
     """
 
     __slots__ = ("body", "drops", "flags")
@@ -197,26 +200,26 @@ class _Waiting:
 
 
 class Stream:
-    """Messages of one set of delivery options of a session.
+    """Messages of a session that have the same delivery options.
 
     Attributes:
-        session: of the stream.
-        number: on the wire.
-        options: as declared by the subscriber.
+        session: session that the stream belongs to.
+        number: number of the stream in frames.
+        options: delivery options that the subscriber declared.
         group: queue group; None for a plain stream.
         redelivers: whether messages of a lost member go to other members.
-        holds: whether batches stay `held` after their acknowledgement, until they are handled.
-        prefetch: `load` from which a group prefers other members.
+        holds: whether batches stay `held` after their acknowledgement, until their messages are handled.
+        prefetch: value of `load` from which the group prefers other members.
         limit: maximum number of messages in the backlog.
         patterns: number of patterns; 0 once the last subscription has ended.
-        joined: number in the order of the first patterns of the streams.
-        matched: messages that were offered to the session, without messages that moved to another member.
-        numbered: messages that have entered the window.
-        pending: messages in the backlog.
-        drops: dropped messages, by reason.
-        unknown: losses of unknown size that were reported to the publisher.
-        load: messages of a group that are not acknowledged, or not handled.
-        held: numbered batches of a group that are not acknowledged, or not handled.
+        joined: number that grows from stream to stream, in the order in which streams got their first pattern.
+        matched: number of messages that were offered to the session, without messages that moved to another member.
+        numbered: number of messages that have entered the window.
+        pending: number of messages in the backlog.
+        drops: number of dropped messages for each reason.
+        unknown: number of reported losses whose size is unknown.
+        load: number of messages that the group gave to this member and that are not acknowledged or not handled.
+        held: numbered batches of a group's messages that are not acknowledged or not handled.
         mark: sequence below which all messages are handled.
     """
 
@@ -241,28 +244,28 @@ class Stream:
         self.unknown = 0
         self.backlog: deque[Body | _Waiting] = deque()
         self.held: deque[Batch] = deque()
-        # A last value belongs to one subscription: its key has the number of the subscription too.
+        # A last value is sent to one subscription. Therefore its key includes the number of this subscription.
         self._conflated: dict[bytes | tuple[bytes, int], tuple[int, bytes, Any, int]] = {}
         self._numbered_drops = self._tail_drops = 0
 
     @property
     def is_awaited(self) -> bool:
-        """Whether `publish` waits for space in this stream: only with `on_full` "block" or "raise"."""
+        """Whether a full stream makes `publish` wait or raise: only with `on_full` "block" or "raise"."""
         session = self.session
         return self.overflow is None and session.is_up and session.settings.on_full != "drop"
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether a batch may fill this stream, so that `publish` must ask `is_full`."""
+        """Whether a batch may fill this stream. Then `publish` must check `is_full` before each message."""
         session = self.session
         is_near = self.pending >= self.limit or 2 * session.bytes >= session.settings.pending_bytes
         return is_near and self.is_awaited
 
     def is_full(self, size: int) -> bool:
-        """Return whether `publish` waits before a message of a size in bytes.
+        """Return whether `publish` must wait or raise, because a message of a size in bytes has no space.
 
-        A message counts half of `pending_bytes` at most. Otherwise a larger one would wait for an empty session, and
-        subscribers acknowledge the last messages late.
+        A message counts half of `pending_bytes` at most. Otherwise a larger message would wait until the session is
+        empty. That takes long, because subscribers acknowledge the last messages late.
         """
         session = self.session
         counted = min(size, session.settings.pending_bytes // 2)
@@ -270,7 +273,7 @@ class Stream:
         return is_over and self.is_awaited
 
     def has_space(self, size: int) -> bool:
-        """Return whether a message of a size in bytes is kept, or replaces others as the overflow policy says."""
+        """Return whether a message of a size in bytes has space. With an overflow policy this is always True."""
         return self.overflow is not None or (self.pending < self.limit and self.session.has_bytes_for(size))
 
     @property
@@ -284,11 +287,11 @@ class Stream:
 
     @property
     def oldest(self) -> Body:
-        """First body of a backlog that is not empty."""
+        """First body of the backlog, which must not be empty."""
         return self._opened(0).body
 
     def keep(self, body: Body, flags: int) -> None:
-        """Add a body to the backlog, by the overflow policy."""
+        """Add a body to the backlog as the overflow policy says."""
         session = self.session
         if flags & links.REDELIVERED:
             self._insert(body, flags)
@@ -304,7 +307,7 @@ class Stream:
             self._append(body if room >= body.count else self._cut(body, room), flags)
 
     def _cut(self, body: Body, room: int) -> Body | None:
-        """Return the first messages of a body; count the other messages as dropped after them."""
+        """Append the first `room` messages of a body to the backlog, and drop its other messages; return None."""
         room = max(room, 0)
         self._count_drops(FULL, body.count - room)
         self._unload(body.count - room)
@@ -324,7 +327,7 @@ class Stream:
         self.session.bytes += body.size
 
     def _opened(self, at: int) -> _Waiting:
-        """Return an entry of the backlog as an object that may change."""
+        """Return an entry of the backlog as a `_Waiting` object, whose fields can be changed."""
         waiting = self.backlog[at]
         if isinstance(waiting, Body):
             waiting = self.backlog[at] = _Waiting(waiting, 0, 0)
@@ -391,7 +394,7 @@ class Stream:
         return dropped
 
     def _add_drops(self, at: int, drops: int) -> None:
-        """Add drops to the body at an index of the backlog, or to the next body."""
+        """Add a number of drops to the body at an index of the backlog; without such a body, to the next new body."""
         if at < len(self.backlog):
             self._opened(at).drops += drops
         else:
@@ -436,10 +439,10 @@ class Stream:
         self._unload(1)
 
     def deny(self, is_kept: Callable[[bytes], bool]) -> None:
-        """Drop the messages of the backlog that the subscriber may not have any more.
+        """Drop the messages of the backlog that the subscriber's rights do not allow any more.
 
         Args:
-            is_kept: whether a subject stays.
+            is_kept: function that returns whether messages with a subject stay.
         """
         session = self.session
         kept: deque[Body | _Waiting] = deque()
@@ -486,7 +489,7 @@ class Stream:
         self._unload(count)
 
     def count_lost(self, count: int | None) -> None:
-        """Count messages that were lost before the publisher; None for an unknown number."""
+        """Count messages that were lost before they reached the publisher; None for an unknown number."""
         if count is None:
             self.unknown += 1
         else:
@@ -495,7 +498,7 @@ class Stream:
             self._tail_drops += count
 
     def pop_next(self) -> _Waiting | None:
-        """Remove and return the next body of the backlog, and the conflated messages behind all bodies."""
+        """Remove and return the next body of the backlog; without one, a body of conflated messages, or None."""
         if self.backlog:
             waiting = self._opened(0)
             del self.backlog[0]
@@ -532,7 +535,7 @@ class Stream:
         return _Waiting(Body(flat, positions), drops, 0)
 
     def assign(self, body: Body, drops: int | None, flags: int) -> Batch:
-        """Return a batch with the next sequence. `drops` None stands for the drops not handed on yet."""
+        """Return a batch with the next sequence. With `drops` None it carries all drops that no body carries yet."""
         if drops is None:
             drops, self._tail_drops = self._tail_drops, 0
         self._numbered_drops += drops
@@ -571,7 +574,7 @@ class Stream:
         self._unload(batch.count)
 
     def count_unhandled(self, acked: int) -> int:
-        """Return the number of messages of a group below a sequence that are acknowledged and not handled."""
+        """Return the number of a group's messages below a sequence that are acknowledged, but not handled."""
         if not self.options.handled:
             return 0
         return sum(
@@ -580,7 +583,7 @@ class Stream:
         )
 
     def unhandled(self) -> Iterator[tuple[Batch | _Waiting, Body, int]]:
-        """Return batches and bodies for another member, each with its first message that is not handled."""
+        """Return batches and bodies for another member, each with the index of its first unhandled message."""
         for batch in self.held:
             if batch.body is not None:
                 yield batch, batch.body, max(0, self.mark - batch.sequence)
@@ -594,7 +597,7 @@ class Stream:
 
     @property
     def first_unhandled(self) -> int | None:
-        """Position of the first message of a group that is not handled; None without any. For streams that hold."""
+        """Position of the first unhandled message; None if all are handled. Valid for streams with `holds` only."""
         for batch in self.held:
             if batch.body is not None:
                 return batch.body.positions[max(0, self.mark - batch.sequence)]
@@ -644,39 +647,40 @@ class Session:
     """Session of one link.
 
     Attributes:
-        id: of the link object.
+        id: id of the subscriber's link object.
         member: id of the subscriber.
-        epoch: of the numbers.
-        user: name of the key of the subscriber, or None.
-        card: of the last HELLO; empty if the subscriber is no node.
+        epoch: random id of this numbering; a new session has a new epoch.
+        user: name of the subscriber's key; None without keys.
+        card: card in the last HELLO, which introduces a node; empty if the subscriber is no node.
         route: routing id of the connection.
-        attempt: of the HELLO that set the route.
+        attempt: attempt number of the HELLO that set the route.
         state: UP, DOWN or ENDED.
-        following: next sequence.
+        following: sequence that the next message gets.
         acked: next sequence that the subscriber expects, by its last acknowledgement.
-        sent: next sequence that the socket has not accepted.
-        batches: numbered and not acknowledged.
-        bytes: of window, backlogs and held batches.
-        window_used: bytes of the window.
-        streams: by number; a stream stays until the epoch ends.
-        patterns: pattern and stream of each subscription.
+        sent: sequence of the first message that the socket has not accepted.
+        batches: numbered batches that are not acknowledged.
+        bytes: number of bytes in window, backlogs and held batches.
+        window_used: number of bytes in the window.
+        streams: streams by number; a stream stays until the epoch ends.
+        patterns: pattern and stream of each subscription, by the subscription's number.
         weight: estimated memory of the patterns in bytes.
-        refused: refused subscriptions.
-        applied: revision of the declaration that is applied.
+        refused: refused subscriptions, by number.
+        applied: revision of the declaration that was applied last.
         part: revision of a declaration whose last part is missing, or 0.
-        mentioned: subscriptions in the parts of a declaration that replaces all; None for another
-            declaration.
-        drained: stream of each subscription that is drained: the session keeps its messages.
-        since: sequence of the first message that was numbered after a subscription was added.
+        mentioned: numbers of the subscriptions in the parts of a declaration that replaces all subscriptions; None for
+            another declaration.
+        drained: stream of each drained subscription, by the subscription's number. The session keeps messages of
+            such a subscription.
+        since: for each subscription, the sequence of the first message that was numbered after it was added.
         declarations: parts of declarations that are not applied.
-        declare_bytes: of these parts.
+        declare_bytes: number of bytes in `declarations`.
         work: steps that apply the current part, apply changed rights, or remove all patterns.
         is_working: whether the session waits for its turn in `Sessions.work`.
         is_standby: whether groups prefer members of other sessions.
-        beats: intervals between two PINGs, as the last PING of the connection has named them.
+        beats: maximum number of ping intervals until the next PING, as announced in the last PING.
         heard_at: time of the last frame from the route, in seconds.
-        given_up: messages that were lost with the session.
-        all_drops: dropped messages of all sessions of the publisher, by reason.
+        given_up: number of messages that were lost with the session.
+        all_drops: number of dropped messages of all sessions of the publisher, for each reason.
     """
 
     # Slots, because C reads and fills them.
@@ -735,7 +739,7 @@ class Session:
     # messages
 
     def offer(self, stream: Stream, body: Body, flags: int = 0) -> None:
-        """Receive messages that match a stream."""
+        """Number the messages of a body for a stream, or add the body to the backlog, or drop it."""
         if self.has_ended:
             self.given_up += body.count
             return
@@ -751,17 +755,18 @@ class Session:
     def offer_alone(
         self, stream: Stream, subject: bytes, payload: bytes, extras: Any, position: int, now: float
     ) -> bytes | None:
-        """Receive one message if it can be sent at once; return its frame. `confirm_sent` confirms it.
+        """Number one message that can be sent at once; return its frame. The caller confirms it with `confirm_sent`.
 
-        None if other frames must be sent before, the window is full, or the message is too large for one frame.
+        The result is None, and nothing was numbered, if other frames must be sent first, if the window is full, or if
+        the message is too large for one frame.
 
         Args:
-            stream: without group, that receives the message.
-            subject: of the message.
-            payload: of the message.
-            extras: map for the wire, or None.
-            position: of the message.
-            now: in seconds.
+            stream: stream without a group, which receives the message.
+            subject: subject as bytes.
+            payload: payload as bytes.
+            extras: map of headers and other optional fields, as sent; None without such fields.
+            position: position of the message among all messages of the publisher.
+            now: current time in seconds.
         """
         settings = self.settings
         if (
@@ -794,7 +799,7 @@ class Session:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether half of the window is used, so that messages that wait for a batch may not enter it."""
+        """Whether more than half of the window is used. Then messages that wait for a batch may exceed the window."""
         return 2 * len(self.batches) > self.window or 2 * self.window_used > self.settings.window_bytes
 
     def _has_room(self) -> bool:
@@ -806,9 +811,9 @@ class Session:
         self.window_used += body.size
 
     def fill(self) -> None:
-        """Move bodies of the backlogs into the window, round robin over the streams, at most 64.
+        """Move at most 64 bodies from the backlogs into the window, round robin over the streams.
 
-        `pending_bytes` does not count here: a body that moves into the window does not change the sum.
+        `pending_bytes` is not checked, because a body that moves into the window does not change the session's bytes.
         """
         turn = self._turn
         if not turn:
@@ -829,11 +834,11 @@ class Session:
                     turn.append(stream)
 
     def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
-        """Remove messages that the subscriber may not have any more from the window and the backlog.
+        """Remove the messages from window and backlog that the subscriber's rights do not allow any more.
 
         Args:
-            stream: of the messages.
-            is_kept: whether a subject stays.
+            stream: stream of the messages.
+            is_kept: function that returns whether messages with a subject stay.
         """
         for batch in self.batches:
             if batch.stream is stream:
@@ -846,7 +851,7 @@ class Session:
     # acknowledgements
 
     def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
-        """Free the window and held batches below an ACK; return whether sequence and marks are valid."""
+        """Free the batches that an ACK acknowledges or reports as handled; return whether the ACK is valid."""
         if not self.acked <= expected <= self.sent:
             return False
         self._free(expected)
@@ -880,7 +885,7 @@ class Session:
         return hello.epoch == self._known_epoch and self.acked == 0
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
-        """Continue on a new connection: send every batch from the expected sequence on again."""
+        """Continue on a new connection: every batch from the expected sequence on is sent again."""
         self.route, self.attempt = route, hello.attempt
         if hello.epoch == self.epoch:
             self._free(hello.expected)
@@ -909,7 +914,7 @@ class Session:
         )  # fmt: skip
 
     def unreachable(self, now: float) -> None:
-        """Record EHOSTUNREACH: the route has no connection."""
+        """Record that the route has no connection (EHOSTUNREACH)."""
         if self.has_ended:
             return
         if self.is_up:
@@ -929,7 +934,7 @@ class Session:
 
     @property
     def unreceived(self) -> int:
-        """Number of messages that wait or are not acknowledged. They do not count once another member has them."""
+        """Number of messages that wait or are not acknowledged, without messages that another member has received."""
         unacked = sum(
             batch.sequence + batch.count - max(batch.sequence, self.acked)
             for batch in self.batches
@@ -939,13 +944,13 @@ class Session:
 
     @property
     def pending(self) -> int:
-        """Number of messages that are `unreceived`, or acknowledged and not handled. Each message counts once."""
+        """Number of messages that are `unreceived`, or acknowledged but not handled. Each message counts once."""
         unhandled = sum(stream.count_unhandled(self.acked) for stream in self.streams.values())
         return self.unreceived + unhandled
 
     @property
     def is_declared(self) -> bool:
-        """Whether it has subscriptions, and no declaration of subscriptions is incomplete."""
+        """Whether the session has subscriptions, and no declaration is incomplete."""
         return bool(self.patterns) and self.applied > 0 and not self.part
 
     @property
@@ -961,12 +966,12 @@ class Session:
 
     @property
     def dropped_unasked(self) -> int:
-        """Number of messages dropped for streams that have no overflow policy of the subscriber."""
+        """Number of dropped messages of the streams for which the subscriber set no overflow policy."""
         return sum(stream.dropped for stream in self.streams.values() if stream.overflow is None)
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the socket has not accepted all messages."""
+        """Whether a message waits that the socket has not accepted."""
         return self.sent < self.following or any(stream.pending for stream in self.streams.values())
 
     @property
@@ -977,7 +982,7 @@ class Session:
         return min((body.at for body in bodies if body.at), default=None)
 
     def end(self) -> None:
-        """End the session. Its messages were moved or are discarded."""
+        """End the session. Messages that have not moved to another member are discarded."""
         self.is_up, self.has_ended = False, True
         self.given_up += self.pending
         for stream in self.streams.values():
@@ -988,27 +993,28 @@ class Session:
     # frames
 
     def post(self, frame: bytes, *, is_nil: bool = False) -> None:
-        """Queue a control frame. It replaces an older one of its kind that was not sent.
+        """Queue a control frame. It replaces an unsent control frame of the same kind.
 
         Otherwise a peer that sends many requests and does not read would fill the memory.
 
         Args:
-            frame: to send.
-            is_nil: whether it is an ANSWER to a declaration with an unknown base, which is a kind of its own.
+            frame: control frame to send.
+            is_nil: whether the frame is an ANSWER to a declaration with an unknown base. Such an ANSWER is a kind of
+                its own.
         """
         self._control[frame[0], is_nil] = frame
 
     def ping(self, beats: int = 1) -> None:
-        """Queue a PING. Its content is made when it is sent.
+        """Queue a PING. The frame is encoded when it is sent.
 
         Args:
-            beats: intervals until the next one at most.
+            beats: maximum number of ping intervals until the next PING.
         """
         self.beats = beats
         self._is_ping_due = True
 
     def next_frames(self) -> tuple[Any, ...] | None:
-        """Return the frames to send next on the route, None without any. `confirm_sent` confirms them."""
+        """Return the frames to send next on the route, or None. After a send, call `confirm_sent`."""
         self._is_ping_next = False
         if not self.is_up:
             if self._is_ping_due and not self.has_ended:
@@ -1043,7 +1049,7 @@ class Session:
         return links.encode_ping(Ping(self.sent, self.applied, self.totals(), self.beats))
 
     def totals(self) -> dict[int, Drops]:
-        """Return the streams with pending or dropped messages."""
+        """Return pending and dropped messages of each stream that has any."""
         unsent: dict[int, int] = {}
         if self._sent_batches < len(self.batches):
             for index in range(self._sent_batches, len(self.batches)):
@@ -1057,7 +1063,7 @@ class Session:
         return found
 
     def bye(self, reason: int) -> None:
-        """Queue a BYE behind the window. Messages of the backlogs count as dropped."""
+        """Queue a BYE, which is sent after the window. Messages of the backlogs count as dropped."""
         for stream in self.streams.values():
             stream.drop_backlog()
         self._bye = links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals()))

@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 `Sessions` is the state machine behind the ROUTER of a publisher, without I/O. The engine passes frames, socket errors
-and the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
-`next_frames` and `confirm_sent` of each one until the socket refuses. `replies` holds frames for routing ids without a
-session.
+and the time to it. Results are of two kinds. `ready` holds the sessions that have frames to send. The engine calls
+`next_frames` and `confirm_sent` of each session until the socket refuses a frame. `replies` holds frames for routing
+ids without a session.
 
-HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
+The result of a HELLO depends on its attempt number, epoch and expected sequence (`docs/wire.md`, "Identity"):
 
 =========================================================== =================================================
 HELLO                                                       result
@@ -22,20 +22,21 @@ anything else                                               session ends; a new 
 too many sessions                                           BYE(3)
 =========================================================== =================================================
 
-ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work`
-applies a number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations
-that are not applied; the link declares everything again.
+ACK, DECLARE and BYE are accepted only from a route that belongs to a session. One call of `work` applies a limited
+number of patterns. Therefore the engine can limit the time for which it holds the lock. A HELLO discards declarations
+that wait to be applied; the link then declares all its subscriptions again.
 
 Redelivery: messages that a member of a redelivering group has not handled move to other members that match.
-They go before new messages and keep position and extras. They move in three cases:
+Such messages are sent before new messages, and keep their position and extras. They move in three cases:
 
-- The member is DOWN for 3 seconds. Only members that are UP receive them. Sticky groups are excepted, because
-  their members keep their keys until ENDED.
+- The member is DOWN for 3 seconds. Then only members that are UP receive its messages. Sticky groups are excepted,
+  because a member of a sticky group keeps its keys until its session ends.
 - The session of the member ends.
-- A pattern that matched them is removed.
+- A pattern that matched the messages is removed.
 
-In the last two cases members that are DOWN receive messages too. A member that is drained handles the messages that
-were numbered for it. Only its backlog moves, and later what it has not handled when it removes the pattern or leaves.
+In the last two cases members that are DOWN receive messages too. A drained member handles the messages that were
+numbered for it. Therefore only its backlog moves. When the member removes the pattern or leaves, the messages that it
+has not handled move too.
 """
 
 from __future__ import annotations
@@ -75,12 +76,13 @@ from oz.wire.links import (
 REDELIVER_AFTER = 3.0
 """Seconds after which the messages of a member that is DOWN go to other members."""
 CROWD = 64
-"""Sessions up to which each idle session gets a PING at each interval: a publisher with more of them sends fewer."""
+"""Number of sessions below which each idle session gets a PING at each `PING_INTERVAL`. With more sessions, an idle
+session gets fewer PINGs."""
 MAX_INVALID = 100
-"""Invalid acknowledgements or malformed frames after which a session ends."""
+"""Number of invalid acknowledgements and malformed frames at which a session ends."""
 
-_KEPT = 32  # Bytes that a conflating stream counts for a message beside its content.
-_PART = 64  # Bytes that a part of a declaration counts beside its content.
+_KEPT = 32  # Bytes that a conflating stream adds to the size of each message.
+_PART = 64  # Bytes that are added to the size of each part of a declaration.
 
 UP, DOWN, ENDED, DECLARED = "up", "down", "ended", "declared"
 """Events of `Sessions.on_session`.
@@ -88,7 +90,7 @@ UP, DOWN, ENDED, DECLARED = "up", "down", "ended", "declared"
 ======== ===============================================================================
 event    meaning
 ======== ===============================================================================
-up       a HELLO created or resumed the session; it may have been UP
+up       a HELLO created the session, or resumed it (from UP or DOWN)
 down     the session has no connection
 ended    the session has ended
 declared a declaration of the subscriber is applied and answered
@@ -107,20 +109,21 @@ class Sessions:
     """Sessions of a publisher.
 
     Attributes:
-        ready: sessions that may have frames to send, as keys in order.
-        replies: routing id and frame for senders without a session.
-        by_id: sessions that are UP or DOWN.
+        ready: sessions that may have frames to send, in order. The values of the dict are not used.
+        replies: pairs of routing id and frame, for peers without a session.
+        by_id: sessions that are UP or DOWN, by id.
         interest: patterns of all sessions.
         batcher: messages that wait for the next flush.
-        given_up: messages that were lost with sessions that have ended.
-        redelivered: messages that moved to another member.
-        rejected: malformed frames.
+        given_up: number of messages that were lost with sessions that have ended.
+        redelivered: number of messages that moved to another member.
+        rejected: number of malformed frames and invalid acknowledgements.
         now: time of the last event, in seconds.
-        card: of later WELCOMEs; empty if the publisher is no node.
-        admit: returns the reason of a BYE for a HELLO of a user, or None.
-        on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
-        drops: dropped messages of all sessions since the start, by reason.
-        by_node: sessions whose HELLO had a card, by member, in the order of their creation.
+        card: card in later WELCOMEs, which introduces a node; empty if the publisher is no node.
+        admit: function that is called with a HELLO and its user; returns the reason of a BYE, or None.
+        on_session: function that is called with a session and an event: UP, DOWN, ENDED or DECLARED. It must not
+            raise.
+        drops: number of dropped messages of all sessions since the start, for each reason.
+        by_node: sessions whose HELLO had a card, by id of the node, in the order of their creation.
     """
 
     # Slots, because C reads and fills them.
@@ -144,13 +147,13 @@ class Sessions:
 
         Args:
             origin: id of the publisher's process, 16 bytes.
-            settings: limits.
-            new_id: returns 16 random bytes.
-            last_values: newest message of each subject, if the publisher keeps them.
-            authorize: returns why a user may not have a subscription, perhaps of a group, or None.
-            owns: whether a session id belongs to a user.
-            processor_clock: returns seconds of processor time, to find patterns that are slow together.
-            interest: class of the interest.
+            settings: limits of the sessions.
+            new_id: function that returns 16 random bytes.
+            last_values: newest message of each subject; None if the publisher does not keep them.
+            authorize: function that returns the refusal of a subscription that a user may not have, else None.
+            owns: function that returns whether a session id belongs to a user.
+            processor_clock: function that returns processor time in seconds, to find patterns that together are slow.
+            interest: class that holds the patterns of all sessions.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
         self.interest = interest(settings.pattern_time, processor_clock)
@@ -175,7 +178,7 @@ class Sessions:
         self.by_node: dict[bytes, dict[Session, None]] = {}
         self.given_up = self.redelivered = self.rejected = 0
         self.drops = [0, 0, 0, 0]
-        # Upper bound for the bytes of all sessions: the sum is made only when the bound exceeds `total_bytes`.
+        # Upper bound for the bytes of all sessions. The bytes are added up only when this bound exceeds `total_bytes`.
         self._bytes = 0
         self.now = 0.0
 
@@ -193,11 +196,11 @@ class Sessions:
         """Add a message to the next batch; return whether a session receives it.
 
         Args:
-            subject: of the message.
-            payload: of the message.
-            extras: map of headers and ids, or None.
-            key: for sticky groups; the subject if None.
-            raw: the subject as bytes, if the caller has it.
+            subject: subject as text.
+            payload: payload as bytes.
+            extras: map of headers and other optional fields, as sent; None without such fields.
+            key: key by which sticky groups choose a member; None for the subject.
+            raw: subject as bytes; None if the caller has not encoded it.
         """
         if raw is None:
             raw = subject.encode("utf-8", "surrogateescape")
@@ -214,13 +217,13 @@ class Sessions:
         return bool(recipients)
 
     def is_full(self, subject: str, raw: bytes, key: bytes, size: int) -> bool:
-        """Return whether `publish` waits for a recipient, with `on_full` "block" or "raise".
+        """Return whether a full recipient makes `publish` wait or raise, with `on_full` "block" or "raise".
 
         Args:
-            subject: as text.
-            raw: the subject as bytes.
-            key: for sticky groups.
-            size: bytes of the message, and of the messages before it that wait for a batch.
+            subject: subject as text.
+            raw: subject as bytes.
+            key: key by which sticky groups choose a member.
+            size: number of bytes of the message, plus the bytes of messages that wait for a batch.
         """
         route = self.interest.find(subject, raw)
         if route is None:
@@ -229,7 +232,7 @@ class Sessions:
         return any(stream is not None and stream.is_full(size) for stream in (*route.plain, *chosen))
 
     def flush(self) -> None:
-        """Offer the waiting messages to their sessions."""
+        """Pass the waiting messages to the sessions that receive them."""
         ready = self.ready
         for streams, body in self.batcher.flush():
             body.at = self.now
@@ -249,14 +252,14 @@ class Sessions:
     def publish_alone(
         self, stream: Stream, subject: bytes, payload: bytes, extras: Any, now: float
     ) -> bytes | None:
-        """Send a message to its only recipient, if that is possible at once; return its frame.
+        """Number a message with one recipient and return its frame; None if other frames must be sent first.
 
         Args:
-            stream: that receives the message.
-            subject: of the message.
-            payload: of the message.
-            extras: map for the wire, or None.
-            now: in seconds.
+            stream: stream that receives the message.
+            subject: subject as bytes.
+            payload: payload as bytes.
+            extras: map of headers and other optional fields, as sent; None without such fields.
+            now: current time in seconds.
         """
         batcher, session = self.batcher, stream.session
         if self.ready or self.replies or batcher.waiting:
@@ -272,7 +275,7 @@ class Sessions:
         return frame
 
     def _relieve(self) -> None:
-        """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
+        """Keep all sessions together below `total_bytes`: the largest sessions drop their oldest waiting messages."""
         limit = self.settings.total_bytes
         total = sum(session.bytes for session in self.by_id.values())
         for session in (
@@ -285,7 +288,7 @@ class Sessions:
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-        # The sum takes time with thousands of sessions: at least `limit` ÷ 64 bytes pass before the next.
+        # The sum takes time with thousands of sessions. At least `limit` ÷ 64 bytes are published before the next sum.
         self._bytes = min(total, limit - (limit >> 6))
 
     # frames
@@ -295,9 +298,9 @@ class Sessions:
 
         Args:
             route: routing id of the sender.
-            frame: behind the routing id. An empty frame is a probe and is ignored.
-            now: in seconds.
-            user: name of the sender's key, or None.
+            frame: content of the message behind the routing id. An empty frame is a probe and is ignored.
+            now: current time in seconds.
+            user: name of the sender's key; None without keys.
         """
         self.now = now
         if not frame:
@@ -309,7 +312,7 @@ class Sessions:
         if session is None:
             return
         if session.user != user:
-            # Another key has taken the name of the route: nothing more is sent to it.
+            # A connection with another key has the same routing id now: the session sends nothing to it.
             self.unreachable(session, now)
             return
         session.heard_at = now
@@ -366,7 +369,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             if session.member != hello.member:
-                # Its card would prove another node than the one whose direct messages the session receives.
+                # The card would prove another node than the node whose direct messages the session receives.
                 self.replies.append((route, self._bye(links.MALFORMED)))
                 return
         reason = self.admit(hello, user)
@@ -384,7 +387,7 @@ class Sessions:
                 return
         other = self._by_route.get(route)
         if other is not None and other is not session:
-            # A link takes a new session id only when it has ended the old session.
+            # A link uses a new session id only after it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
             self._set_route(session, route)
@@ -435,7 +438,7 @@ class Sessions:
     # declarations
 
     def _on_declare(self, session: Session, frame: bytes, now: float) -> None:
-        """Queue one part of a declaration. It is decoded late, so that the queue stays small."""
+        """Queue one part of a declaration. The part is decoded when it is applied, because bytes need less memory."""
         if len(frame) > links.MAX_PART:
             self._reject(session, now)
             return
@@ -469,12 +472,12 @@ class Sessions:
             self._work.append(session)
 
     def work(self, steps: int = 1) -> bool:
-        """Apply declarations and remove patterns of ended sessions; return whether work remains.
+        """Apply declarations and changed rights, and remove patterns of ended sessions; return whether work remains.
 
         The sessions take turns, so that a session with many patterns does not delay another.
 
         Args:
-            steps: patterns at most.
+            steps: maximum number of patterns that are processed.
         """
         waiting = self._work
         while waiting and steps > 0:
@@ -493,7 +496,7 @@ class Sessions:
         return bool(waiting)
 
     def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
-        """Apply one part of a declaration, one pattern for each step."""
+        """Apply one part of a declaration; the generator yields after each pattern."""
         size = len(frame) + _PART
         session.declare_bytes -= size
         self._declare_bytes -= size
@@ -552,7 +555,7 @@ class Sessions:
             self.on_session(session, DECLARED)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:
-        """Return whether a part is applied; answer it if not."""
+        """Return whether a part of a declaration must be applied. If not, queue an ANSWER where one is due."""
         revision, base = declare.revision, declare.base
         if revision <= session.applied:
             if declare.is_last:
@@ -580,7 +583,7 @@ class Sessions:
     def _add_item(
         self, session: Session, item: Item, declared: Mapping[int, StreamOptions]
     ) -> Iterator[None]:
-        """Add a subscription; the subjects of last values are compared before, in steps."""
+        """Add a subscription. Before, the pattern is compared with the subjects of last values in steps."""
         sid = item.sid
         if sid in session.patterns or sid in session.refused:
             return
@@ -602,7 +605,7 @@ class Sessions:
             # Python may warn about a regex, and a program may turn warnings into errors.
             refusal = Refusal(sid, str(error))
         if refusal is not None:
-            # An ANSWER names no more.
+            # An ANSWER has at most this number of refusals.
             if len(session.refused) < links.MAX_ENTRIES:
                 session.refused[sid] = refusal
             return
@@ -682,7 +685,7 @@ class Sessions:
         self.flush()
         self.interest.discard(pattern, stream)
         if not stream.patterns and not stream.matched:
-            # Nothing was numbered or dropped: the stream may begin anew.
+            # No message was numbered or dropped: a new stream may use the number.
             session.streams.pop(stream.number, None)
         return stream
 
@@ -697,13 +700,13 @@ class Sessions:
             self._answer(stream.session)
 
     def reconsider(self, is_trusted: Callable[[str], bool]) -> list[bytes]:
-        """Apply rights that have changed; return the routes of the sessions that have ended.
+        """Apply changed rights of keys; return the routes of the sessions that have ended because of them.
 
-        `work` refuses the patterns that are not allowed any more. A session with patterns that rights refused
-        declares everything again.
+        Later calls of `work` refuse the patterns that are not allowed any more. A subscriber with patterns that were
+        refused earlier declares all its patterns again.
 
         Args:
-            is_trusted: whether a user may have a session.
+            is_trusted: function that returns whether a user may have a session.
         """
         ended = []
         for session in [*self.by_id.values()]:
@@ -759,17 +762,17 @@ class Sessions:
 
     @property
     def has_work(self) -> bool:
-        """Whether `work` has something to do."""
+        """Whether declarations or patterns wait for `work`."""
         return bool(self._work)
 
     # redelivery and end
 
     def _move_removed(self, session: Session, stream: Stream, *, is_drained: bool = False) -> None:
-        """Move the messages of a stream that only removed patterns match; of a drained one only the backlog.
+        """Move a stream's messages that no remaining pattern protects; with `is_drained`, only messages of the backlog.
 
-        The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
-        were numbered after it was added: earlier messages may precede its subscription. A slow regex protects no
-        message, because a session may have many such patterns and many messages.
+        The subscriber drops messages whose subscription has ended. A remaining pattern protects only messages that
+        it matches and that were numbered after its subscription was added. A slow regex protects no message, because
+        a session may have many such patterns and many messages.
         """
         kept = [
             (pattern, session.since[sid])
@@ -789,11 +792,11 @@ class Sessions:
         """Move messages that a member has not handled to other members of its group.
 
         Args:
-            stream: the member.
-            is_final: whether the member loses the messages: members that are DOWN receive them too, and the member
-                itself if no other member matches.
-            kept: patterns whose messages remain, each from a sequence on.
-            is_drained: whether the member handles the messages that were numbered for it.
+            stream: stream of the member that loses the messages.
+            is_final: whether members that are DOWN receive messages too. If no other member matches, then the member
+                itself receives its messages again.
+            kept: patterns that protect messages, each with the sequence from which it protects them.
+            is_drained: whether the member keeps the messages that were numbered for it, and only its backlog moves.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
@@ -822,7 +825,7 @@ class Sessions:
     def _unhandled(
         stream: Stream, kept: Sequence[tuple[Pattern, int]], *, is_drained: bool
     ) -> Iterator[tuple[Any, list[tuple[int, bytes, bytes, Any]]]]:
-        """Return the batches and bodies that a member has not handled and loses, each with these messages."""
+        """Return the batches and bodies that move away from a member, each with its unhandled messages."""
         for unit, body, start in stream.unhandled():
             if is_drained and isinstance(unit, Batch):
                 continue
@@ -835,7 +838,7 @@ class Sessions:
                 yield unit, messages
 
     def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
-        """Pick a member for one message, and the stream itself only if there is no other; None without members."""
+        """Pick a member for one message; the stream itself only without another member. None without any member."""
         members = self._members(stream, subject)
         alive = [member for member in members if member is not stream and (member.session.is_up or is_final)]
         if not alive and is_final and stream in members:
@@ -844,13 +847,13 @@ class Sessions:
         return stream.group.pick(alive, subject, self.now) if alive else None
 
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
-        """Return the members of the group of a stream that match a subject."""
+        """Return the members of a stream's group whose patterns match a subject."""
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
         return next((members for group, members in groups if group is stream.group), ())
 
     def end(self, session: Session, now: float) -> None:
-        """End a session: move messages of redelivering groups, give up others, remove its patterns."""
+        """End a session: move messages of redelivering groups, give up other messages, and remove the patterns."""
         if session.has_ended:
             return
         self.now = now
@@ -883,7 +886,7 @@ class Sessions:
             yield
 
     def unreachable(self, session: Session, now: float) -> None:
-        """Record EHOSTUNREACH for the route of a session."""
+        """Record that the route of a session has no connection (EHOSTUNREACH)."""
         self.now = now
         was_up = session.is_up
         session.unreachable(now)
@@ -907,9 +910,9 @@ class Sessions:
                 del self.by_node[session.member]
 
     def of_node(self, node: bytes) -> Session | None:
-        """Return the session of a node: the first session that is UP, if there are several; None without a session.
+        """Return a node's first session that is UP; without one, its newest session; None without a session.
 
-        A node that reaches the publisher at two endpoints keeps its first link.
+        If a node has links to two endpoints of the publisher, the first link stays in use.
         """
         known = self.by_node.get(node)
         if known is None:
@@ -917,11 +920,11 @@ class Sessions:
         return next((candidate for candidate in known if candidate.is_up), None) or next(reversed(known))
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
-        """Return the streams and groups of nodes that receive a subject; None without any.
+        """Return the streams and groups of nodes that receive a subject; None if no node receives it.
 
         Args:
-            subject: as text.
-            raw: the subject as bytes.
+            subject: subject as text.
+            raw: subject as bytes.
         """
         route = self.interest.find(subject, raw)
         if route is None:
@@ -950,12 +953,12 @@ class Sessions:
     # time
 
     def tick(self, now: float) -> None:
-        """Run due steps: PING, redelivery, end of sessions that are DOWN for too long."""
+        """Send due PINGs, move messages of members that are DOWN, and end sessions that are DOWN for too long."""
         self.now = now
         if now < self._beat_at:
             return
         self._beat_at = _next_beat(now)
-        # Publishers of a large bus take turns.
+        # The offset makes publishers of a large bus send PINGs in different intervals.
         turn = int(now // PING_INTERVAL) + self.origin[0]
         beats = min(MAX_BEATS, 1 + len(self.by_id) // CROWD)
         for session in [*self.by_id.values()]:
@@ -973,7 +976,7 @@ class Sessions:
                 self.ready[session] = None
 
     def leave_groups(self) -> None:
-        """Move the messages that the node itself has not handled to other members, because it closes."""
+        """Move messages from the node's own members of groups to other members, because the node closes."""
         for session in self.by_node.get(self.origin, ()):
             for stream in session.streams.values():
                 if stream.redelivers:
@@ -985,10 +988,10 @@ class Sessions:
                 self._move(stream, is_final=False)
 
     def next_deadline(self, *, is_held: bool = False) -> float | None:
-        """Return the time of the next `tick` or flush in seconds, None without sessions and messages.
+        """Return the time at which the next `tick` or flush is due, in seconds; None without sessions and messages.
 
         Args:
-            is_held: whether no flush is wanted.
+            is_held: whether the engine holds messages back, so that no flush is due.
         """
         flush = None if is_held else self.batcher.deadline()
         if not self.by_id:
@@ -996,27 +999,29 @@ class Sessions:
         return self._beat_at if flush is None else min(flush, self._beat_at)
 
     def unacknowledged(self) -> int:
-        """Return the number of messages that are not acknowledged or not handled, and of messages that wait."""
+        """Return the number of messages that wait, or that are not acknowledged or not handled."""
         return sum(session.pending for session in self.by_id.values())
 
     def acknowledging_until(self, began: float, now: float) -> float | None:
-        """Return the current end of the wait of `close` for sessions; None without a wait.
+        """Return the time until which `close` waits for sessions, as known now; None if it need not wait.
 
-        It waits for sessions with pending messages. The link of a node to itself counts only until the node has
+        `close` waits for sessions with pending messages. The link of a node to itself counts only until the node has
         received its messages, because its program handles none of them while it waits for `close`.
 
-        - UP with messages of a group that are not handled: until they are handled.
-        - UP with messages that the socket has not accepted: until it has accepted them, or until the session
-          was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
-        - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
-          least. A healthy session without messages sends a frame every 30 seconds only. Then the linger time of the
-          socket delivers the messages.
-        - DOWN, and another member can receive the oldest message: until the messages have moved.
-        - DOWN: until a second after the cut, because a reconnection takes a tenth of it.
+        - Session UP, with messages of a group that are not handled: `close` waits until they are handled.
+        - Session UP, with messages that the socket has not accepted: `close` waits until the socket has accepted
+          them, or until the subscriber has sent no frame for `resume_seconds`. Without this limit, a stopped program
+          would block `close`, because its connection over ipc stays.
+        - Session UP, and only acknowledgements are missing: `close` waits until a second after the subscriber's last
+          frame, and at least one second. A healthy subscriber without messages sends a frame every 30 seconds only.
+          After the wait, libzmq delivers the messages within the linger time of the socket.
+        - Session DOWN, and another member can receive the oldest message: `close` waits until the messages have moved.
+        - Session DOWN, and no other member can receive it: `close` waits until a second after the disconnection. A
+          reconnection takes about a tenth of a second.
 
         Args:
             began: time at which `close` was called, in seconds.
-            now: in seconds.
+            now: current time in seconds.
         """
         times = []
         for session in self.by_id.values():
@@ -1043,7 +1048,7 @@ class Sessions:
         return limit
 
     def _has_heir(self, stream: Stream) -> bool:
-        """Return whether another member that is UP can receive the oldest message that is not handled."""
+        """Return whether another member that is UP can receive the oldest unhandled message."""
         for _, body, start in stream.unhandled():
             _, subject, _, _ = next(islice(body.messages(), start, None))
             return any(
@@ -1055,8 +1060,9 @@ class Sessions:
         """Return the number of sessions with subscriptions.
 
         Args:
-            subject: only sessions whose subscriptions match it; None for all whose declaration is complete.
-            raw: the subject as bytes.
+            subject: count only sessions whose subscriptions match this subject; None for all sessions whose
+                declaration is complete.
+            raw: subject as bytes.
             only_up: whether to count only sessions with a connection.
         """
         if subject is None:
@@ -1081,7 +1087,7 @@ class Sessions:
 def _next_beat(now: float) -> float:
     """Return the time of the next PINGs in seconds.
 
-    It is a multiple of `PING_INTERVAL` on the clock of the host, so that processes of one host wake up together.
+    This time is a multiple of `PING_INTERVAL` on the host's clock, so that all processes of a host wake up together.
     """
     return (now // PING_INTERVAL + 1) * PING_INTERVAL
 

@@ -14,18 +14,19 @@ class PublisherStats:
     """Counters of a publisher since it was created: `published` is the sum of `sent` and `unmatched`.
 
     Attributes:
-        published: messages that `publish` accepted.
-        sent: messages with at least one subscriber.
-        unmatched: messages without a subscriber.
-        refused: messages that `publish` refused with `WouldBlock`.
-        dropped: messages dropped for single subscribers, by reason: "full" (the queue of the subscriber),
-            "conflated" (a newer message of the subject came), "too_large" (for the subscriber), "denied". A message
-            counts once for each subscriber that misses it. The subscriber gets a gap.
-        given_up: messages that subscribers had not received when their links ended. For a group with
-            `ack="handled"`, messages that were not handled. A message counts once for each link.
-        redelivered: messages that moved to another member of their group.
-        rejected: frames from subscribers that the protocol does not allow.
-        denied: subscriptions that permissions refused.
+        published: number of messages that `publish` accepted.
+        sent: number of messages with at least one subscriber.
+        unmatched: number of messages without a subscriber.
+        refused: number of messages that `publish` refused with `WouldBlock`.
+        dropped: number of dropped messages for each reason. The reason "full" means that the subscriber's queue was
+            full. A newer message of the subject replaced "conflated" messages. The subscriber does not accept messages
+            that are "too_large". Permissions do not allow "denied" messages. A message counts once for each subscriber
+            that misses it, and the subscriber gets a gap.
+        given_up: number of messages that subscribers had not received when their links ended. In a group with
+            `ack="handled"`, unhandled messages count. A message counts once for each link.
+        redelivered: number of messages that moved to another member of their group.
+        rejected: number of frames from subscribers that the protocol does not allow.
+        denied: number of subscriptions that permissions refused.
     """
 
     published: int
@@ -45,14 +46,14 @@ class SubscriberInfo:
 
     Attributes:
         member: id of the subscriber, 32 hexadecimal digits.
-        patterns: of its subscriptions.
-        state: "up", or "down" without a connection.
-        pending: messages that wait, that it has not acknowledged, or that it has not handled as a member of a
-            group with `ack="handled"`.
-        pending_bytes: bytes of these messages, and of messages that a group may have to deliver again.
-        oldest: age of the oldest of these messages in seconds; None without messages. Messages that wait in a
+        patterns: patterns of the subscriber's subscriptions.
+        state: "up" with a connection, "down" without a connection.
+        pending: number of messages that wait or that the subscriber has not acknowledged. In a group with
+            `ack="handled"`, messages that the subscriber has not handled count too.
+        pending_bytes: number of bytes of the pending messages, and of messages that a group may have to deliver again.
+        oldest: age of the oldest pending message in seconds; None without messages. Messages that wait in a
             conflating subscription have no age.
-        dropped: dropped messages, by reason, as in `PublisherStats.dropped`.
+        dropped: number of dropped messages for each reason, as in `PublisherStats.dropped`.
     """
 
     member: str

@@ -1,4 +1,4 @@
-"""Subjects of a publisher: the check by its dialect, once for each subject."""
+"""Subjects of a publisher: each subject is checked once by the rules of the publisher's dialect."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class SubjectCheck:
         """Start with an empty cache.
 
         Args:
-            dialect: of the publisher.
-            endpoints: returns the endpoints of the publisher: `_LOCAL.` subjects stay on this host.
+            dialect: name of the publisher's dialect.
+            endpoints: function that returns the publisher's endpoints, to check that `_LOCAL.` subjects stay on this
+                host.
             delimiter: bytes that no subject contains, because they end the subject in messages of one frame.
 
         Raises:
@@ -44,8 +45,8 @@ class SubjectCheck:
         """Return a subject as text and as bytes.
 
         Raises:
-            SubjectError: the dialect does not allow it, or a `_LOCAL.` subject would leave this host.
-            TypeError: it is neither str nor bytes.
+            SubjectError: the dialect does not allow the subject, or a `_LOCAL.` subject would leave this host.
+            TypeError: the subject is neither str nor bytes.
         """
         try:
             return self._valid[subject]

@@ -17,7 +17,7 @@ _MAX_COUNT = 2**31
 
 
 class Publishing(PublishingBase):
-    """Calls of an object that publishes in threads: a publisher or a node."""
+    """Calls by which a publisher or a node publishes in threads."""
 
     def publish(
         self,
@@ -33,24 +33,24 @@ class Publishing(PublishingBase):
         Args:
             subject: full subject, valid in the dialect of the publisher.
             payload: bytes, or a value for the codec.
-            headers: text to text, bytes, numbers, truth values or None. Plain subscribers do not get them.
-            key: for sticky queue groups, in place of the subject.
-            id: identifies a repeated message to subscribers with `dedupe`: up to 64 bytes, or a pair of such
+            headers: dict from text to text, bytes, numbers, truth values or None. Plain subscribers get no headers.
+            key: key by which sticky queue groups choose a member; None for the subject.
+            id: id by which subscribers with `dedupe` detect a repeated message: up to 64 bytes, or a pair of such
                 bytes and a number.
 
         Raises:
             SubjectError: the dialect does not allow the subject.
             PermissionDenied: `security` names a file of permissions that denies the subject to the publisher's key.
-                A file without this key denies nothing.
-            WouldBlock: a subscriber is full, and `on_full` is "raise", or is "block" and `send_timeout` is
-                over.
+                A file that does not mention this key denies nothing.
+            WouldBlock: a subscriber is full, and `on_full` is "raise"; or `on_full` is "block", and the subscriber
+                was still full after `send_timeout` seconds.
             TypeError: the payload is not bytes and there is no codec, or another argument is not allowed.
             ValueError: the payload has more bytes than `limits.message_bytes`, or another argument is not
                 allowed.
             ClosedError: the publisher is closed.
-            OwnershipError: this is the child of a fork.
+            OwnershipError: the publisher was created before a fork, and this process is the child.
         """
-        # One look-up in this object, because `__getattr__` makes each one slow.
+        # Only one attribute of this object is read, because `__getattr__` makes each read slow.
         engine = self._engine
         try:
             way = engine.quick[subject]
@@ -94,15 +94,15 @@ class Publishing(PublishingBase):
         """Publish messages one after another, in batches.
 
         Args:
-            pairs: of subject and payload.
+            pairs: pairs (subject, payload).
 
         Returns:
-            Number of published messages. If a message raises, the messages before it are published.
+            Number of published messages. If one message causes an error, the messages before it are published.
 
         Raises:
-            ConfigurationError: an element is no pair.
+            ConfigurationError: an element is not a pair.
             TypeError: the argument is a mapping or text.
-            Exception: as `publish`.
+            Exception: any error of `publish`.
         """
         self._check_pairs(pairs)
         count = 0
@@ -120,14 +120,14 @@ class Publishing(PublishingBase):
         """Send the messages that wait for a batch.
 
         Raises:
-            ClosedError, OwnershipError: as `publish`.
+            ClosedError, OwnershipError: see `publish`.
         """
         self._engine.flush()
 
     def wait_for_subscribers(
         self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
     ) -> None:
-        """Wait until subscriptions have arrived. Messages that are published then reach the subscribers.
+        """Wait until subscriptions have arrived. Messages that are published after this reach the subscribers.
 
         A link counts once while it is connected. A plain subscriber counts once for each of its subscriptions.
         Equal subscriptions behind a proxy count once.
@@ -135,11 +135,11 @@ class Publishing(PublishingBase):
         Args:
             subject: count only subscribers that receive this subject.
             count: number of subscribers to wait for.
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:
-            Timeout: there were fewer.
-            SubjectError, ClosedError, OwnershipError: as `publish`.
+            Timeout: after the timeout there were fewer subscribers.
+            SubjectError, ClosedError, OwnershipError: see `publish`.
         """
         check_count("count", count, 1, _MAX_COUNT)
         check_wait("timeout", timeout)
@@ -173,14 +173,14 @@ class Publisher(Publishing, PublisherBase):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits until the messages of each connected subscriber are sent, and then for their acknowledgements while
-        the subscriber sends a frame at least once a second. In groups with `ack="handled"` it waits until the
-        members have handled the messages. `close` also waits for the messages of a lost member if another member
-        can receive these messages.
+        The call waits until all messages for connected subscribers are sent. Then it waits for acknowledgements from
+        each subscriber that sends a frame at least once a second. In groups with `ack="handled"` it waits until the
+        members have handled their messages. If a member is lost, `close` waits until its messages have moved to
+        another member that can receive them.
 
         Args:
-            timeout: seconds for the whole call. None waits until connected members have handled their messages, and
-                until each other subscriber has its messages or was silent for `resume_seconds`.
+            timeout: maximum time in seconds for the whole call. None waits until connected members have handled their
+                messages, and until each other subscriber has its messages or was silent for `resume_seconds`.
 
         Returns:
             Number of messages that are not acknowledged, or that a group with `ack="handled"` has not handled.

@@ -21,14 +21,14 @@ from oz.transport.wakeups import WakeUp
 _log = peer_logger("oz.publisher")
 
 _PAUSE = 0.0003
-"""Seconds between two rounds while there is more to do: publishing threads get the lock."""
+"""Seconds between two calls of `attend` while work remains. In this time publishing threads get the lock."""
 _FAILURE_PAUSE = 0.1
-"""Seconds after a round that failed."""
+"""Seconds that the thread sleeps after a call that failed."""
 _clock = time.monotonic
 
 
 class Attended(Protocol):
-    """Interface of an engine, as the attending side of a publisher or node uses it; see `oz.publisher.engine`."""
+    """Engine calls that the attending side of a publisher or node needs; see `oz.publisher.engine`."""
 
     is_resting: bool
     wake: Callable[[], None]
@@ -41,38 +41,38 @@ class Attended(Protocol):
         """Run due steps; return whether work remains."""
 
     def next_deadline(self) -> float | None:
-        """Return the time of the next `attend`."""
+        """Return the time at which `attend` must run next."""
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptors that become readable when there is something to read."""
+        """Return the descriptors that become readable when a frame can be read."""
 
 
 class AttendedEngine(Attended, Protocol):
-    """Interface of an engine, as the close of a publisher or node uses it."""
+    """Engine calls that the close of a publisher or node needs."""
 
     @property
     def waiters(self) -> Waiters:
-        """Functions of the threads and tasks that wait."""
+        """Functions that wake waiting threads and tasks."""
 
     @property
     def is_foreign(self) -> bool:
         """Whether this process is a child of the process that created the engine."""
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Wait until subscribers have the messages; return the end of the timeout."""
+        """Wait until subscribers have acknowledged or handled their messages; return the end of the timeout."""
 
     def finish(self, end: float) -> int:
-        """Close the sockets; return the number of messages not acknowledged or not handled."""
+        """Close the sockets; return the number of unacknowledged or unhandled messages."""
 
     def end_context(self) -> None:
         """Terminate the context, if the engine has created it."""
 
 
 class Attendance:
-    """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline.
+    """Calls of `Engine.attend` in one thread, which sleeps until a frame can be read, `wake`, or the next deadline.
 
     Attributes:
-        more_descriptors: whose events also end a sleep.
+        more_descriptors: further descriptors that end a sleep when they are readable.
     """
 
     def __init__(self, engine: Attended) -> None:
@@ -86,10 +86,10 @@ class Attendance:
         engine.wake = self.wake = self._wake_up.wake
 
     def turn(self, until: float | None) -> None:
-        """Run the engine once, then sleep until its next step.
+        """Run the engine once, then sleep until its next step is due.
 
         Args:
-            until: end of the sleep at the latest, in seconds of `time.monotonic`.
+            until: latest end of the sleep, in seconds of `time.monotonic`; None for no limit.
 
         Raises:
             ClosedError: the engine is closed.
@@ -98,7 +98,8 @@ class Attendance:
         if engine.attend():
             time.sleep(_PAUSE)
             return
-        # In this order: `publish` appends to `waiting` before it reads `is_resting`.
+        # `is_resting` is set before `waiting` is checked, because `publish` appends to `waiting` before it reads
+        # `is_resting`.
         engine.is_resting = not engine.waiting
         deadline = engine.next_deadline()
         if engine.waiting:
@@ -119,11 +120,11 @@ class Attendance:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)
         if left is not None and 0 < left < 0.001:
-            # `poll` waits whole milliseconds.
+            # `poll` can wait for whole milliseconds only.
             time.sleep(left)
             left = 0.0
         self._poll.poll(None if left is None else left * 1000)
-        # The next `attend` serves the calls of `wake` until here.
+        # The next `attend` does the work of all calls of `wake` until here.
         self._wake_up.clear()
 
 
@@ -134,7 +135,7 @@ class PublisherThread:
         """Create the thread. `start` starts it.
 
         Args:
-            engine: of the publisher or the node.
+            engine: engine of the publisher or the node.
             kind: "publisher" or "node", for the name of the thread and the log.
         """
         self.attendance, self._kind = Attendance(engine), kind
@@ -142,7 +143,7 @@ class PublisherThread:
         self._thread = threading.Thread(target=self._run, name=f"oz {kind}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, if it was not started. A signal handler that raises may interrupt this."""
+        """Start the thread if it was not started. The call can be repeated after an exception of a signal handler."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -152,14 +153,14 @@ class PublisherThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread, and wait for its end, unless the thread calls this or the interpreter stops."""
+        """End the thread. Wait for its end, unless the thread itself calls this or the interpreter stops."""
         self.attendance.is_stopped = True
         self.attendance.wake()
         if self.is_alive and threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join()
 
     def abandon(self, close: Callable[[], None]) -> None:
-        """Make the thread close its publisher, which has no references any more."""
+        """Make the thread close its publisher or node, which was garbage-collected."""
         self._at_end = close
         self.attendance.wake()
 
@@ -183,14 +184,15 @@ class PublisherThread:
 class ThreadLifetime:
     """Thread of a publisher or a node, from its start to its close.
 
-    The thread refers to this object, and not to the publisher or node, so that these can be garbage-collected.
+    The thread refers to this object, but not to the publisher or node. Therefore a publisher or node without references
+    can be garbage-collected.
     """
 
     def __init__(self, engine: AttendedEngine, kind: str = "publisher") -> None:
         """Make the end of the program close the object.
 
         Args:
-            engine: of the publisher or the node.
+            engine: engine of the publisher or the node.
             kind: "publisher" or "node", for the name of the thread and the log.
         """
         self.engine, self._kind = engine, kind
@@ -199,20 +201,20 @@ class ThreadLifetime:
         OPEN.add(self)
 
     def start(self) -> None:
-        """Start the thread, if it was not started."""
+        """Start the thread if it was not started."""
         if self.thread is None:
             self.thread = PublisherThread(self.engine, self._kind)
         self.thread.start()
 
     def close(self, timeout: float | None) -> int:
-        """Wait for acknowledgements and close; return the number of messages not acknowledged or not handled."""
+        """Wait for acknowledgements and close; return the number of unacknowledged or unhandled messages."""
         engine = self.engine
         if engine.is_foreign:
             return 0
         return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(timeout)))
 
     def _finish(self, end: float) -> int:
-        # Without the lock: the thread may be here too, to close an object that became garbage.
+        # Without the lock `_closing`, because the thread may call this too, to close a garbage-collected object.
         if self.thread is not None:
             self.thread.stop()
         with self._closing:
@@ -240,14 +242,14 @@ class ThreadLifetime:
 
 
 def forget(engine: AttendedEngine) -> None:
-    """Leave an engine open at the end of the program: its constructor was interrupted, and has closed it."""
+    """Do not close an engine at the end of the program, because an interrupted constructor has closed it."""
     for lifetime in [*OPEN]:
         if getattr(lifetime, "engine", None) is engine:
             OPEN.discard(lifetime)
 
 
 OPEN: set[Closable] = set()
-"""Lifetimes of publishers and nodes that are not closed, so that the end of the program closes them."""
+"""Lifetimes of open publishers and nodes. The end of the program closes these."""
 
 
 @atexit.register

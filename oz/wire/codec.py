@@ -20,7 +20,7 @@ class Codec(Protocol):
         ...
 
     def decode(self, payload: bytes) -> Any:
-        """Turn the bytes of a payload into a value; any exception means that they are malformed."""
+        """Turn the bytes of a payload into a value; any exception means that the bytes are malformed."""
         ...
 
 
@@ -56,7 +56,7 @@ _unpack = partial(msgpack.unpackb, raw=False, strict_map_key=False)
 
 
 class JsonCodec:
-    """JSON as RFC 8259 has it, in UTF-8: no NaN, no infinity."""
+    """JSON of RFC 8259 in UTF-8, without NaN and infinity."""
 
     def encode(self, value: Any) -> bytes:
         """Write a value.
@@ -68,7 +68,7 @@ class JsonCodec:
         try:
             return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         except UnicodeEncodeError:
-            # Half a surrogate pair has no UTF-8, but an escape.
+            # Half a surrogate pair cannot be encoded as UTF-8, but JSON can escape it.
             return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         except TypeError as error:
             raise TypeError(
@@ -93,11 +93,11 @@ _BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec, "json": Jso
 
 
 def find_codec(codec: str | Codec | None) -> Codec | None:
-    """Return the codec of a name, or the codec that was given.
+    """Return the codec with a name. An object with `encode` and `decode` is returned unchanged, and so is None.
 
     Raises:
         ConfigurationError: no codec has this name.
-        TypeError: neither a name nor an object with `encode` and `decode`.
+        TypeError: the argument is neither a name nor an object with `encode` and `decode`.
     """
     if codec is None:
         return None

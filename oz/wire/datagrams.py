@@ -1,15 +1,15 @@
 """Frames of multicast messages: `prefix 00 head body crc`.
 
 ZeroMQ over PGM may deliver frames that are cut, joined or corrupt. So a frame contains its length, and ends with
-a checksum of all its other bytes. The prefix is the common beginning of all subjects of the frame; for one message it
-is the subject. Sequences count all messages of a publisher, so that a subscriber that reads
-everything detects every loss.
+a checksum of all its other bytes. The prefix is the common beginning of all subjects in the frame. In a frame with one
+message, the prefix is the whole subject. Sequences count all messages of a publisher, so that a subscriber to all
+subjects detects every loss.
 
 ========== ================================================================================================
 flags      body
 ========== ================================================================================================
 0          payload of one message without extras, whose subject is the prefix
-`BATCH`    MessagePack array: the rest of the subject, payload, extras or nil of each message
+`BATCH`    MessagePack array with three items for each message: subject without prefix, payload, extras or nil
 `CONTROL`  MessagePack map of a *record*: `rate` (kbit/s), `age` (seconds since the first message), and perhaps
            `bye` (true) or `quiet` (seconds)
 ========== ================================================================================================
@@ -30,19 +30,19 @@ VERSION = 2
 MAGIC = b"oz"
 
 CONTROL, BATCH = 1, 2
-"""Flags of a head."""
+"""Flags of a head: kinds of bodies. Without a flag, the body is the payload of one message."""
 
 MAX_COUNT = 65_535
 """Maximum number of messages in a frame."""
 MAX_QUIET = 3_600.0
-"""Seconds of silence that a record can announce."""
-_MAX_RECORD = 4_096  # Bytes of a record.
+"""Maximum time of silence in seconds that a record can announce."""
+_MAX_RECORD = 4_096  # Maximum size of a record in bytes.
 
 _HEAD = struct.Struct(">x2sBBI16sIQH")
 _CRC = struct.Struct("<I")
 
 OVERHEAD = _HEAD.size + _CRC.size
-"""Bytes of a frame beside prefix and body."""
+"""Number of bytes that a frame has beside prefix and body."""
 
 _RESIDUE = 0x2144DF1C
 """CRC-32 of any bytes that end with their own CRC-32, lowest byte first. Source: ISO 3309."""
@@ -54,9 +54,9 @@ class Head(NamedTuple):
     Attributes:
         flags: kind of the body.
         origin: id of the publisher, 16 bytes.
-        epoch: of the sequences; a higher epoch follows a loss of unknown size.
-        sequence: of the first message; of a record, of the next message.
-        count: messages; 0 for a record.
+        epoch: number of the numbering; a higher epoch follows a loss of unknown size.
+        sequence: sequence of the frame's first message; in a record, the sequence of the publisher's next message.
+        count: number of messages; 0 for a record.
     """
 
     flags: int
@@ -70,10 +70,10 @@ class Record(NamedTuple):
     """State that a publisher announces several times a second.
 
     Attributes:
-        rate: kilobits a second.
-        age: seconds since its first message; 0 before.
-        bye: whether it closes.
-        quiet: seconds without any frame that follow, because a large message is sent.
+        rate: maximum rate of sending in kilobits a second.
+        age: seconds since the publisher's first message; 0 before the first message.
+        bye: whether the publisher closes.
+        quiet: seconds after this record in which no frame may come, because the publisher sends a large message.
     """
 
     rate: int
@@ -86,9 +86,9 @@ def encode(prefix: bytes, head: Head, body: bytes) -> bytes:
     """Return a frame.
 
     Args:
-        prefix: of all subjects, without a zero byte.
-        head: of the frame.
-        body: encoded by the flags of the head.
+        prefix: common beginning of all subjects, without a zero byte.
+        head: fields of the frame's head.
+        body: encoded messages or record, as the flags of the head say.
     """
     flags, origin, epoch, sequence, count = head
     size = len(prefix) + OVERHEAD + len(body)
@@ -97,13 +97,13 @@ def encode(prefix: bytes, head: Head, body: bytes) -> bytes:
 
 
 def encode_messages(flat: list[Any], origin: bytes, epoch: int, sequence: int) -> bytes:
-    """Return the frame of messages.
+    """Return one frame with all messages of a list.
 
     Args:
-        flat: subject, payload, extras or None of each message, one after the other.
-        origin: of the publisher.
-        epoch: of the sequence.
-        sequence: of the first message.
+        flat: list with three items for each message: subject, payload, and extras or None.
+        origin: id of the publisher, 16 bytes.
+        epoch: number of the numbering that the sequence belongs to.
+        sequence: sequence of the first message.
     """
     subjects = flat[0::3]
     if len(flat) == 3 and flat[2] is None and 0 not in flat[0]:
@@ -126,7 +126,7 @@ def encode_record(record: Record, origin: bytes, epoch: int, sequence: int) -> b
 
 
 def decode(frame: bytes) -> tuple[Head, list[Any] | Record]:
-    """Return the head of a frame, and its messages as in `encode_messages`, or its record.
+    """Return the head of a frame, and its record, or its messages as a list as in `encode_messages`.
 
     Raises:
         ProtocolError: the frame is damaged, of another version, or does not decode.

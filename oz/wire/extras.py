@@ -1,8 +1,8 @@
 """Extras of a message: optional fields beside subject and payload. docs/wire.md has their layout.
 
-`FIELDS` is the table of the fields: name, key on the wire, and checks. A new field needs a line here, a line of
-`oz.message.Extras`, and an argument of `publish`. Most messages with extras have one field, so that an absent
-field costs only a comparison with None.
+`FIELDS` is the table of the fields: name, key on the wire, and checks. A new field needs a line in this table, a line
+of `oz.message.Extras`, and an argument of `publish`. Most messages with extras have one field. Therefore the code is
+written so that an absent field costs only a comparison with None.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from oz.errors import ProtocolError
 from oz.message import Extras, Forwarded
 
 VIA = "oz-via"
-"""Header with the ids of the forwarders that a message has passed, 8 bytes each."""
+"""Name of the header with the ids of the forwarders that a message has passed."""
 
 REPLY_TO = "reply_to"
 
 FORWARDED, TO_ALL, REDELIVERED = "forwarded", "to_all", "redelivered"
 
 FORWARDER_ID = 6
-"""Bytes of the id of a forwarder."""
+"""Size in bytes of a forwarder's id."""
 
 MAX_FORWARDERS = 15
 """Maximum number of forwarders that a message passes."""
 
 MAX_ID = 64
-"""Bytes of the id of a message, or of its series."""
+"""Maximum size in bytes of a message id, or of the series in an id that is a pair."""
 
-# Half the cost of a call of the class.
+# This call takes half the time of a call of the class.
 _new = tuple.__new__
 
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
@@ -41,11 +41,12 @@ class Field(NamedTuple):
     """One field of `Extras`.
 
     Attributes:
-        name: in `Extras`.
-        key: in the map on the wire; None for a field that is not sent.
-        give: called with the argument of `publish`; returns the value on the wire, or None for no value. It raises
-            TypeError or ValueError.
-        take: called with a received value; returns the value of `Message`. It raises ProtocolError.
+        name: name of the field in `Extras`.
+        key: key of the field in the map on the wire; None for a field that is not sent.
+        give: function that is called with an argument of `publish`. It returns the value on the wire, or None for no
+            value; it raises TypeError or ValueError for a wrong argument.
+        take: function that is called with a received value. It returns the value for `Message`, or raises
+            ProtocolError.
     """
 
     name: str
@@ -55,11 +56,11 @@ class Field(NamedTuple):
 
 
 def check_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map on the wire for extras as the program gave them to `publish`.
+    """Return the map on the wire for the optional arguments that the program gave to `publish`.
 
     Raises:
-        TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None; or the key is
-            neither text nor bytes.
+        TypeError: headers are not a dict with text as keys and with text, bytes, numbers, truth values or None as
+            values; or the key is neither text nor bytes.
         ValueError: a header, the id or the key cannot be encoded.
     """
     if extras.count(None) == _ALL_BUT_ONE and (reply_to := extras.reply_to) is not None:
@@ -78,7 +79,7 @@ def check_extras(extras: Extras) -> dict[str, Any]:
 
 
 def encode_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map on the wire for received extras, which are forwarded."""
+    """Return the map on the wire for the extras of a received message that is forwarded."""
     found = {}
     for place, value in enumerate(extras):
         if value is not None and (key := _KEYS[place]) is not None:
@@ -107,7 +108,7 @@ def decode_extras(found: Any) -> Extras:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether text can be encoded as UTF-8: it has no lone surrogates."""
+    """Return whether text can be encoded as UTF-8, because it has no lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -118,7 +119,7 @@ def is_utf8(text: str) -> bool:
 
 
 def sticky_bytes(key: str | bytes) -> bytes:
-    """Return the bytes of a key, encoded as a subject. Text that cannot be encoded is a UnicodeError."""
+    """Return the bytes of a key, which is encoded like a subject. Raise UnicodeError if text cannot be encoded."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
 
 
@@ -178,7 +179,7 @@ def _give_id(message_id: Any) -> bytes | tuple[bytes, int]:
 
 
 def _take_id(message_id: Any) -> bytes | tuple[bytes, int]:
-    """Return the id of a message: bytes, or bytes of a series and a number."""
+    """Return the checked id of a message: bytes, or a pair of a series (bytes) and a number."""
     series, number = message_id, 0
     if type(message_id) in (list, tuple):
         if len(message_id) != 2:
@@ -211,9 +212,9 @@ def _take_flag(found: Any) -> bool | None:
 
 
 def _give_key(key: Any) -> None:
-    """Check a key. It is not sent."""
+    """Check a key for sticky groups. The key is not sent."""
     if isinstance(key, str):
-        # Encoded as a subject, because keys often are subjects.
+        # The key is encoded like a subject, because keys often are subjects.
         if not key.isascii():
             try:
                 sticky_bytes(key)

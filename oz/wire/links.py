@@ -2,18 +2,19 @@
 
 Theory of operation
 -------------------
-A link message is one frame behind the routing id of a ROUTER, so that no read ends inside a message (libzmq
-aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
+A link message is one frame behind the routing id of a ROUTER. Therefore no read ends inside a message, which would make
+libzmq abort. The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
 
 A batch of messages is a *head* and a *body*. The head has the sequence, the stream and the drops of one session. The
-body holds subjects and payloads; all sessions that receive the same messages share one body. The body of a head is the
-next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
+body holds subjects and payloads; all sessions that receive the same messages share one body. After a head, the next
+BODY frame on the same connection is its body. A small body and its head are sent as one frame (JOINED).
 
 The decoders accept any bytes. They raise `ProtocolError` for a malformed frame, and
 they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
-allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level.
-Small nested values take 80 times their size on the wire. Therefore control frames are bounded in bytes, and
-hooks end the decoding of nested values where the protocol has none.
+allocates an array when it reads the array's length, and reads up to 1,024 nested levels. `max_array_len` limits each
+level.
+Small nested values take 80 times more memory than on the wire. Therefore the size of control frames is bounded, and
+hooks end the decoding at nested values where the protocol has no nested values.
 
 ==== ======= ============ =========================================================================
 kind name    receiver     content
@@ -21,17 +22,17 @@ kind name    receiver     content
 01   HELLO   publisher    `Hello`
 02   WELCOME subscriber   `Welcome`
 03   DECLARE publisher    `Declare`: subscriptions that are added and removed
-04   ANSWER  subscriber   `Answer`: revision that the publisher has applied, refused subscriptions
-05   BATCH   subscriber   `Head`, the body follows
-06   PING    subscriber   `Ping`: next sequence, drops of each stream
-07   ACK     publisher    `Ack`: next sequence, marks of handled streams
+04   ANSWER  subscriber   `Answer`: revision that the publisher applied last, and refused subscriptions
+05   BATCH   subscriber   `Head`; the body is the next frame
+06   PING    subscriber   `Ping`: next sequence, and waiting and dropped messages of each stream
+07   ACK     publisher    `Ack`: next expected sequence, and progress of streams with `ack="handled"`
 09   BYE     both         `Bye`
 0a   JOINED  subscriber   `Head` and body in one frame
-90…  BODY    subscriber   subject, payload, extras of each message
+90…  BODY    subscriber   subject, payload and extras of each message
 ==== ======= ============ =========================================================================
 
-Stream 0 is *direct*: it exists in each session without a declaration, and no pattern matches in it. HELLO and
-WELCOME may end with a *card*, which introduces a node (`Card`); frames of plain programs have none.
+Stream 0 is *direct*: it exists in each session without a declaration, and its messages match no pattern. HELLO and
+WELCOME may end with a *card*, which introduces a node (`Card`). Programs that are no nodes send no card.
 
 `docs/wire.md` documents each field.
 """
@@ -56,13 +57,13 @@ HELLO, WELCOME, DECLARE, ANSWER, BATCH, PING, ACK = range(1, 8)
 BYE, JOINED = 9, 10
 
 REDELIVERED, WITHDRAWN = 1, 2
-"""Flags of a head. A withdrawn batch has no body: its messages went to another member of the group."""
+"""Flags of a head. A withdrawn batch has no body, because another member of the group has received its messages."""
 
 LAST_PART = 1
 """Flag of the last part of a declaration."""
 
 CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = range(8)
-"""Reasons of BYE."""
+"""Reasons for the end of a session in a BYE."""
 
 PUBLISHER, SUBSCRIBER = 0, 1
 """Roles of the sender of BYE."""
@@ -70,14 +71,14 @@ PUBLISHER, SUBSCRIBER = 0, 1
 PING_INTERVAL = 1.5
 """Seconds between two PINGs of a session with pending messages, and between two PINGs of a small publisher."""
 MAX_BEATS = 4
-"""Intervals between two PINGs of an idle session at most."""
+"""Maximum number of ping intervals between two PINGs of an idle session."""
 SLOW_PINGS = 20
-"""Intervals of PINGs without changes for each acknowledgement of a link, and between two PINGs of a silent session."""
+"""Number of ping intervals between two acknowledgements of an idle link, and between two PINGs of a silent session."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
-"""Seconds without a frame after which a session gets slow PINGs: two acknowledgements are missing."""
+"""Seconds without a frame of a subscriber, in which two acknowledgements are due. Then its session is silent."""
 
 DIRECT = 0
-"""Number of the direct stream, which no declaration names."""
+"""Number of the direct stream, which exists in each session without a declaration."""
 
 UNKNOWN_EPOCH = bytes(16)
 """Epoch of a link that has received no WELCOME."""
@@ -91,26 +92,26 @@ MAX_CONTROL = 1 << 20
 MAX_STREAMS = 1_024
 """Maximum number of streams of a session that have subscriptions."""
 MAX_NUMBER = 2**62 - 1
-"""Largest sequence, position and number of drops, so that sums fit a field, and a number of C."""
+"""Largest sequence, position and number of drops. Sums of them fit into a field of 64 bits."""
 MAX_DIFFERENCE = 2**32 - 1
-"""Largest difference between the positions of two messages of a batch."""
+"""Largest difference between the positions of two successive messages in a batch."""
 SID = "sid"
-"""Key of the extras of a last value. It holds the number of the subscription that receives the value."""
+"""Key in the extras of a last value. Its value is the number of the subscription that receives the message."""
 HEAD_BYTES = 32
-"""Bytes of a head without differences."""
+"""Size in bytes of a head without differences of positions."""
 
 MAX_ENTRIES = 2_048
-"""Maximum number of entries of an array in a control frame. A longer declaration has several parts, and an ANSWER
-names no more entries."""
+"""Maximum number of entries of an array in a control frame. A longer declaration is split into several parts. An
+ANSWER omits further refusals."""
 MAX_CARD = 16_384
 """Maximum size of a card in bytes."""
 MAX_ENDPOINTS = 64
 """Maximum number of endpoints in a card."""
 MAX_CARD_TEXT = 512
 """Maximum length in characters of an endpoint or a name in a card."""
-_MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
-_LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes from which a body has one message.
-_MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
+_MAX_KEYS = 65_536  # Maximum number of streams in a PING, an ACK or a BYE.
+_LARGE_BODY = (1 << 20) + (1 << 17)  # Size in bytes: a larger body has one message.
+_MAX_FIELDS = 1_024  # Maximum number of entries of a map in the extras of a message.
 
 _HELLO = Struct(">BB16s16s16sIQIII")
 _WELCOME = Struct(">BB16s16sIQIIII")
@@ -130,7 +131,7 @@ class UnsupportedVersion(ProtocolError):
     """A HELLO or WELCOME of another version of the protocol.
 
     Attributes:
-        version: of the peer.
+        version: number of the protocol version that the peer uses.
     """
 
     def __init__(self, version: int) -> None:
@@ -147,13 +148,13 @@ class Hello(NamedTuple):
     Attributes:
         session: random id of the link object, 16 bytes.
         member: random id of the subscriber, 16 bytes. All links of a subscriber share it.
-        epoch: of the last WELCOME; `UNKNOWN_EPOCH` before the first one.
+        epoch: epoch of the last WELCOME; `UNKNOWN_EPOCH` before the first WELCOME.
         attempt: number of the connection, counted by the link.
         expected: next sequence that the subscriber expects.
         answered: revision of the last ANSWER in this epoch.
-        largest_frame: bytes of the largest frame that the subscriber accepts.
-        largest_window: batches without acknowledgement that the subscriber accepts.
-        card: of a node; empty for other subscribers. It is not decoded here, see `decode_card`.
+        largest_frame: size in bytes of the largest frame that the subscriber accepts.
+        largest_window: maximum number of unacknowledged batches that the subscriber accepts.
+        card: encoded card that introduces a node (see `decode_card`); empty for other subscribers.
     """
 
     session: bytes
@@ -172,14 +173,14 @@ class Welcome(NamedTuple):
 
     Attributes:
         origin: id of the publisher's process, 16 bytes.
-        epoch: of the session, 16 bytes.
-        attempt: of the HELLO.
+        epoch: random id of the session's numbering, 16 bytes.
+        attempt: attempt number in the HELLO that this frame answers.
         first: sequence of the next message.
-        applied: revision of the declaration that is applied.
-        window: batches that may be without acknowledgement.
-        window_bytes: the window in bytes.
-        largest_frame: bytes of the largest frame that the publisher accepts.
-        card: of a node; empty for other publishers.
+        applied: revision of the declaration that was applied last.
+        window: maximum number of unacknowledged batches.
+        window_bytes: number of unacknowledged bytes at which the window is full.
+        largest_frame: size in bytes of the largest frame that the publisher accepts.
+        card: encoded card that introduces a node; empty for other publishers.
     """
 
     origin: bytes
@@ -198,12 +199,12 @@ class StreamOptions(NamedTuple):
 
     Attributes:
         group: name of the queue group; None for a plain stream.
-        policy: of the group: "round_robin", "sticky" or "failover".
+        policy: policy of the group: "round_robin", "sticky" or "failover".
         overflow: "drop_newest", "drop_oldest", "conflate", or None for the `on_full` of the publisher.
-        max_pending: messages in the backlog at most; 0 for the high-water mark of the publisher.
+        max_pending: maximum number of messages in the backlog; 0 for the high-water mark of the publisher.
         handled: whether a message counts as delivered only after its handler has returned.
         redeliver: whether messages of a lost member go to other members of the group.
-        prefetch: unacknowledged messages of a group member at most; 0 for the default.
+        prefetch: number of unacknowledged messages at which a group prefers other members; 0 for the default.
     """
 
     group: str | None = None
@@ -223,11 +224,11 @@ class Item(NamedTuple):
     """One pattern of a declaration.
 
     Attributes:
-        sid: number of the subscription, never used again in the session.
+        sid: number of the subscription; the session never uses it for another subscription.
         stream: number of its stream.
         dialect: name of the pattern's dialect.
-        text: the pattern.
-        last_value: whether the publisher sends the last values that match.
+        text: text of the pattern.
+        last_value: whether the publisher first sends the newest message of each subject that matches.
     """
 
     sid: int
@@ -238,17 +239,17 @@ class Item(NamedTuple):
 
 
 class Declare(NamedTuple):
-    """One part of a change of the subscriptions.
+    """One part of a change to a subscriber's subscriptions.
 
     Attributes:
         revision: number of the change.
-        base: revision that the change applies to; 0 replaces all subscriptions. The second and later parts
-            have the new revision as their base.
+        base: earlier revision that the change starts from; 0 replaces all subscriptions. The second part and
+            later parts have the new revision as their base.
         is_last: whether this part completes the change.
         streams: options of each stream that the items name.
         items: added subscriptions.
-        removed: numbers of removed subscriptions. A negative number is a subscription that is drained: the session
-            keeps the messages that it has, until a later change removes the subscription.
+        removed: numbers of removed subscriptions. A negative number stands for a drained subscription: it receives no
+            new messages, and the session keeps earlier messages until a later change removes the subscription.
     """
 
     revision: int
@@ -264,9 +265,9 @@ class Refusal(NamedTuple):
 
     Attributes:
         sid: number of the subscription.
-        reason: in words.
-        rule: permission rule that decided, or None.
-        witness: subject that the pattern matches and the rule denies, or None.
+        reason: reason as text.
+        rule: permission rule that decided; empty if permissions decided without a rule; None for another reason.
+        witness: a subject that the pattern matches and the rule denies; None if no subject is named.
     """
 
     sid: int
@@ -279,9 +280,9 @@ class Answer(NamedTuple):
     """Answer to a declaration.
 
     Attributes:
-        revision: that is applied.
+        revision: revision of the declaration that was applied last.
         refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
-        position: position of the next message of the publisher at the time of the answer.
+        position: position that the publisher's next message has at the time of the answer.
     """
 
     revision: int
@@ -293,13 +294,14 @@ class Head(NamedTuple):
     """Head of a batch.
 
     Attributes:
-        flags: `REDELIVERED`, `WITHDRAWN`.
+        flags: sum of `REDELIVERED` and `WITHDRAWN`, or 0.
         stream: number of the stream.
-        sequence: of the first message.
-        count: messages.
-        drops: messages of the stream that were dropped before the first message of the batch, in this epoch.
-        position: of the first message among all messages of the publisher.
-        differences: positions minus the position before, as u32 each; empty if all are 1.
+        sequence: sequence of the first message.
+        count: number of messages.
+        drops: number of the stream's messages that were dropped before the first message of the batch, in this epoch.
+        position: position of the first message among all messages of the publisher.
+        differences: for each message after the first, its position minus the position before, as 32-bit numbers;
+            empty if all differences are 1.
     """
 
     flags: int
@@ -325,12 +327,12 @@ class Drops(NamedTuple):
     """Messages of a stream that wait at the publisher, and messages that the publisher dropped.
 
     Attributes:
-        pending: messages that the socket has not accepted.
-        full: dropped because the backlog was full.
-        conflated: replaced by a newer message of the subject.
-        too_large: larger than the subscriber accepts.
-        denied: denied by a permission.
-        unknown: losses of unknown size before the publisher, such as losses of a gateway.
+        pending: number of messages that the socket has not accepted.
+        full: number of messages that were dropped because the backlog was full.
+        conflated: number of messages that a newer message of their subject replaced.
+        too_large: number of messages that were larger than the subscriber accepts.
+        denied: number of messages that permissions denied.
+        unknown: number of losses of unknown size before the publisher, such as losses of a gateway.
     """
 
     pending: int = 0
@@ -347,13 +349,13 @@ class Drops(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Sign of life of a publisher.
+    """Heartbeat of a publisher.
 
     Attributes:
-        following: next sequence that the socket has not accepted.
-        applied: revision of the declaration that is applied.
-        streams: streams with pending or dropped messages.
-        beats: intervals until the next PING at most, 1 to `MAX_BEATS`.
+        following: sequence of the first message that the socket has not accepted.
+        applied: revision of the declaration that was applied last.
+        streams: pending and dropped messages of each stream that has any, by the stream's number.
+        beats: maximum number of ping intervals until the next PING, from 1 to `MAX_BEATS`.
     """
 
     following: int
@@ -367,7 +369,7 @@ class Ack(NamedTuple):
 
     Attributes:
         expected: next sequence that the subscriber expects.
-        marks: lowest sequence that is not handled, of each stream with handled messages.
+        marks: for each stream with `ack="handled"`, by number, the lowest sequence that is not handled.
     """
 
     expected: int
@@ -379,9 +381,10 @@ class Bye(NamedTuple):
 
     Attributes:
         reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS`, `OWN_ID` or `LOST`.
-        role: of the sender, `PUBLISHER` or `SUBSCRIBER`.
-        following: next sequence of the publisher, or next sequence that the subscriber expects.
-        streams: as in `Ping`.
+        role: role of the sender, `PUBLISHER` or `SUBSCRIBER`.
+        following: from a publisher, the sequence that the next message would have; from a subscriber, the next sequence
+            that it expects.
+        streams: pending and dropped messages of each stream that has any, as in `Ping`.
     """
 
     reason: int
@@ -395,15 +398,15 @@ NODE, NAMESERVER, FORWARDER = "node", "nameserver", "forwarder"
 
 
 class Card(NamedTuple):
-    """Introduction of a node, in its HELLO and WELCOME.
+    """Introduction of a node, which it sends in its HELLO and WELCOME.
 
     Attributes:
-        node: id of the node, 16 bytes: the member of its HELLO, and the origin of its WELCOME.
-        bus: name of the bus.
-        name: of the node.
-        host: name of the host.
-        pid: process id.
-        endpoints: at which the node listens.
+        node: id of the node, 16 bytes; equal to `member` in its HELLO and to `origin` in its WELCOME.
+        bus: name of the bus that the node belongs to.
+        name: name of the node.
+        host: name of the node's host.
+        pid: process id of the node.
+        endpoints: endpoints at which the node listens.
         kind: `NODE`, `NAMESERVER` or `FORWARDER`.
     """
 
@@ -453,10 +456,10 @@ def split_declaration(
 
     Args:
         revision: number of the change.
-        base: revision that it applies to, 0 to replace all subscriptions.
+        base: earlier revision that the change starts from; 0 to replace all subscriptions.
         streams: options of each stream that an item names.
         items: added subscriptions.
-        removed: removed subscriptions, negative if they are drained.
+        removed: numbers of removed subscriptions; a negative number stands for a drained subscription.
     """
     parts: list[tuple[dict[int, StreamOptions], list[Item], list[int]]] = [({}, [], [])]
     room = MAX_PART - 64
@@ -487,7 +490,8 @@ def split_declaration(
 def encode_answer(answer: Answer) -> bytes:
     """Return the frame of an ANSWER.
 
-    `MAX_ENTRIES` refusals are named. If they do not fit `MAX_PART` bytes, only the newest 100 have their reasons.
+    At most `MAX_ENTRIES` refusals are named. If there are more, or if they do not fit into `MAX_PART` bytes, only the
+    newest 100 refusals have their reasons.
     """
     head = _ANSWER.pack(ANSWER, answer.revision, answer.position)
     refused = answer.refused
@@ -523,8 +527,7 @@ def encode_body(flat: Sequence[Any]) -> bytes:
     """Return the frame of a BODY.
 
     Args:
-        flat: subject, payload and extras of each message, one after the other. Subjects and payloads are
-            bytes; extras are a dict or None.
+        flat: list with three items for each message: subject and payload as bytes, and extras as a dict or None.
     """
     return (_pack_body(flat) if _pack_body is not None else None) or _pack(flat)
 
@@ -535,10 +538,10 @@ def encode_ping(ping: Ping) -> bytes:
 
 
 def silent_after(beats: int) -> float:
-    """Return the seconds without a frame after which a link is silent: two PINGs are missing.
+    """Return the number of seconds without a frame after which a link is silent, because two PINGs are missing.
 
     Args:
-        beats: of the last PING.
+        beats: maximum number of ping intervals between two PINGs, as announced in the last PING.
     """
     return 2 * beats * PING_INTERVAL + 0.5
 
@@ -557,7 +560,7 @@ def encode_card(card: Card) -> bytes:
     """Return the bytes of a card for HELLO and WELCOME.
 
     Raises:
-        ValueError: a peer does not accept the card, see `decode_card`.
+        ValueError: the card is not allowed, so that a peer would reject it; see `decode_card`.
     """
     packed = _pack(card._asdict())
     try:
@@ -568,10 +571,10 @@ def encode_card(card: Card) -> bytes:
 
 
 def check_card(card: bytes) -> bytes:
-    """Return the bytes of a card.
+    """Return an encoded card, after a check of its size.
 
     Raises:
-        ValueError: there are more than `MAX_CARD`.
+        ValueError: the card has more than `MAX_CARD` bytes.
     """
     if len(card) > MAX_CARD:
         raise ValueError(f"a card of {len(card):,} bytes, at most {MAX_CARD:,} are allowed")
@@ -579,7 +582,7 @@ def check_card(card: bytes) -> bytes:
 
 
 def encode_differences(positions: Sequence[int]) -> bytes:
-    """Return the differences of a head; empty if each position is one above the position before."""
+    """Return the field `differences` of a head; empty if each position is one above the position before."""
     if positions[-1] - positions[0] == len(positions) - 1:
         return b""
     return b"".join([_DIFFERENCE.pack(after - before) for before, after in pairwise(positions)])
@@ -611,11 +614,11 @@ def decode_head(frame: bytes) -> Head:
 
 
 def decode_body(body: bytes, count: int) -> list[Any]:
-    """Return subject, payload and extras of each message of a body, one after the other.
+    """Return a list with three items for each message of a body: subject, payload and extras.
 
     Args:
-        body: frame of a BODY, or the rest of a JOINED frame behind its head.
-        count: number of messages by the head.
+        body: BODY frame, or the bytes of a JOINED frame behind its head.
+        count: number of messages according to the head.
 
     Raises:
         ProtocolError: the body does not decode, or has another number of messages.
@@ -633,18 +636,20 @@ def decode_body(body: bytes, count: int) -> list[Any]:
 
 
 def scan_body(frame: bytes, at: int, count: int) -> Any:
-    """Return the messages of a body, checked and not decoded, if the compiled part can; else None.
+    """Return the messages of a body after a check, without decoding them; None if the caller must decode the body.
+
+    The result is None without the compiled part, and for bodies that it does not handle.
 
     Args:
-        frame: with the body.
-        at: index of its first byte.
-        count: number of messages by the head.
+        frame: frame that contains the body.
+        at: index of the body's first byte in the frame.
+        count: number of messages according to the head.
     """
     return None if _scan is None else _scan(frame, at, count)
 
 
 def _unpack_large(body: bytes) -> Any:
-    """Return the values of a body that has one message, because it is large; its extras are bounded."""
+    """Return the values of a large body, which may have one message only. The size of its extras is bounded."""
     reader = msgpack.Unpacker(max_buffer_size=len(body), max_array_len=0, max_map_len=0, max_ext_len=0)
     reader.feed(body)
     try:
@@ -663,11 +668,11 @@ Control = Hello | Welcome | Declare | Answer | Ping | Ack | Bye
 
 
 def decode_control(frame: bytes) -> Control:
-    """Return the content of a frame that is neither batch nor body.
+    """Return the content of a control frame, which is any frame but BATCH, JOINED and BODY.
 
     Raises:
-        UnsupportedVersion: a HELLO or WELCOME of another version.
-        ProtocolError: a malformed frame.
+        UnsupportedVersion: the frame is a HELLO or WELCOME of another version.
+        ProtocolError: the frame is malformed.
     """
     if not frame:
         raise ProtocolError("an empty frame is a probe and has no content")
@@ -706,7 +711,7 @@ def _decode_welcome(frame: bytes) -> Welcome:
 
 
 def _card_behind(frame: bytes, fields: Struct) -> bytes:
-    """Return the card of a HELLO or a WELCOME, not decoded."""
+    """Return the encoded card of a HELLO or a WELCOME."""
     if len(frame) - fields.size > MAX_CARD:
         raise ProtocolError(f"a card of {len(frame) - fields.size} bytes, at most {MAX_CARD} are allowed")
     return frame[fields.size :]
@@ -789,7 +794,7 @@ def decode_card(card: bytes) -> Card:
     """Return the content of a card that is not empty.
 
     Raises:
-        ProtocolError: a malformed card.
+        ProtocolError: the card is malformed.
     """
     if len(card) > MAX_CARD:
         raise ProtocolError(f"a card of {len(card)} bytes, at most {MAX_CARD} are allowed")
@@ -832,7 +837,7 @@ def _pack(value: Any) -> bytes:
 
 
 def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
-    """Return a hook that ends the decoding at the second map, because memory grows with the number of maps."""
+    """Return a hook that ends the decoding at the second map, because each map needs memory."""
     found: list[None] = []
 
     def count(value: dict[Any, Any]) -> dict[Any, Any]:
@@ -895,7 +900,7 @@ def _tuple_of(value: Any, size: int) -> list[Any]:
 
 
 def _map_of(options: StreamOptions) -> dict[str, Any]:
-    """Return the fields that differ from their defaults."""
+    """Return the options of a stream that differ from their defaults, as a map for the wire."""
     fields = {
         name: value
         for name, value, default in zip(options._fields, options, DEFAULT_OPTIONS, strict=True)
@@ -941,7 +946,7 @@ def _cut_refusal(refusal: Refusal) -> Refusal:
 def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
     if not streams:
         return _EMPTY
-    # The last number is rare, and absent if it is 0.
+    # The last field, `unknown`, is rarely used, and is absent if it is 0.
     return _pack({stream: entry if entry.unknown else entry[:-1] for stream, entry in streams.items()})
 
 
