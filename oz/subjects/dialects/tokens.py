@@ -38,7 +38,7 @@ def _split(subject: bytes) -> list[bytes] | None:
 
 
 class TokenDialect(Dialect):
-    """Dialect of non-empty tokens, with `*` for one token and a last `>` for one or more."""
+    """Dialect of non-empty tokens, with `*` for one token and a last `>` for one or more tokens."""
 
     form = Form.WORDS
     separator = SEPARATOR
@@ -72,7 +72,7 @@ class TokenDialect(Dialect):
 
     @abstractmethod
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Return the token for text that contains a wildcard character and is longer.
+        """Return the token for text that contains a wildcard character and further characters.
 
         Raises:
             PatternError: the dialect does not allow the token.
@@ -159,7 +159,7 @@ def _token_parts(token: Token) -> tuple[str, str]:
 
 
 def prefix(tokens: tuple[Token, ...]) -> bytes:
-    """Return the tokens before the first wildcard and the separator behind them."""
+    """Return the tokens before the first wildcard, and the separator behind these tokens."""
     literal: list[bytes] = []
     for token in tokens:
         if isinstance(token, bytes):
