@@ -46,8 +46,8 @@ def private_directory(directory: str | os.PathLike[str], *, source: str = "argum
 
     Raises:
         ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, has
-            another mode than 700, or has a parent in which all users can replace the directory; or the system
-            refuses to create the directory.
+            another mode than 700, or has a parent in which all users can replace the directory. The error is also
+            raised if the system refuses to create the directory.
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):

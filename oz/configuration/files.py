@@ -125,7 +125,7 @@ def _read_file(path: Path, place: str) -> FileSettings:
         _fault(path, f"write it below a line [{TABLE}], or remove it", *stray) for stray in strays.items()
     ]
     faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
-    # A misspelled [security] would leave the node without keys, so a similar name is a fault.
+    # A similar name is a fault, because a misspelled [security] would leave the node without keys.
     faults += [
         _fault(path, f"no table of oz is called [{key}]; did you mean [{near}]? Otherwise rename the table")
         for key in whole

@@ -25,7 +25,7 @@ class Configuration:
         bus: name of the bus that the node joins.
         name: name of the node; None for the name of the program and its process id.
         connect: endpoints of nodes or name servers to which the node connects.
-        bind: endpoints that the node binds, so that nodes of other hosts can connect.
+        bind: endpoints that the node binds, and to which nodes of other hosts connect.
         directory: directory in which nodes of one host find each other. `private_directory` creates this directory.
         limits: limits of the table `[limits]` in the file. Limits that the file does not set have their defaults.
         sources: source of each setting, such as "argument" or "default", by the setting's name.
@@ -113,8 +113,8 @@ def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
     """Return the source of a command's security settings; None without security settings.
 
     Returns:
-        Path and table. If `OZ_SECURITY` names a file, its path and None. Otherwise the path of the configuration
-        file and its table `[security]`.
+        A pair. If `OZ_SECURITY` names a file, the pair is the file's path and None. Otherwise it is the path of the
+        configuration file and the table `[security]`.
 
     Raises:
         ConfigurationError: the configuration file cannot be read.

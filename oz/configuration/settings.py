@@ -37,7 +37,7 @@ _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
 class SettingKind(Protocol):
-    """Kind of a setting: reads and checks values."""
+    """Kind of a setting: an object that reads the values of the setting and checks them."""
 
     def from_text(self, text: str) -> Any:
         """Return the value of an environment variable in the form that the node uses."""

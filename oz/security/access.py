@@ -48,7 +48,7 @@ class Access:
 
     Attributes:
         rights: rights by which the cached answers were decided.
-        answers: cache of denials by key, action, pattern and group; None for a granted subscription.
+        answers: cache of answers by key, action, pattern and group. An answer is a denial, or None if it is granted.
     """
 
     __slots__ = (
@@ -188,7 +188,9 @@ def _matches(pattern: Pattern, subject: str) -> bool:
 
 
 def denial_of(permissions: Permissions | None, key: str, action: Action, subject: str) -> Denial | None:
-    """Return why permissions deny an action on one subject; None if they allow it, or the subject is no text.
+    """Return why permissions deny an action on one subject; None if the action is allowed.
+
+    The result is also None for a subject that is not UTF-8, because no rule applies to such a subject.
 
     Args:
         permissions: content of the permission file; None allows everything.

@@ -1,6 +1,6 @@
 """Permissions: the subjects on which each user may publish, subscribe, and send requests. This module only decides.
 
-A pattern matches many subjects, so it is granted as a whole or not at all: one `allow` rule must cover the
+A pattern matches many subjects, and is granted as a whole or not at all: one `allow` rule must cover the
 pattern, and no `deny` rule may overlap it. A refusal names the rule, a subject as an example, and the remedy.
 """
 
@@ -141,7 +141,7 @@ class Permissions:
     file: str = "the file of permissions"
 
     def user_of(self, key: str) -> User | None:
-        """Return the user with a public key; None without one."""
+        """Return the user with a public key; None if no user has the key."""
         return self._by_key.get(key)
 
     @cached_property

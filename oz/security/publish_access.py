@@ -80,7 +80,7 @@ class PublishAccess:
         self.rules: PublisherRules | None = None
 
     def allows(self, subject: bytes) -> bool:
-        """Return whether the sender's key may publish on a subject. A denial is counted; the first one is logged."""
+        """Return whether the sender's key may publish on a subject. Denials are counted, and the first is logged."""
         self._refresh()
         return not self.denied((subject,))
 

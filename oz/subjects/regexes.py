@@ -187,7 +187,7 @@ def _bounds(item: Any) -> tuple[int, int]:
 
 
 def _set_source(node: Any, items: list[Any]) -> str:
-    """Return the text of a regex that matches the characters of a set, so that the engine can list them."""
+    """Return the text of a regex for a set. By this regex the engine finds the characters in the set."""
     inside = "".join(_item_source(item) for item in items)
     # The escape of a property already contains the negation.
     positive = node.positive or type(node).__name__ == "Property"

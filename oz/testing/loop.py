@@ -49,7 +49,7 @@ class Deadlock(OzError):
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """Selector that lets virtual time pass. It polls real descriptors, but does not wait for them.
+    """Selector that lets virtual time pass. It polls real descriptors too, but usually does not wait for them.
 
     Attributes:
         clock: virtual clock.

@@ -103,7 +103,7 @@ class Network:
         return next(self._numbers)
 
     def listen(self, transport: str, address: str, socket: Socket) -> bool:
-        """Bind a socket to an address if the address is free; return whether it was free."""
+        """Bind a socket to an address if the address is free; return whether the socket is bound."""
         if any(_overlap(transport, address, port) for port in self._ports):
             return False
         self._ports[transport, address] = Port(socket, socket.host, f"{transport}://{address}")

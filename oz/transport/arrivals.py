@@ -90,7 +90,7 @@ def _has_no_key(event: Event) -> bool:
 
 
 def _reason(failures: Sequence[Event]) -> str:
-    """Return one reason for all failures. A connection that only closed gets the reason that another failure has."""
+    """Return one reason for all failures: the first violation of the protocol, or else that the key is missing."""
     for event in failures:
         if event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             if event.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:

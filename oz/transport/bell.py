@@ -60,7 +60,7 @@ class Bell:
 
     @contextmanager
     def rung_by_signals(self) -> Iterator[None]:
-        """Ring at each signal too, while a `with` block runs. In other threads than the main thread it has no effect.
+        """Ring at each signal too, while a `with` block runs. Outside of the main thread, signals do not ring.
 
         Python runs a signal handler between two instructions. A signal right before a wait would be handled after
         the wait, which may never end. The byte that the signal writes to the descriptor ends the wait.

@@ -114,7 +114,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
 
 
 def check_destination(endpoint: str) -> None:
-    """Raise EndpointError for an endpoint of TCP that only `bind` can use, such as `tcp://*:5555`."""
+    """Raise EndpointError for a `tcp://` endpoint that only `bind` can use, such as `tcp://*:5555`."""
     address = endpoint.removeprefix("tcp://").rpartition(";")[2]
     if endpoint.startswith("tcp://") and (address.startswith("*:") or address.endswith(":*")):
         raise EndpointError(
@@ -170,7 +170,7 @@ def is_local(endpoint: str) -> bool:
 
 
 def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
-    """Return the addresses of an endpoint as the `socket` module writes them; empty if it has no address."""
+    """Return the addresses of an endpoint as the `socket` module writes addresses; empty if the endpoint has none."""
     scheme, _, address = endpoint.partition("://")
     if scheme == "ipc":
         # The system returns an abstract name as bytes with a zero byte at the beginning.

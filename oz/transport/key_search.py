@@ -1,4 +1,4 @@
-"""Searches for the public keys of listeners. Each runs in its own thread, so that the engine need not wait."""
+"""Searches for the public keys of listeners. The engine does not wait, because each search runs in its own thread."""
 
 from __future__ import annotations
 

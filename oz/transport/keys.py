@@ -351,7 +351,7 @@ class Keys:
                     self._search.begin(endpoint, server.kind)
 
     def next_deadline(self) -> float:
-        """Return the time of the next `tend` in seconds of `time.monotonic`."""
+        """Return the time at which the engine must call `tend`, in seconds of `time.monotonic`."""
         times = [server.reconnect_at for server in self._servers.values()]
         times.append(self._search.next_deadline())
         return min([self._due_at, *(due for due in times if due is not None)])

@@ -1,4 +1,4 @@
-"""Objects without a socket of their own that `oz.Poller` waits for."""
+"""Base class of objects that `oz.Poller` waits for, although they have no socket of their own."""
 
 from __future__ import annotations
 

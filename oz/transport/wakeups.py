@@ -33,7 +33,7 @@ class WakeUp:
         # Eight bytes, because an eventfd takes a number of this size. A full pipe is readable already.
         with suppress(OSError):
             os.write(self._write, _ONE)
-        # Behind the write, so that `clear` never misses it.
+        # Set after the write, so that `clear` never misses a written byte.
         self._may_be_readable = True
 
     def clear(self) -> None:

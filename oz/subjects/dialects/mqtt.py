@@ -150,7 +150,7 @@ def _not_dollar(excluded: str, rest: Expression) -> Expression:
 
 
 def to_regex(words: tuple[Token, ...]) -> str:
-    """Return the regex of levels. Each repeat is possessive, so that the regex does not backtrack.
+    """Return the regex of levels. The regex does not backtrack, because each repeat is possessive.
 
     The regex never matches the empty subject, which is not a topic name.
     """
@@ -175,7 +175,7 @@ def prefix(words: tuple[Token, ...]) -> bytes:
     """Return the levels before the first wildcard, with a last separator if each matching subject has it there."""
     count = next(at for at, word in enumerate(words) if not isinstance(word, bytes))
     literal = [word for word in words[:count] if isinstance(word, bytes)]
-    # `a/#` also matches `a`, so its prefix has no separator. `/#` does not match the empty subject.
+    # `a/#` also matches `a`. Therefore its prefix has no separator. `/#` does not match the empty subject.
     if literal and (words[count] is Wild.ONE or literal == [b""]):
         literal.append(b"")
     return SEPARATOR.encode().join(literal)

@@ -226,7 +226,7 @@ def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
 
 
 def _is_break(node: Any) -> bool:
-    """Return whether a node is `BREAK`: a negative look-ahead of a negative look-ahead of nothing."""
+    """Return whether a node is `BREAK`: a negative look-ahead for a negative look-ahead for nothing."""
     inner = _forbidden(node)
     return inner is not None and len(inner) == 1 and _forbidden(inner[0]) == []
 

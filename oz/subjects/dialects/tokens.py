@@ -1,7 +1,7 @@
 """Parser, regex and prefix of patterns with non-empty tokens between dots: the base of several dialects.
 
-Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in their rules
-for invalid text, and for a wildcard character inside a longer token.
+Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects have different rules for invalid
+text and for a wildcard character inside a longer token.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _token_expression(token: Token) -> Expression:
 
 
 def to_regex(tokens: tuple[Token, ...]) -> str:
-    """Return the regex of tokens. Each repeat is possessive, so that the regex does not backtrack.
+    """Return the regex of tokens. The regex does not backtrack, because each repeat is possessive.
 
     The literals between two wildcards are joined first, because `literal_regex` cuts them into runs.
     """

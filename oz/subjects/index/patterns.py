@@ -48,9 +48,9 @@ _CLEANUP_STEPS = 4
 class AnswerCache(Generic[_Key, _Answer]):
     """Cache that keeps recently used answers, in two generations.
 
-    A full newer dict replaces the older dict, which is discarded. An answer in the older dict moves to the newer
-    dict when it is used. One dict with a deletion for each insertion would be slow, because Python searches
-    for the first key of a dict past all deleted keys.
+    Answers are added to a newer dict. When this dict is full, it becomes the older dict, and the previous older dict is
+    discarded. An answer in the older dict moves to the newer dict when it is used. One dict with a deletion for each
+    insertion would be slow, because Python steps over all deleted keys to find the first key of a dict.
 
     Retired dicts are emptied a few keys at a time. Therefore an index clears its cache at once when a pattern is added,
     even if many thousands of answers are cached.
@@ -123,7 +123,7 @@ CACHE_SIZE = 65_536
 
 
 class Matches(NamedTuple):
-    """Result of an index for one subject."""
+    """Result of a search in an index for one subject."""
 
     values: tuple[Any, ...]
     """Values of the matching patterns, in no particular order."""

@@ -104,7 +104,8 @@ _REST = 2
 _STEMS = 3
 """Children for stems (words such as `b*`): a dict from the length of a stem to a dict from the stem to its node."""
 _ANY = 4
-"""Child that a wildcard for zero or more words leads to. A search that has reached it visits it for all later words."""
+"""Child that a wildcard for zero or more words leads to. A search that has reached this child keeps it for all later
+words."""
 
 _Node = dict[Any, Any]
 

@@ -41,19 +41,19 @@ def shrink(heads: Iterable[Head], limit: int) -> Heads:
         kept = _absorb(kept)
     if len(kept) <= limit:
         return kept
-    # The number of heads grows with the length of the cut, so a bisection finds the length.
+    # A bisection finds the length, because the number of heads grows with the length of the cut.
     lengths = range(max(len(head) for head, _ in kept) + 1)
     best = bisect_right(lengths, limit, key=lambda length: len(_absorb(_cut(kept, length)))) - 1
     return _absorb(_cut(kept, max(best, 0)))
 
 
 def union(parts: Iterable[Heads], limit: int) -> Heads:
-    """Return the heads of the union of languages."""
+    """Return the heads of the strings that at least one of several languages contains."""
     return shrink({head for part in parts for head in part}, limit)
 
 
 def concat(left: Heads, right: Heads, limit: int) -> Heads:
-    """Return the heads of the concatenation of two languages."""
+    """Return the heads of strings that consist of a string of the left language and a string of the right language."""
     exact = [head for head, is_exact in left if is_exact]
     if not exact:
         return left

@@ -207,7 +207,7 @@ class _HeadsReader:
     def automaton(self, tree: Any) -> Automaton | None:
         """Return an automaton that accepts all matches of a tree and perhaps more; None if it would be too large.
 
-        `read` must have read the tree before, so that the contents of its groups are known.
+        The caller must have called `read` with the tree before, because `read` records the contents of the groups.
         """
         expression = self._expression(tree)
         return Automaton(expression) if _count_states(expression) <= MAX_STATES else None
@@ -329,7 +329,7 @@ def _variants(members: range) -> set[Head]:
 
 
 def _common_prefix(first: bytes, last: bytes) -> bytes:
-    """Return the common prefix of a range. UTF-8 sorts as code points do, so all characters of the range share it."""
+    """Return the common beginning of two UTF-8 characters. All characters between them, by code point, have it too."""
     length = 0
     while length < min(len(first), len(last)) and first[length] == last[length]:
         length += 1
