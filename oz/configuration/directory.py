@@ -45,9 +45,9 @@ def private_directory(directory: str | os.PathLike[str], *, source: str = "argum
         The path of the directory.
 
     Raises:
-        ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, has
-            another mode than 700, or has a parent in which all users can replace the directory. The error is also
-            raised if the system refuses to create the directory.
+        ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, or has another
+            mode than 700. The error is also raised if all users can replace the directory in one of its parents,
+            or if the system refuses to create the directory.
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):

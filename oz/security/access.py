@@ -24,8 +24,8 @@ MAX_CHARACTERS = 1 << 24
 """Number of characters in the cached patterns and reasons. Above this number the cache is cleared too."""
 
 MAX_COMPARED, MATCH_TIME = 100, 0.001
-"""Maximum number of denied patterns that are compared with a subject for one message to the user, and the time limit in
-seconds for the match of a pattern that may backtrack."""
+"""Maximum number of denied patterns that are compared with a subject for one error message. The second number is the
+time limit, in seconds, for the match of a pattern that may backtrack."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
 """Dialects whose subjects are non-empty words with dots between them."""

@@ -164,7 +164,7 @@ _CHARACTER = 1 << 32
 
 
 class Intersection:
-    """Automaton that accepts the byte strings that two automata accept."""
+    """Automaton that accepts a byte string if each of two automata accepts it."""
 
     def __init__(self, first: Automaton, second: Automaton) -> None:
         """Create an automaton whose states are pairs of states. They are numbered from 0 as the search reaches them."""
@@ -219,7 +219,9 @@ def find_common(
 def find_difference(
     inner: Automaton | Intersection, outer: Automaton, *, in_characters: bool = False
 ) -> bytes | None:
-    """Return a shortest byte string that `inner` accepts and `outer` rejects; None without one. See `find_common`.
+    """Return a shortest byte string that `inner` accepts and `outer` rejects; None if there is no such string.
+
+    For `in_characters` see `find_common`.
 
     Raises:
         Undecidable: the search takes too many steps.

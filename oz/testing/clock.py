@@ -28,7 +28,7 @@ class VirtualClock:
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def advance(self, ends: float = inf) -> bool:
-        """Run the next event, if its time is not after a limit; return whether an event was run."""
+        """Run the next event unless its time is later than `ends`; return whether an event was run."""
         if not self._events or self._events[0][0] > ends:
             return False
         when, _, action = heappop(self._events)

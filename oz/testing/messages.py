@@ -76,7 +76,7 @@ class RecordedMessage(_Fields, Message):
 
         Args:
             payload: payload of the reply: bytes, or a value that a node's codec would encode.
-            headers: headers of the reply; None for none.
+            headers: headers of the reply; None for a reply without headers.
 
         Returns:
             An awaitable.

@@ -134,7 +134,7 @@ class Network:
         return self.random.randint(*CAPACITY)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:
-        """Register a function that ends a context when its host is killed."""
+        """Register a function that `kill` calls for a host. The function ends one context of this host."""
         self._processes.setdefault(host, []).append(die)
 
     # faults ----------------------------------------------------------------------------------------------

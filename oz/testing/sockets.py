@@ -294,7 +294,7 @@ class Socket:
         return self._read()[1]
 
     def _begin(self, first: bytes) -> bool:
-        """Choose the receivers of a message by its first frame; return whether it may be sent."""
+        """Choose the receivers of a message by its first frame; return whether the message may be sent."""
         raise zmq.ZMQError(errno.ENOTSUP)
 
     def _send(self, message: Message) -> None:

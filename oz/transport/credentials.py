@@ -302,7 +302,7 @@ class Reloaded(Generic[T]):
             path: path of the file or the directory.
             read: function that returns the whole content, or raises an error.
             kept: function that returns the part of the earlier content that stays in force while `read` raises; None
-                keeps all of it. With None, a changed file is read when two checks find the same state.
+                keeps the whole earlier content. With None, a changed file is read when two checks find the same state.
         """
         self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
@@ -338,7 +338,7 @@ class Reloaded(Generic[T]):
         return self.refresh(0.0)
 
     def refresh(self, interval: float) -> T:
-        """Return the content, after a check for a change if the last check was `interval` seconds ago or earlier."""
+        """Check for a change if the last check was at least `interval` seconds ago. Return the content."""
         if time.monotonic() - self._checked_at >= (_SHORT_INTERVAL if self.is_changing else interval):
             with self._lock:
                 self._checked_at = time.monotonic()

@@ -13,8 +13,9 @@ from oz.system import has_free_descriptors
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
-"""Number of descriptors that the first socket of a context needs: two for each of libzmq's two threads, one for the
-end of the context, one for the socket, and four spare. Source: ctx.cpp and epoll.cpp of libzmq 4.3.5."""
+"""Number of descriptors that the first socket of a context needs. Each of libzmq's two threads needs two descriptors.
+The end of the context needs one, and the socket needs one. Four are spare. Source: ctx.cpp and epoll.cpp of libzmq
+4.3.5."""
 
 _ENDPOINT = 6
 """Number of descriptors that a bind or connect needs: one for the address lookup, one for the socket, two that wake a

@@ -75,7 +75,7 @@ class PeerKeys:
 
 
 def _admitted_key(frame: zmq.Frame) -> str:
-    """Return the key that the authenticator has admitted; empty without a key."""
+    """Return the key that the authenticator has admitted; empty if the peer has no key."""
     try:
         return str(frame.get(_USER))
     except zmq.ZMQError:

@@ -12,7 +12,7 @@ class PollTurn(Protocol):
         """Read the sockets, run handlers, and return whether a receive would return at once."""
 
     def begin_wait(self) -> tuple[int | None, float | None]:
-        """Return the descriptor to wait for, or None, and the longest wait in seconds, None for no limit."""
+        """Return the descriptor to wait for and the longest wait in seconds. None means no descriptor, or no limit."""
 
     def end_wait(self) -> None:
         """End the wait of `begin_wait`."""

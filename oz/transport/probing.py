@@ -18,7 +18,7 @@ from oz.transport.certificates import KeyPair
 
 HANDSHAKE_TIMEOUT, BUSY_HANDSHAKE_TIMEOUT = 2.0, 10.0
 """Seconds to wait for handshakes with a listener that accepts connections. After one handshake has failed, the longer
-timeout applies to the others: the listener checks keys, and its authenticator in Python may be slow."""
+timeout applies to the other handshakes: the listener checks keys, and its authenticator in Python may be slow."""
 
 _ACCEPT_TIMEOUT = 0.3
 """Seconds to wait until the listener accepts a connection. After this time the listener counts as absent."""

@@ -73,7 +73,7 @@ def listening_router(context: zmq.Context[Any], *, message_bytes: int, window: i
 
 
 def dialling_router(context: zmq.Context[Any], *, message_bytes: int, window: int) -> zmq.Socket[bytes]:
-    """Create the ROUTER socket of a subscriber, not connected yet. The arguments are those of `listening_router`."""
+    """Create the ROUTER socket of a subscriber. It is not connected yet. For the arguments see `listening_router`."""
     return _router(context, message_bytes, window)
 
 

@@ -1,8 +1,8 @@
 """Functions of sockets, clocks and random bytes that the engines of links call.
 
-The context of an engine decides which functions it calls. With a `zmq.Context` they are those of pyzmq's backend. A
-context of `oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock. With it the
-same engines run without libzmq.
+The context of an engine decides which functions it calls. With a `zmq.Context`, the engine calls functions of pyzmq's
+backend. A context of `oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock. With
+these functions the same engines run without libzmq.
 """
 
 from __future__ import annotations

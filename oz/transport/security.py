@@ -1,4 +1,4 @@
-"""`oz.Security`: keys and permissions as programs pass them."""
+"""Class `oz.Security`, with which programs pass keys and permissions to sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AMQP topic exchanges: words split by dots, which may be empty.
+"""AMQP topic exchanges: subjects are words with dots between them. A word may be empty.
 
 Source: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5); answers of a RabbitMQ
 server in tests/vectors. If the standard and RabbitMQ differ, oz follows RabbitMQ: any short string is a routing key or

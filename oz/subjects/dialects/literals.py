@@ -1,4 +1,4 @@
-"""Literals in a regex are cut into runs that are short enough for the engine. Also a check of lengths in bytes.
+"""Literals in a regex, cut into runs that are short enough for the engine. The module also checks lengths in bytes.
 
 At the first match, the `regex` package builds search tables for each literal. This takes cubic time, one second for
 1,500 characters, and the time limit for a match does not stop it. Therefore oz writes `BREAK` between the runs of a

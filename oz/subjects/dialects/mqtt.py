@@ -1,4 +1,4 @@
-"""MQTT topics: levels split by `/`, which may be empty.
+"""MQTT topics: subjects are levels with `/` between them. A level may be empty.
 
 Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; answers of a mosquitto server in
 tests/vectors; `mosquitto_validate_utf8` for invalid text. A shared subscription, `$share/group/filter` (MQTT 5,
@@ -98,7 +98,7 @@ class Mqtt(Dialect):
         return nonempty(whole)
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse an empty topic name, wildcards, control characters, and too many bytes."""
+        """Refuse an empty topic name, wildcards, control characters, and more than `MAX_BYTES` bytes."""
         assert isinstance(subject, str)
         self._check_text(subject, SubjectError)
         for position, char in enumerate(subject):

@@ -9,8 +9,9 @@ the engine, compiles it:
 - A long literal is cut into runs by `BREAK`, because the engine builds search tables in cubic time (decision
   011).
 
-The text alone does not show which `$` is an anchor: a `$` may be in a class, escaped, in a comment, or the end
-of a line under `(?m)`. The text also does not show where the items of a sequence begin: only there a break is allowed.
+The text alone does not show which `$` is an anchor. A `$` may also be part of a class, an escape or a comment. Under
+`(?m)` it means the end of a line. The text also does not show where the items of a sequence begin: only there a break
+is allowed.
 Therefore oz runs the engine's parser with a `Source` that records these positions (`_recording_source`).
 
 The parser is private. Therefore the rewritten text is parsed again and compared with the original.

@@ -12,7 +12,7 @@ number of words, a plan lists the shapes that can match a subject with this numb
 
 Programs use few shapes. Patterns of shapes beyond `MAX_SHAPES` are in a trie, and so are patterns without a shape, such
 as `a.b*` of kubemq or a pattern with two `#` of amqp. A search in the trie visits one or more nodes for each word and
-stops early. Therefore it is as fast as many lookups by shape.
+stops early. Therefore it is as fast as a long list of lookups by shape.
 
 `reserved` is the rule of mqtt for subjects such as `$SYS/load`: no wildcard matches their first word.
 """
@@ -262,7 +262,7 @@ class WordTable:
         self._longest = 0
 
     def __bool__(self) -> bool:
-        """Return whether there is a pattern."""
+        """Return whether the table contains a pattern."""
         return bool(self._shapes or self._trie)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
