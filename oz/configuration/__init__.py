@@ -1,6 +1,6 @@
 """Settings of a node: from arguments, `OZ_*` variables, a TOML file and defaults, in this order.
 
-`resolve` returns the settings with the source of each. docs/configuration.md is the page for users.
+`resolve` returns each setting with its source. docs/configuration.md is the page for users.
 """
 
 from oz.configuration.directory import private_directory

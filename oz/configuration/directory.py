@@ -1,7 +1,7 @@
 """Directory in which the nodes of one host find each other: its default path, and checks of its mode and owner.
 
-A process that can write in the directory can impersonate each node. So only the user of the node may own it and enter
-it.
+A process that can write in the directory can impersonate each node. Therefore only the user of the node may own and
+enter the directory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _MODE = 0o700
 
 
 def default_directory() -> Path:
-    """Return the directory of a node without the setting: `$XDG_RUNTIME_DIR/oz` or `$TMPDIR/oz-<uid>`.
+    """Return the default of the setting `directory`: `$XDG_RUNTIME_DIR/oz` or `$TMPDIR/oz-<uid>`.
 
     `$XDG_RUNTIME_DIR` is used only if it is an absolute path and belongs to this user, as the XDG Base
-    Directory Specification 0.8 demands. After `sudo -E` it belongs to another user. `$TMPDIR` defaults to `/tmp`.
+    Directory Specification 0.8 demands. After `sudo -E`, `$XDG_RUNTIME_DIR` belongs to another user. `$TMPDIR`
+    defaults to `/tmp`.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and _is_own_directory(runtime):
@@ -34,19 +35,19 @@ def default_directory() -> Path:
 
 
 def private_directory(directory: str | os.PathLike[str], *, source: str = "argument") -> Path:
-    """Create a directory that only this user can enter, or check an existing one.
+    """Create a directory that only this user can enter, or check an existing directory.
 
     Args:
-        directory: its absolute path. Missing parents are created with the same mode.
-        source: source of the path for errors, as `Setting.source`.
+        directory: absolute path of the directory. Missing parents are created with the same mode.
+        source: source of the path, such as "argument", for errors; see `Setting.source`.
 
     Returns:
-        The path.
+        The path of the directory.
 
     Raises:
-        ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, has
-            another mode than 700, or has a parent in which all users can replace it; or the system refuses
-            to create it.
+        ConfigurationError: the path is a symbolic link or not a directory, belongs to another user, or has another
+            mode than 700. The error is also raised if all users can replace the directory in one of its parents,
+            or if the system refuses to create the directory.
     """
     path = Path(directory)
     if not hasattr(socket, "AF_UNIX"):
@@ -102,7 +103,7 @@ def _fault(path: Path) -> str | None:
 
 
 def _fault_above(path: Path) -> str | None:
-    """Return the fault of a parent in which each user can rename the directory and create another."""
+    """Return the fault of the first parent in which every user can replace the directory; None without a fault."""
     parent = path.parent.resolve(strict=True)
     for directory in (parent, *parent.parents):
         mode = directory.stat().st_mode

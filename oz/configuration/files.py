@@ -22,20 +22,20 @@ TABLE = "node"
 SECURITY_TABLE = "security"
 
 MAX_FILE_SIZE = 1 << 16
-"""Bytes of a configuration file."""
+"""Maximum size of a configuration file in bytes. A larger file is refused."""
 
 MAX_DOTS = 1_000
-"""Dots in one line of a file. The time of `tomllib` grows with the cube of the parts of a key."""
+"""Maximum number of dots in one line. For a dotted key, `tomllib` takes time with the cube of the number of parts."""
 
 _ANOTHER = f"or name another file with {VARIABLE}; {VARIABLE}=/dev/null means no file"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """A candidate for the configuration file.
+    """Candidate for the configuration file.
 
     Attributes:
-        path: its absolute path.
+        path: absolute path of the file.
         place: "OZ_CONFIG", "working directory" or "user's configuration".
         state: "read", "wrong", "not there", or "not needed" because an earlier candidate exists.
     """
@@ -47,16 +47,16 @@ class ConfigurationFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """The contents of the configuration file.
+    """Contents of the configuration file.
 
     Attributes:
-        candidates: all candidates, in order.
-        path: of the file that was read; None without a file.
-        table: settings by name, from `[node]`. Their values are not checked yet.
-        limits: limits by name, from `[limits]`.
-        security: the table `[security]`; None without one.
-        faults: all faults of the file but wrong values of settings.
-        limit_faults: the faults of `[limits]`; they are in `faults` too.
+        candidates: all candidates, in the order in which they are tried.
+        path: path of the file that was read; None without a file.
+        table: settings of the table `[node]` by name. Their values are not checked yet.
+        limits: limits of the table `[limits]` by name.
+        security: table `[security]`; None without this table.
+        faults: all faults of the file except wrong values of settings.
+        limit_faults: faults of `[limits]`. The list `faults` contains them too.
     """
 
     candidates: tuple[ConfigurationFile, ...] = ()
@@ -125,7 +125,7 @@ def _read_file(path: Path, place: str) -> FileSettings:
         _fault(path, f"write it below a line [{TABLE}], or remove it", *stray) for stray in strays.items()
     ]
     faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
-    # A misspelled [security] would leave the node without keys, so a similar name is a fault.
+    # A similar name is a fault, because a misspelled [security] would leave the node without keys.
     faults += [
         _fault(path, f"no table of oz is called [{key}]; did you mean [{near}]? Otherwise rename the table")
         for key in whole
@@ -143,8 +143,8 @@ def open_file(path: Path) -> BinaryIO:
     """Open a file of settings for reading, without blocking.
 
     Raises:
-        OSError: the file cannot be read, or is neither a regular file nor /dev/null. A pipe may block for
-            ever, and a device may have no end.
+        OSError: the file cannot be read, or is neither a regular file nor /dev/null. Pipes and devices are
+            refused: a pipe may block for ever, and a device may have no end.
     """
     file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 - the caller closes it
     found = os.fstat(file.fileno())
@@ -158,12 +158,12 @@ WORLD_WRITABLE = "all users can write it, and so choose the trusted keys"
 
 
 def is_world_writable(file: BinaryIO) -> bool:
-    """Return whether all users can write a file. Such a file cannot be trusted to name keys."""
+    """Return whether all users can write to a file. Keys that such a file names cannot be trusted."""
     return bool(os.fstat(file.fileno()).st_mode & stat.S_IWOTH)
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, open blocks until another process opens a named pipe. Windows has neither.
+    # Without O_NONBLOCK, open blocks until another process opens a named pipe. Windows has neither flag nor pipes.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -171,12 +171,12 @@ def load_toml(file: BinaryIO, max_size: int = MAX_FILE_SIZE) -> dict[str, Any]:
     """Read a file of settings.
 
     Args:
-        file: the open file.
-        max_size: maximum size in bytes.
+        file: open file, in binary mode.
+        max_size: maximum size of the file in bytes.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is larger, has a line with more than `MAX_DOTS` dots, or is not TOML.
+        ValueError: the file is larger than `max_size`, has a line with more than `MAX_DOTS` dots, or is not TOML.
         RecursionError: the file is nested too deep.
     """
     return tomllib.loads(read_text(file, max_size))
@@ -186,12 +186,12 @@ def read_text(file: BinaryIO, max_size: int = MAX_FILE_SIZE) -> str:
     """Read the text of a file of settings.
 
     Args:
-        file: the open file.
-        max_size: maximum size in bytes.
+        file: open file, in binary mode.
+        max_size: maximum size of the file in bytes.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is larger, has a line with more than `MAX_DOTS` dots, or is not UTF-8.
+        ValueError: the file is larger than `max_size`, has a line with more than `MAX_DOTS` dots, or is not UTF-8.
     """
     data = file.read(max_size + 1)
     if len(data) > max_size:

@@ -1,4 +1,4 @@
-"""The table `[limits]` of the TOML file: the fields of `oz.Limits`, by name."""
+"""Reader of the table `[limits]` in the TOML file, whose keys are the names of fields of `oz.Limits`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, Any], list[C
 
     Args:
         table: value of `[limits]` in the file.
-        path: of the file.
-        text: of the file, to find the lines of faults.
+        path: path of the file, for error messages.
+        text: text of the file, in which the lines of faults are found.
 
     Returns:
-        Limits by name, and the faults of wrong ones.
+        The valid limits by name, and a list of the faults.
     """
     if not isinstance(table, dict):
         rule = f"write limits below a line [{TABLE}]"

@@ -34,7 +34,7 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile, compile_with_default
 
 MAX_FILE_SIZE = 1 << 22
-"""Bytes of a file; enough for thousands of users."""
+"""Maximum size of a permission file in bytes, enough for thousands of users. A larger file is refused."""
 
 _TOP = ("default", "dialect", "users", "roles")
 _USER = ("key", "keys", "roles", *ACTIONS)
@@ -46,10 +46,10 @@ class PermissionFile:
     """Contents of a file of permissions.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         permissions: users and rules; None if the file has a fault.
-        faults: all faults, by line.
-        warnings: rules without an effect, and unused roles.
+        faults: all faults, in the order of their lines.
+        warnings: texts about rules without an effect and unused roles.
     """
 
     path: str
@@ -64,11 +64,11 @@ def read_permissions(
     """Read a file of permissions.
 
     Args:
-        path: of the file.
-        warn: called with the text of each warning.
+        path: path of the file.
+        warn: function called with the text of each warning; None ignores warnings.
 
     Raises:
-        ConfigurationError: the first fault: the file cannot be read, is not TOML, or has a wrong value.
+        ConfigurationError: the file cannot be read, is not TOML, or has a wrong value. The error names the first fault.
     """
     found = survey_permissions(path)
     if found.permissions is None:
@@ -235,7 +235,7 @@ class _Reader:
         return None
 
     def _warn_of_covered_rules(self, rules: tuple[Rule, ...]) -> None:
-        """Warn of `allow` rules that a `deny` rule of the same action covers."""
+        """Add a warning for each `allow` rule that a `deny` rule for the same action covers: it allows nothing."""
         for action in ACTIONS:
             ours = [rule for rule in rules if rule.action == action and rule.group is None]
             allowed = [rule for rule in ours if rule.effect == "allow"]
@@ -247,7 +247,7 @@ class _Reader:
                         break
 
     def _warn_of_useless_denials(self, rules: tuple[Rule, ...], *, has_responses: bool) -> None:
-        """Warn of `deny` rules without an `allow` rule. In NATS such rules allow all other subjects."""
+        """Add a warning for `deny` rules without an `allow` rule. In NATS such rules allow all other subjects."""
         if self._default == "allow":
             return
         allowed = {rule.action for rule in rules if rule.effect == "allow"}
@@ -325,7 +325,7 @@ class _RuleSet:
 
 
 class _PrefixIndex:
-    """Rules by the prefixes of their patterns, so that a rule is compared only with rules of similar prefixes."""
+    """Index of rules by their patterns' prefixes. With it, a rule is compared only with rules of similar prefixes."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)
@@ -356,7 +356,7 @@ def _covers(pattern: Pattern, other: Pattern) -> bool:
 
 
 def _check_dialect_name(text: str) -> None:
-    """Raise PatternError if a pattern begins with a misspelled dialect, as part of a subject would deny nothing."""
+    """Raise PatternError if a pattern begins with a misspelled dialect: read as a subject, it would deny nothing."""
     word, colon, _ = text.partition(":")
     if (
         colon

@@ -15,20 +15,20 @@ from oz.errors import ConfigurationError
 from oz.options import Limits
 
 SECURITY_VARIABLE = "OZ_SECURITY"
-"""The environment variable that names a file with a table `[security]`."""
+"""Environment variable that names a file with a table `[security]`."""
 
 
 class Configuration:
     """Configuration of a node. It is immutable.
 
     Attributes:
-        bus: the bus to join.
+        bus: name of the bus that the node joins.
         name: name of the node; None for the name of the program and its process id.
-        connect: endpoints of nodes or name servers to connect to.
-        bind: endpoints at which nodes of other hosts connect.
-        directory: directory in which nodes of one host find each other. `private_directory` creates it.
-        limits: the limits of the file's table `[limits]`, with defaults for the other limits.
-        sources: source of each setting by name, as `Setting.source`.
+        connect: endpoints of nodes or name servers to which the node connects.
+        bind: endpoints that the node binds, and to which nodes of other hosts connect.
+        directory: directory in which nodes of one host find each other. `private_directory` creates this directory.
+        limits: limits of the table `[limits]` in the file. Limits that the file does not set have their defaults.
+        sources: source of each setting, such as "argument" or "default", by the setting's name.
     """
 
     bus: str
@@ -60,15 +60,15 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationSurvey:
-    """The settings with their sources, and all faults.
+    """Settings with their sources, and all faults.
 
     Attributes:
-        settings: every setting. A wrong setting has the value as it is written.
-        limits: the limits of the file.
+        settings: all settings. A setting with a fault has the value that its source contains.
+        limits: limits of the table `[limits]` in the file.
         security: source of the keys: the file that `OZ_SECURITY` names, or the values of `[security]`.
-        candidates: the candidates for the configuration file.
-        faults: all faults; first the faults of the file.
-        unused: misspelled environment variables, each with the nearest known variable.
+        candidates: candidates for the configuration file.
+        faults: all faults. The faults of the file come first.
+        unused: nearest known variable for each misspelled environment variable.
     """
 
     settings: tuple[Setting, ...]
@@ -83,7 +83,7 @@ def resolve(**given: Any) -> Configuration:
     """Return the configuration of a node. All sources are checked, also values that an argument overrides.
 
     Args:
-        given: arguments by the name of the setting. None is the same as no argument.
+        given: arguments by the name of the setting. The value None counts as no argument.
 
     Raises:
         ConfigurationError: the file cannot be read, or a value in the file, the environment or the arguments
@@ -97,7 +97,7 @@ def resolve(**given: Any) -> Configuration:
 
 
 def resolve_limits() -> Limits:
-    """Return the limits of a command or service without a node: `[limits]` of the file, and defaults.
+    """Return the limits for a command or service without a node, from `[limits]` of the file and the defaults.
 
     Raises:
         ConfigurationError: the file cannot be read, or a limit is wrong.
@@ -110,10 +110,11 @@ def resolve_limits() -> Limits:
 
 
 def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
-    """Return the source of the security settings of a command, or None.
+    """Return the source of a command's security settings; None without security settings.
 
     Returns:
-        The file that `OZ_SECURITY` names, and None; else the configuration file and its table `[security]`.
+        A pair. If `OZ_SECURITY` names a file, the pair is the file's path and None. Otherwise it is the path of the
+        configuration file and the table `[security]`.
 
     Raises:
         ConfigurationError: the configuration file cannot be read.
@@ -132,7 +133,7 @@ def survey(**given: Any) -> ConfigurationSurvey:
     """Return the settings with their sources and all faults, without raising a fault.
 
     Args:
-        given: as for `resolve`.
+        given: arguments by the name of the setting, as for `resolve`.
 
     Raises:
         TypeError: no setting has the name of an argument.

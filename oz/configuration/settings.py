@@ -18,14 +18,16 @@ from typing import Any, Protocol
 from oz.configuration.directory import default_directory
 
 MAX_BOUND = 16
-"""Endpoints that one node binds. The card of a node has at most 64 endpoints, and a node adds its own."""
+"""Maximum number of endpoints in the setting `bind`. A node's card, by which other nodes find it, has at most 64
+endpoints, and the node adds further endpoints."""
 
 MAX_TEXT = 255
-"""Bytes of a name or an endpoint. The card of a node has at most 512 characters for each."""
+"""Maximum size of a name or an endpoint, in bytes. In the card of a node, each of them has at most 512 characters."""
 
 _SOCKET_PATH = 107 if sys.platform == "linux" else 103
 MAX_DIRECTORY = _SOCKET_PATH - len("/01234567-89ab-cdef-0123-456789abcdef")
-"""Bytes of the path of the directory. unix(7) bounds the path of a socket, whose name in the directory is a UUID."""
+"""Maximum size of the directory's path, in bytes. unix(7) limits the path of a socket, and each socket in the directory
+has a UUID as its name."""
 
 MAX_PORT = 65_535
 
@@ -35,7 +37,7 @@ _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
 class SettingKind(Protocol):
-    """Kind of a setting: reads and checks values."""
+    """Kind of a setting: an object that reads the values of the setting and checks them."""
 
     def from_text(self, text: str) -> Any:
         """Return the value of an environment variable in the form that the node uses."""
@@ -67,7 +69,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class BusName(Name):
-    """Name of a bus: letters, digits, `_` and `-`, so that a pattern or an endpoint is refused as a name."""
+    """Name of a bus: letters, digits, `_` and `-`. A pattern or an endpoint is refused as a name."""
 
     def check(self, value: Any) -> str:
         """Return the checked name.
@@ -88,7 +90,7 @@ class Endpoints:
 
     Attributes:
         max_count: maximum number of endpoints.
-        are_bound: whether a node binds to them, so that `*` is allowed as the port.
+        are_bound: whether a node binds the endpoints. If so, `*` is allowed as the port.
     """
 
     max_count: int
@@ -98,12 +100,12 @@ class Endpoints:
         """Return the endpoints of a text, which commas or blanks separate.
 
         Raises:
-            ValueError: a part is not an endpoint, or there are too many.
+            ValueError: a part of the text is not an endpoint, or there are more than `max_count` endpoints.
         """
         return self.check([part for part in _SEPARATORS.split(text) if part])
 
     def check(self, value: Any) -> tuple[str, ...]:
-        """Return the endpoints of an argument: one endpoint, or a list of them.
+        """Return the endpoints of an argument, which is one endpoint or a list of endpoints.
 
         Raises:
             ValueError: the value is neither an endpoint nor a list, or there are too many endpoints.
@@ -195,8 +197,8 @@ class Setting:
     """Value of a setting with its source.
 
     Attributes:
-        name: of the setting.
-        value: in the form that the node uses.
+        name: name of the setting.
+        value: value of the setting, in the form that the node uses.
         source: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
     """
 
@@ -210,9 +212,9 @@ class Definition:
     """Definition of one setting.
 
     Attributes:
-        name: of the argument, and of the key in a file.
-        kind: reads and checks the values.
-        default: returns the default value.
+        name: name of the argument, and of the key in a file.
+        kind: object that reads and checks the values.
+        default: function that returns the default value.
     """
 
     name: str
@@ -238,5 +240,5 @@ BY_NAME: dict[str, Definition] = {definition.name: definition for definition in 
 
 
 def nearest_name(wrong: str, names: Iterable[str]) -> str | None:
-    """Return the name that a misspelled name is nearest to, or None."""
+    """Return the known name that is nearest to a misspelled name; None if no known name is similar."""
     return next(iter(difflib.get_close_matches(wrong, names, n=1, cutoff=0.75)), None)

@@ -1,8 +1,8 @@
 """Line numbers of the values in a TOML file, for error messages. `tomllib` returns values without lines.
 
-The index reads the text line by line with two regexes: one for the header of a table, one for `key =`. It reads only
-text which `tomllib` has accepted, so that a wrong guess costs a wrong line in a message and no more. If a key is not
-found, its table has the line.
+The index reads the text line by line with two regexes: one for the header of a table, one for `key =`. `tomllib` has
+accepted the text before. Therefore an error of the regexes leads only to a wrong line number in a message. For a key
+that is not found, the line of its table is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ASSIGNED = re.compile(
 )
 
 KeyPath = tuple[str | int, ...]
-"""Path of a value: keys of tables, and indexes of lists from 0."""
+"""Path of a value in the file: a key for each table, and an index for each list, counted from 0."""
 
 
 class TomlLines:
@@ -48,8 +48,8 @@ class TomlLines:
         """Return the line of a value, counted from 1.
 
         Args:
-            path: keys and indexes of the value.
-            value: the value. A text in a list has the line on which it is quoted.
+            path: path of the value in the file.
+            value: value at the path. A text in a list has the line on which it is quoted.
         """
         keys = tuple(part for part in path if isinstance(part, str))
         above = (
@@ -60,7 +60,7 @@ class TomlLines:
         return self._within(line).get(value, line) if isinstance(value, str) else line
 
     def _within(self, line: int) -> dict[str, int]:
-        """Return the line of each quoted text between a key and the next key or table."""
+        """Return the line of each quoted text after the key on a line, up to the next key or table."""
         if line not in self._texts:
             at = bisect(self._numbers, line)
             end = self._numbers[at] if at < len(self._numbers) else len(self._lines) + 1

@@ -18,24 +18,25 @@ from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile, is_timed, match_within
 
 MAX_CACHED = 65_536
-"""Number of answers at which the cache is cleared."""
+"""Number of cached answers at which the cache is cleared."""
 
 MAX_CHARACTERS = 1 << 24
-"""Number of characters of patterns and reasons at which the cache is cleared too."""
+"""Number of characters in the cached patterns and reasons. Above this number the cache is cleared too."""
 
 MAX_COMPARED, MATCH_TIME = 100, 0.001
-"""Number of denied patterns that a text compares with a subject, and seconds for one pattern that may backtrack."""
+"""Maximum number of denied patterns that are compared with a subject for one error message. The second number is the
+time limit, in seconds, for the match of a pattern that may backtrack."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
-"""Dialects whose subjects are words between dots; no word is empty."""
+"""Dialects whose subjects are non-empty words with dots between them."""
 
 
 class Rights(NamedTuple):
-    """Rights by the files of permissions and trusted keys at one time.
+    """Content of the permission file and of the trusted certificates at one time.
 
     Attributes:
-        trusted: public keys.
-        permissions: None allows everything.
+        trusted: public keys that are trusted.
+        permissions: content of the permission file; None without a file, which allows everything.
     """
 
     trusted: Container[str]
@@ -46,8 +47,8 @@ class Access:
     """Decisions of one publisher about subscriptions.
 
     Attributes:
-        rights: of the answers.
-        answers: cache.
+        rights: rights by which the cached answers were decided.
+        answers: cache of answers by key, action, pattern and group. An answer is a denial, or None if it is granted.
     """
 
     __slots__ = (
@@ -69,9 +70,9 @@ class Access:
         """Start with an empty cache.
 
         Args:
-            read: returns the current rights, the same object while they do not change.
-            dialect: of the subjects of the publisher.
-            delimiter: bytes behind the subject in messages of one frame; empty for two frames.
+            read: function that returns the current rights: the same object while they do not change.
+            dialect: dialect of the publisher's subjects.
+            delimiter: bytes between subject and payload if a message has one frame; empty if it has two frames.
         """
         self._read = read
         self._delimiter = delimiter
@@ -95,12 +96,12 @@ class Access:
             self._forget()
 
     def denial(self, key: str, patterns: Iterable[Pattern], group: str = "") -> Denial | None:
-        """Return why a key may not subscribe to patterns; None if it may.
+        """Return why a key may not subscribe to patterns; None if the subscription is allowed.
 
         Args:
             key: public key of the subscriber.
-            patterns: of the subscription.
-            group: queue group, or empty.
+            patterns: patterns of the subscription.
+            group: name of the queue group; empty without a group.
         """
         if key not in self.rights.trusted:
             # The authenticator reads the files more often: the key may have been added a moment ago.
@@ -114,11 +115,11 @@ class Access:
         return next((answer for answer in answers if answer is not None), None)
 
     def denial_of_key(self, key: str, subscribed: bytes) -> Denial | None:
-        """Return why a key may not have a plain subscription, or None.
+        """Return why a key may not subscribe to a plain prefix; None if the subscription is allowed.
 
         Args:
-            key: as for `denial`.
-            subscribed: a plain prefix.
+            key: public key of the subscriber.
+            subscribed: prefix that the subscriber has set with ZMQ_SUBSCRIBE.
         """
         if self.rights.permissions is None:
             return self.denial(key, ())
@@ -137,7 +138,7 @@ class Access:
             return Denial(str(error))
 
     def _beginning_with(self, prefix: bytes) -> list[Pattern]:
-        """Return patterns of the subjects that pass a plain subscription, with any payload."""
+        """Return patterns that together match each subject whose message may begin with a plain prefix."""
         delimiter = self._delimiter
         if not delimiter:
             return [beginning_with(prefix, self._dialect)]
@@ -164,10 +165,12 @@ class Access:
         return found
 
     def denied_subscriptions(self, subject: str | None) -> Iterator[tuple[str, Denial]]:
-        """Yield keys and denials of subscriptions that match a subject; of `MAX_COMPARED` subscriptions.
+        """Yield key and denial of each denied subscription that matches a subject.
+
+        Only the newest `MAX_COMPARED` denied subscriptions are compared.
 
         Args:
-            subject: None for any subject.
+            subject: subject to match; None yields all compared subscriptions.
         """
         denied = ((asked, denial) for asked, denial in reversed(self.answers.items()) if denial is not None)
         for (key, _, pattern, _), denial in islice(denied, MAX_COMPARED):
@@ -185,13 +188,15 @@ def _matches(pattern: Pattern, subject: str) -> bool:
 
 
 def denial_of(permissions: Permissions | None, key: str, action: Action, subject: str) -> Denial | None:
-    """Return why permissions deny an action on one subject; None if they allow it, or the subject is no text.
+    """Return why permissions deny an action on one subject; None if the action is allowed.
+
+    The result is also None for a subject that is not UTF-8, because no rule applies to such a subject.
 
     Args:
-        permissions: None allows everything.
+        permissions: content of the permission file; None allows everything.
         key: public key of the user.
-        action: not "group".
-        subject: as text.
+        action: any action except "group".
+        subject: subject as text.
     """
     if permissions is None:
         return None
@@ -204,12 +209,14 @@ def denial_of(permissions: Permissions | None, key: str, action: Action, subject
 
 
 def beginning_with(prefix: bytes, dialect: str) -> Pattern:
-    """Return a pattern of the subjects that pass a plain subscription.
+    """Return a pattern that matches the subjects with a prefix.
+
+    For dialects with words between dots, the pattern leaves out subjects with an empty word, such as `md..x`. No
+    publisher of these dialects publishes them. For example, the prefix `md.` then means the same as `md.>` of nats.
 
     Args:
-        prefix: of the subjects.
-        dialect: of the subjects. `md.` passes the same subjects as `md.>` of nats, and also `md..x`, which no
-            publisher of that dialect publishes.
+        prefix: first bytes of the subjects.
+        dialect: dialect of the subjects.
     """
     assert dialect in dialects.BY_NAME
     try:
@@ -224,7 +231,7 @@ def beginning_with(prefix: bytes, dialect: str) -> Pattern:
 
 
 def exactly(subject: bytes) -> Pattern:
-    """Return a pattern of one subject.
+    """Return a pattern that matches only one subject.
 
     Raises:
         PatternError: the subject is not UTF-8. No rule applies to such a subject.
@@ -237,7 +244,7 @@ def exactly(subject: bytes) -> Pattern:
 
 
 def _exact_pattern(subject: str) -> Pattern:
-    """Return a pattern of one subject, as plain as possible, because reasons quote it.
+    """Return a pattern that matches only one subject. Its text is short if possible, because messages quote it.
 
     Raises:
         PatternError: the subject is not UTF-8.

@@ -6,11 +6,11 @@ from oz.errors import PermissionDenied
 
 
 class Denial(str):
-    """Reason in words.
+    """Reason of a denial, in words.
 
     Attributes:
-        rule: that decided, with its line in the file, or None.
-        subject: that the subscription matches and the rule denies, or None.
+        rule: rule that decided, with its line in the permission file; None without a rule.
+        subject: example of a denied subject that the subscription matches; None without an example.
     """
 
     __slots__ = ("rule", "subject")

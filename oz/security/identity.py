@@ -12,7 +12,7 @@ from functools import lru_cache
 UUID_SIZE = 16
 
 KEY_SIZE = 40
-"""Characters of a key in Z85. Source: ZeroMQ RFC 32."""
+"""Number of characters of a key in Z85. Source: ZeroMQ RFC 32."""
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _VALUES = {character: value for value, character in enumerate(_Z85)}
@@ -22,9 +22,11 @@ _GROUP, _MAX_VALUE = (
 )  # Characters that encode four bytes, and the largest number that they may encode.
 
 _HASH_SIZE = 10
-"""Number of bytes of an id that are a hash of the key. It is infeasible to find two keys with the same hash."""
+"""Number of bytes at the start of an id that are a hash of the key. No two keys with the same hash can be found."""
 
-_CACHED = 1_024  # Keys in the cache of hashes: each HELLO and each request compares one.
+_CACHED = (
+    1_024  # Number of keys whose hash is cached. Each first message of a node and each request needs a hash.
+)
 
 
 def is_key(text: str) -> bool:
@@ -45,7 +47,7 @@ def make_uuid_of(key: str, random_bytes: Callable[[int], bytes]) -> bytes:
 
     Args:
         key: public key in Z85.
-        random_bytes: returns a number of random bytes.
+        random_bytes: function that returns random bytes; its argument is their number.
     """
     return _hash(key) + random_bytes(UUID_SIZE - _HASH_SIZE)
 

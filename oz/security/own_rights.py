@@ -1,7 +1,7 @@
-"""Rights of the key of this program, by its own file of permissions.
+"""Rights of the key of this program, by its own permission file.
 
-Peers decide by their files, which usually have the same content. So the own file of the program is checked
-first: the error has the rule, and peers need not report the denial.
+Peers decide by their permission files, which usually have the same content. Therefore a program checks its own file
+before it sends: the error names the rule at once, and peers need not report the denial.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions, User
 
 MAX_CACHED = 65_536
-"""Number of allowed subjects of one action at which the cache is cleared."""
+"""Number of cached subjects for one action at which the cache of this action is cleared."""
 
 _VERBS: dict[Action, str] = {
     "publish": "publish on",
@@ -37,23 +37,24 @@ class OwnRights:
         """Start with an empty cache.
 
         Args:
-            read: returns the permissions, the same object while they do not change; None allows everything.
-            key: own public key.
-            read_again: checks the file before a denial, because peers may have read a change of it already.
+            read: function that returns the permissions: the same object while they do not change; None allows all.
+            key: public key of this program.
+            read_again: function that checks the file for a change and returns the permissions. It is called before
+                a denial, because peers may have read a newer version of the file already.
         """
         self._read, self._key, self._read_again = read, key, read_again
         self._permissions: Permissions | None = None
         self._allowed: dict[Action, set[bytes]] = {action: set() for action in _VERBS}
 
     def check(self, action: Action, subject: bytes) -> None:
-        """Check a subject. A file without the key allows all subjects, because it is about other programs.
+        """Check a subject. A file that does not name this program's key allows all subjects to it.
 
         Args:
             action: "publish", "request" or "reply".
-            subject: as on the wire.
+            subject: subject in the bytes that are sent.
 
         Raises:
-            PermissionDenied: the file denies the subject to the key.
+            PermissionDenied: the file denies the subject to this program's key.
         """
         permissions = self._read()
         if permissions is not self._permissions:

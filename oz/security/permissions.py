@@ -1,6 +1,6 @@
-"""Permissions: the subjects on which each user may publish, subscribe, and send requests. Decisions only.
+"""Permissions: the subjects on which each user may publish, subscribe, and send requests. This module only decides.
 
-A pattern matches many subjects, so it is granted as a whole or not at all: one `allow` rule must cover the
+A pattern matches many subjects, and is granted as a whole or not at all: one `allow` rule must cover the
 pattern, and no `deny` rule may overlap it. A refusal names the rule, a subject as an example, and the remedy.
 """
 
@@ -24,7 +24,7 @@ ACTIONS: tuple[Action, ...] = get_args(Action)
 Effect = Literal["allow", "deny"]
 
 _TRIED = 16
-"""Maximum number of subjects that are compared with each rule, and of rules from which a reason is chosen."""
+"""Maximum number of example subjects that are tried on each rule, and of rules among which a reason is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Rule:
     """One pattern in a list `allow` or `deny`.
 
     Attributes:
-        action: to which the rule applies.
+        action: action to which the rule applies.
         effect: "allow" or "deny".
-        text: as in the file.
-        pattern: of the subjects.
-        place: in the file, such as `roles.reader.subscribe.deny[0], line 7`.
-        group: pattern of the names of queue groups, if the action is "group".
+        text: text of the rule in the file.
+        pattern: pattern of the subjects to which the rule applies.
+        place: place of the rule in the file, such as `roles.reader.subscribe.deny[0], line 7`.
+        group: pattern that the name of the queue group must match, if the action is "group".
     """
 
     action: Action
@@ -54,11 +54,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Replies that a user may send to each request without a rule (`allow_responses`).
+    """Replies that a user may send to each received request without an allow rule (`allow_responses` in the file).
 
     Attributes:
-        count: replies to one request.
-        seconds: after the request.
+        count: maximum number of replies to one request.
+        seconds: time after a request, in seconds. Later replies are denied.
     """
 
     count: int = 1
@@ -75,11 +75,11 @@ class Verdict:
     """Decision about one action.
 
     Attributes:
-        granted: whether it is allowed.
-        rule: rule that decided; None without a rule.
-        subject: example of a denied subject; None if it is granted, or without an example.
-        reason: in words.
-        remedy: change of the file that permits the action; empty if it is granted.
+        granted: whether the action is allowed.
+        rule: rule that decided; None if no rule decided.
+        subject: example of a denied subject; None if the action is granted, or if no example is known.
+        reason: reason in words.
+        remedy: change of the file that would permit the action; empty if the action is granted.
     """
 
     granted: bool
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def rule_text(self) -> str:
-        """Place and text of the rule. Without a rule the default decided."""
+        """Place and text of the rule that decided, or the default if no rule decided."""
         return 'default = "deny"' if self.rule is None else str(self.rule)
 
     @property
@@ -104,11 +104,11 @@ class User:
     """User with one or more keys.
 
     Attributes:
-        name: in the file.
-        keys: public keys of 40 characters; two while one replaces the other.
-        roles: names.
-        rules: of the user and of its roles.
-        responses: replies that need no rule; None for none.
+        name: name of the user in the file.
+        keys: public keys of 40 characters. A user has two keys while a new key replaces an old key.
+        roles: names of the user's roles.
+        rules: rules of the user and rules of its roles.
+        responses: replies that need no allow rule; None if each reply needs one.
     """
 
     name: str
@@ -118,22 +118,22 @@ class User:
     responses: Responses | None = None
 
     def rules_of(self, action: Action, effect: Effect) -> list[Rule]:
-        """Return the rules of one effect about an action."""
+        """Return the rules with an effect ("allow" or "deny") that apply to an action."""
         return [rule for rule in self.rules if rule.action == action and rule.effect == effect]
 
 
 _UNKNOWN_USER = User("a key without a user")
-"""User of a key that the file does not name: without rules."""
+"""User without rules. It stands for the owner of each key that the file does not name."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """Immutable rules of one file.
+    """Rules of one permission file. They are immutable.
 
     Attributes:
-        default: "deny" or "allow", for an action about which a user has no rule that allows.
-        users: by name.
-        file: name of the file, for remedies.
+        default: "deny" or "allow": the decision about an action for which a user has no allow rule.
+        users: users by name.
+        file: name of the file, which a remedy quotes.
     """
 
     default: Effect = "deny"
@@ -141,7 +141,7 @@ class Permissions:
     file: str = "the file of permissions"
 
     def user_of(self, key: str) -> User | None:
-        """Return the user with a public key; None without one."""
+        """Return the user with a public key; None if no user has the key."""
         return self._by_key.get(key)
 
     @cached_property
@@ -153,10 +153,10 @@ class Permissions:
         """Return the decision about an action of a user.
 
         Args:
-            user: None for a key that the file does not name.
-            action: of the user.
+            user: user that acts; None for a key that the file does not name.
+            action: action of the user.
             asked: pattern of the subjects; for one subject, a pattern that matches only this subject.
-            group: queue group, if the action is "group".
+            group: name of the queue group, if the action is "group".
         """
         verdict = self._decide(user or _UNKNOWN_USER, action, asked, group)
         if verdict.granted:
@@ -208,10 +208,10 @@ class Permissions:
         """Return whether a user may reply to a request.
 
         Args:
-            user: None for a key that the file does not name.
-            subject: of the request, as on the wire.
-            count: earlier replies of the user to this request.
-            age: seconds since the request was sent.
+            user: user that replies; None for a key that the file does not name.
+            subject: subject of the request, in the bytes that were sent.
+            count: number of earlier replies of the user to this request.
+            age: time since the request was sent, in seconds.
         """
         if user is None or user.responses is None:
             return self.allows(user, "reply", subject)
@@ -225,9 +225,9 @@ class Permissions:
         """Return whether a user may perform an action on one subject; `decide` returns the reason too.
 
         Args:
-            user: None for a key that the file does not name.
-            action: not "group".
-            subject: as on the wire.
+            user: user that acts; None for a key that the file does not name.
+            action: any action except "group".
+            subject: subject in the bytes that are sent.
         """
         ours = () if user is None else user.rules
         ours = tuple(rule for rule in ours if rule.action == action)
@@ -240,7 +240,7 @@ class Permissions:
 
 
 def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
-    """Return whether a rule concerns a subject; `otherwise` if the match takes too long."""
+    """Return whether the pattern of a rule matches a subject; `otherwise` if the match takes too long."""
     if not subject.startswith(rule.pattern.prefixes):
         # This comparison takes a twentieth of the time of a match, and excludes most rules.
         return False
@@ -257,7 +257,7 @@ def _names(rule: Rule, group: str | None) -> bool:
 
 
 def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
-    """Return the refusal by a rule that denies; None if the rule does not overlap the pattern."""
+    """Return the refusal by a deny rule; None if no subject matches both the rule and the pattern."""
     try:
         subject = asked.witness(rule.pattern)
     except Undecidable as error:
@@ -293,7 +293,7 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern) -> Verdict:
 
 
 def _example(asked: Pattern) -> str | None:
-    """Return a subject that a pattern matches; None if there is none, or if the search takes too long."""
+    """Return a subject that a pattern matches; None if it matches none, or if the search takes too long."""
     if asked.is_literal:
         return str(asked.text)
     with suppress(Undecidable):
@@ -305,8 +305,8 @@ def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
     """Return the refusal of a pattern that no rule covers.
 
     Args:
-        rules: each rule with a subject that it does not cover.
-        asked: pattern.
+        rules: pairs of a rule and a subject that the rule does not cover.
+        asked: pattern that was asked for.
     """
     last = reversed(rules[-_TRIED:])
     rule, beyond = next((pair for pair in last if _overlap(pair[0].pattern, asked)), rules[0])

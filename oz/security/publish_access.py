@@ -1,4 +1,4 @@
-"""Decisions of a subscriber about messages, by the permissions of the keys of their senders."""
+"""Decisions of a subscriber about received messages. The permissions of the sender's key decide."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from oz.security.permissions import Action
 _log = peer_logger("oz.subscriber")
 
 MAX_CACHED_LENGTH = 256
-"""Bytes of the longest subject in the cache."""
+"""Maximum length in bytes of a cached subject. Decisions about longer subjects are not cached."""
 MAX_CACHED = 65_536
-"""Number of allowed subjects of one key at which the cache is cleared."""
+"""Number of cached subjects for one key and action at which these subjects are cleared."""
 MAX_NAMES = 1_024
-"""Maximum number of origins that are kept for one key; beyond it the oldest is removed."""
+"""Maximum number of origins (ids of publishers) that are kept for one key. Beyond it, the oldest origin is removed."""
 
 _Denied = tuple[str, str, tuple[Action, bytes] | None]
-"""Key, denial in words, and the action and subject if permissions decided."""
+"""Key of a sender, denial in words, and the denied action and subject; None if no permission decided."""
 
 
 @dataclass(slots=True)
@@ -30,31 +30,31 @@ class Denials:
     """Count of the messages that permissions deny.
 
     Attributes:
-        denied: so far.
+        denied: number of denied messages.
     """
 
     denied: int = 0
 
 
 class PublisherRules(Protocol):
-    """Rules for nodes. They are in no file of permissions."""
+    """Rules that hold between nodes. No permission file contains them."""
 
     @staticmethod
     def owns(key: str, origin: bytes) -> bool:
-        """Return whether the origin of a publisher belongs to a key."""
+        """Return whether an origin (the id of a publisher) belongs to a key."""
 
     @staticmethod
     def may_ask(key: str, reply_to: str) -> bool:
-        """Return whether the replies to a request may go to an inbox."""
+        """Return whether a key may name an inbox (a subject for replies) in its requests."""
 
 
 class PublishAccess:
     """Decisions about the messages that one subscriber receives.
 
     Attributes:
-        key: public key of the sender of the current message; None inside the process, where all is allowed.
-        rules: of nodes; None for other programs.
-        allowed: subjects that are known to be allowed, by key and action.
+        key: public key of the current message's sender; None for a sender in this process, which may do everything.
+        rules: rules that hold between nodes; None for subscribers that belong to no node.
+        allowed: cache of allowed subjects, by key and action.
     """
 
     __slots__ = (
@@ -65,8 +65,8 @@ class PublishAccess:
         """Start with an empty cache.
 
         Args:
-            read: returns the current rights, the same object while they do not change.
-            stats: counter.
+            read: function that returns the current rights: the same object while they do not change.
+            stats: counter of denied messages.
         """
         self._read = read
         self._rights = read()
@@ -80,7 +80,7 @@ class PublishAccess:
         self.rules: PublisherRules | None = None
 
     def allows(self, subject: bytes) -> bool:
-        """Return whether the key may publish a subject. A denial is counted and logged."""
+        """Return whether the sender's key may publish on a subject. Denials are counted, and the first is logged."""
         self._refresh()
         return not self.denied((subject,))
 
@@ -93,13 +93,13 @@ class PublishAccess:
         return rights
 
     def denied(self, subjects: Sequence[bytes], extras: Sequence[Extras | None] | None = None) -> list[int]:
-        """Return the indexes of the subjects that the key may not publish; count and log them.
+        """Return the indexes of the messages that the sender's key may not publish. They are counted.
 
-        The rights are those of the last call of `owns` or `allows`.
+        The rights are not read again: the last call of `owns` or `allows` has read them.
 
         Args:
-            subjects: of messages.
-            extras: extras of each message or None; None if all messages have none.
+            subjects: subject of each message.
+            extras: optional fields of each message, such as the inbox of a request; None if no message has any.
         """
         key = self.key
         if key is None:
@@ -118,7 +118,7 @@ class PublishAccess:
         return self.allowed.setdefault((key, action), set())
 
     def _check(self, key: str, subject: bytes, inbox: str | None) -> bool:
-        """Return whether a message is allowed; count and log it if not."""
+        """Return whether a message is allowed. A denied message is counted."""
         if inbox is not None and self.rules is not None and not self.rules.may_ask(key, inbox):
             self._deny(
                 f"sent a request to {subject!r} with {inbox!r:.200}, which is the inbox of another key"
@@ -141,11 +141,13 @@ class PublishAccess:
         return True
 
     def owns(self, origin: bytes, count: int = 1) -> bool:
-        """Return whether the origin of a publisher belongs to the key: the key that used it first.
+        """Return whether an origin belongs to the sender's key.
+
+        The rules between nodes decide. Without such rules, an origin belongs to the key that has used it first.
 
         Args:
-            origin: of the publisher.
-            count: number of messages that count as denied otherwise.
+            origin: id of a publisher.
+            count: number of messages that count as denied if the origin belongs to another key.
         """
         key = self.key
         if key is None:
@@ -186,7 +188,7 @@ class PublishAccess:
             _log.warning(text, self._describe(*self._last))
 
     def last_denial(self) -> str | None:
-        """Return the user, the subject and the rule of the last denied message; None without one."""
+        """Return the user, the subject and the rule of the last denied message; None before the first denial."""
         return None if self._last is None else self._describe(*self._last)
 
     def _describe(self, key: str, what: str, about: tuple[Action, bytes] | None) -> str:

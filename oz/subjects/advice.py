@@ -9,7 +9,7 @@ from oz.subjects.dialects.base import Wild
 from oz.subjects.pattern import Pattern
 
 MAX_TOKENS = 16
-"""Tokens of a subject. A longer subject probably contains data that belongs in the payload."""
+"""Number of tokens above which a subject is called too long. It probably contains data that belongs in the payload."""
 
 _SEPARATOR = b"."
 
@@ -21,7 +21,7 @@ def advice(pattern: Pattern) -> list[str]:
 
 
 def misspelled_dialect(text: str) -> str | None:
-    """Return the advice for text that begins with a misspelled dialect and a colon, or None."""
+    """Return the advice for text that begins with a misspelled dialect and a colon; None for other text."""
     word, colon, rest = text.partition(":")
     # `subscribe` calls this for each pattern, and the comparison of names costs a quarter of such a call.
     if not colon or word in DIALECTS:
@@ -33,10 +33,10 @@ def misspelled_dialect(text: str) -> str | None:
 
 
 def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:
-    """Return a wildcard of another dialect that has no special meaning in nats, such as the `+` of `a/+`.
+    """Return a wildcard of another dialect in a nats pattern, where it is a literal, such as the `+` in `a/+`.
 
     Returns:
-        The wildcard and its dialects, or None.
+        The wildcard and the dialects that have it; None without such a wildcard.
     """
     if pattern.dialect != "nats" or not isinstance(pattern.text, str):
         return None

@@ -1,21 +1,21 @@
 """Finite automata over bytes: witnesses for the intersection and for the difference of two patterns.
 
-Theory of operation. `Automaton` is a Thompson automaton of an expression: moves over sets of bytes, and
-epsilon moves. A set of bytes is an integer with one bit for each byte, so that an intersection of two sets
-is one `&`. `expand_state` follows the epsilon moves of a state and keeps the result.
+Theory of operation. `Automaton` is a Thompson automaton of an expression. A move reads one byte of a set. An epsilon
+move reads nothing. A set of bytes is an integer with one bit for each byte, and therefore an intersection of two sets
+is one `&`. `expand_state` follows the epsilon moves from a state and keeps the result.
 
 `find_common` searches the product automaton, whose states are pairs of states. A path to a pair of final states is a
 witness: a subject that both patterns match.
 
-`find_difference` needs the complement of the outer automaton, which must be deterministic for that. The
-subset construction runs during the search. A node of the search is a state of the inner automaton and a set
-of states of the outer automaton. A node with a final inner state and no final outer state
-is a counterexample. A node is skipped if the search has seen the same inner state with a smaller set,
-because a smaller set matches less.
+`find_difference` needs the complement of the outer automaton, and only a deterministic automaton has a simple
+complement. The subset construction, which makes it deterministic, runs during the search. A node of the search is a
+state of the inner automaton and a set of outer states. A node whose inner state is final and whose outer states are not
+is a counterexample. A node is skipped if the search has seen its inner state with a subset of its outer states, because
+fewer outer states match less.
 
-Both searches are Dijkstra's: the cheapest path comes first, so that the result is a shortest subject. Its
-length counts in bytes, or in characters first and in bytes second. The products have no useful bound of size, so the
-searches count steps and raise `Undecidable` above a limit.
+Both searches use Dijkstra's algorithm: the cheapest path comes first, and therefore the result is a shortest subject.
+The cost is the number of bytes, or first the number of characters and then the number of bytes. The product automata
+may be too large. Therefore the searches count their steps and raise `Undecidable` above a limit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from oz.subjects.expressions import (
 )
 
 MAX_STATES = 50_000
-"""States of one automaton."""
+"""Maximum number of states of one automaton. A larger automaton raises `Undecidable`."""
 
 Move = tuple[int, int]
-"""Mask of a set of bytes, and the next state."""
+"""Bit mask of the bytes that a move reads, and the next state."""
 
 
 class Automaton:
@@ -62,7 +62,7 @@ class Automaton:
         self._last = self._add(expression, self._new())
 
     def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """Return whether a state is final, and its moves. Both include epsilon moves."""
+        """Return whether a final state can be reached by epsilon moves, and all moves that read a byte after them."""
         known = self._expanded.get(state)
         if known is None:
             reached = self._reach(state)
@@ -151,7 +151,7 @@ def _swap_bits(mask: int, first: int, second: int) -> int:
 
 
 MAX_STEPS = 5_000_000
-"""Maximum number of steps of one search, about a second."""
+"""Maximum number of steps in one search, which take about a second. A longer search raises `Undecidable`."""
 
 _READABLE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 # Witnesses are shown to users, so letters come first. Outside of ASCII, these lead bytes followed by A9 give
@@ -160,20 +160,20 @@ _ORDER = bytes(dict.fromkeys([*_READABLE, *range(0x21, 0x7F), 0x20, 0xC3, 0xE4, 
 _CONTINUING = (1 << 0xC0) - (1 << 0x80)
 """Mask of the continuation bytes of UTF-8."""
 _CHARACTER = 1 << 32
-"""Cost of a character if the search counts characters. Each byte costs 1 in addition."""
+"""Cost of one character if a search counts characters. Each byte costs 1 in addition."""
 
 
 class Intersection:
-    """Automaton that accepts the byte strings that two automata accept."""
+    """Automaton that accepts a byte string if each of two automata accepts it."""
 
     def __init__(self, first: Automaton, second: Automaton) -> None:
-        """Create an automaton whose states are pairs, numbered as the search reaches them. 0 is the start."""
+        """Create an automaton whose states are pairs of states. They are numbered from 0 as the search reaches them."""
         self._sides = first, second
         self._pairs = [(0, 0)]
         self._numbers = {(0, 0): 0}
 
     def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """Return whether a pair is final, and its moves."""
+        """Return whether a pair of states is final, and the moves from this pair."""
         state_moves, other = (
             side.expand_state(each) for side, each in zip(self._sides, self._pairs[state], strict=True)
         )
@@ -195,9 +195,9 @@ class Intersection:
 def find_common(
     first: Automaton | Intersection, second: Automaton, *, in_characters: bool = False
 ) -> bytes | None:
-    """Return a shortest byte string that both automata accept, or None.
+    """Return a shortest byte string that both automata accept; None if they accept no common string.
 
-    With `in_characters` the length counts in characters, which holds only for UTF-8.
+    With `in_characters`, the string with the fewest characters is the shortest. This needs automata of UTF-8 only.
 
     Raises:
         Undecidable: the search takes too many steps.
@@ -219,12 +219,14 @@ def find_common(
 def find_difference(
     inner: Automaton | Intersection, outer: Automaton, *, in_characters: bool = False
 ) -> bytes | None:
-    """Return a shortest byte string that `inner` accepts and `outer` does not, or None; see `find_common`.
+    """Return a shortest byte string that `inner` accepts and `outer` rejects; None if there is no such string.
+
+    For `in_characters` see `find_common`.
 
     Raises:
         Undecidable: the search takes too many steps.
     """
-    # A set of states of `outer` is a bit mask. Integers make the test for a subset cheap.
+    # A set of outer states is a bit mask, because a subset test of integers is cheap.
     search = _Search((0, 1), in_characters)
     seen: dict[int, list[int]] = {}
     for here in search.queue():
@@ -266,7 +268,7 @@ class _Search:
                 yield pair
 
     def add(self, pair: _Pair, origin: _Pair, mask: int) -> None:
-        """Add a move from `origin` to `pair` over any byte of a set."""
+        """Add a move from `origin` to `pair` that reads any byte in a set."""
         continuing = mask & _CONTINUING if self._character else 0
         cost = self._costs[origin] + 1 + (0 if continuing else self._character)
         if cost < self._costs.get(pair, cost + 1):
@@ -294,7 +296,7 @@ class _SearchFunction(Protocol):
 
 
 def find_text(search: _SearchFunction, first: Automaton, second: Automaton) -> bytes | None:
-    """Return a result of a search with the fewest characters, or the fewest bytes if no result is UTF-8.
+    """Return the search result with the fewest characters. If no result is UTF-8, the fewest bytes decide.
 
     Raises:
         Undecidable: the search takes too many steps.
@@ -320,7 +322,7 @@ def _any_text() -> Automaton:
 
 
 def _partition(mask: int, moves: list[Move]) -> dict[int, int]:
-    """Split a set of bytes into parts with the same next states; return the states of each part."""
+    """Split a set of bytes into parts whose bytes lead to the same next states; return these states for each part."""
     parts = {mask: 0}
     for other, to in moves:
         for part, following in list(parts.items()):

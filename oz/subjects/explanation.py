@@ -13,7 +13,7 @@ def regex_text(pattern: Pattern) -> str:
 
 
 def is_delivered(pattern: Pattern, subject: bytes) -> bool:
-    """Return whether a subscriber with a pattern delivers a message. It drops subjects that cannot be matched."""
+    """Return whether a subscriber with a pattern delivers a message. A match that fails or times out drops it."""
     try:
         return pattern.matches(subject)
     except (SubjectError, PatternTimeout):

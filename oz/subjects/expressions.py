@@ -1,7 +1,7 @@
 """Expressions: regular expressions over bytes, to which the patterns of every dialect translate.
 
-An expression stands for a set of byte strings. Characters of a text dialect become their UTF-8, so that
-patterns of text dialects and of byte dialects can be compared.
+An expression stands for a set of byte strings. Characters of a text dialect become their UTF-8, and therefore
+patterns of text dialects can be compared with patterns of byte dialects.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """One byte of a set. Bit n of the mask stands for byte n."""
+    """Any one byte in a set. Bit n of the mask stands for byte n."""
 
     mask: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """UTF-8 of one character of a set."""
+    """UTF-8 of any one character in a set."""
 
     ranges: Ranges
 
@@ -51,7 +51,7 @@ class Alt:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Repeat of `minimum` to `maximum` copies; None for any number."""
+    """Repeat of `minimum` to `maximum` copies. If `maximum` is None, there is no upper limit."""
 
     item: Expression
     minimum: int
@@ -97,14 +97,14 @@ def ranges_of(pairs: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Return the ranges of all characters that are not in some ranges."""
+    """Return the ranges of all characters that are not in the given ranges."""
     ends = [-1, *(end for pair in ranges for end in pair), 0x110000]
     gaps = ((ends[at] + 1, ends[at + 1] - 1) for at in range(0, len(ends), 2))
     return ranges_of(gap for gap in gaps if gap[0] <= gap[1])
 
 
 def chars_but(excluded: str) -> Chars:
-    """Return the set of all characters but some."""
+    """Return the set of all characters except those in a text."""
     return Chars(complement(ranges_of((ord(char), ord(char)) for char in excluded)))
 
 
@@ -169,7 +169,7 @@ def _expression(tree: _Tree) -> Expression:
 
 
 def _paths(low: int, high: int) -> list[_Path]:
-    """Split a range of characters without surrogates into products of byte ranges."""
+    """Split a range of characters without surrogates into sequences of byte ranges, one range for each UTF-8 byte."""
     for border in (0x7F, 0x7FF, 0xFFFF):
         if low <= border < high:  # All characters of a product have UTF-8 of one length.
             return [*_paths(low, border), *_paths(border + 1, high)]

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 DEFAULT_DIALECT = "nats"
 
 TIME_LIMIT = 0.05
-"""Seconds of processor time for one subject, for patterns that may backtrack."""
+"""Time limit for the match of one subject by a pattern that may backtrack, in seconds of processor time."""
 
 
 LONG_PATTERN = 256
-"""Maximum length of a pattern of words with a regex. A longer pattern is matched word by word, because its regex is
-slow to compile."""
+"""Maximum length in characters of a pattern of words that is matched by a regex. A longer pattern is matched word by
+word, because its regex is slow to compile."""
 
 FREE_BYTES = 1_024
-"""Bytes of memory that `estimate_memory` does not count, because `Limits.patterns` bounds the number of patterns."""
+"""Memory of a pattern that `estimate_memory` leaves out, in bytes: `Limits.patterns` bounds the number of patterns."""
 
 
 class Pattern:
@@ -43,11 +43,11 @@ class Pattern:
     Two patterns are equal if their dialects, texts and flags are equal.
 
     Attributes:
-        text: the pattern as `str`, or as `bytes` if it is not UTF-8.
-        dialect: the name of its dialect.
+        text: text of the pattern as `str`, or as `bytes` if it is not UTF-8.
+        dialect: name of the pattern's dialect.
         prefixes: byte strings for ZMQ_SUBSCRIBE. Each matching subject begins with one of them. A subject
             that begins with a prefix does not always match.
-        is_literal: whether exactly one subject matches, and the subject is known.
+        is_literal: whether exactly one subject matches, and this subject is known.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Pattern:
     def __init__(
         self, text: str | bytes, dialect: Dialect, compiled: CompiledPattern, variant: object = None
     ) -> None:
-        """Create a pattern, for `compile`. Patterns with the same text and other flags differ by `variant`."""
+        """Create a pattern; `compile` calls this. Patterns with equal text but different flags differ in `variant`."""
         self.text = _decode_text(text)
         self.dialect = dialect.name
         self.prefixes = compiled.prefixes
@@ -82,7 +82,7 @@ class Pattern:
 
     @property
     def regex(self) -> CompiledRegex:
-        """Compiled regex for `fullmatch`: of `bytes` in a byte dialect, and of `str` in a text dialect.
+        """Compiled regex that matches whole subjects: `bytes` in a byte dialect, `str` in a text dialect.
 
         The first access compiles the regex of a dialect of words.
         """
@@ -92,7 +92,7 @@ class Pattern:
 
     @property
     def prefix(self) -> bytes:
-        """Common part of all prefixes, for a filter that takes only one."""
+        """Common beginning of all prefixes, for a filter that takes only one prefix."""
         first, last = min(self.prefixes), max(self.prefixes)
         length = next(
             (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None
@@ -106,7 +106,7 @@ class Pattern:
 
     @property
     def _flags(self) -> int:
-        """Flags of a compiled regex, with the numbers of the `regex` package; else 0."""
+        """Flags of a compiled regex, with the numbers of the `regex` package; 0 for other patterns."""
         return int(self._variant[0]) if isinstance(self._variant, tuple) else 0
 
     @property
@@ -152,7 +152,7 @@ class Pattern:
         return Text(literal) if literal is not None else self._dialect.expression(self.text, self._compiled)
 
     def covers(self, other: Pattern) -> bool:
-        """Return whether this pattern matches every subject that the other matches; see docs/subjects.md.
+        """Return whether this pattern matches every subject that the other pattern matches; see docs/subjects.md.
 
         Raises:
             Undecidable: the relation cannot be decided, for some regexes and large globs.
@@ -170,8 +170,8 @@ class Pattern:
     def witness(self, other: Pattern) -> str | None:
         """Return a subject that both patterns match, or None if they do not overlap.
 
-        No other such subject has fewer characters. If no such subject is UTF-8, the text keeps its bytes by
-        `surrogateescape`, as `Message.subject` does.
+        No other common subject has fewer characters. If no common subject is UTF-8, the text represents the bytes
+        by `surrogateescape`, as `Message.subject` does.
 
         Raises:
             Undecidable: the relation cannot be decided.
@@ -204,7 +204,7 @@ class Pattern:
 
     def __hash__(self) -> int:
         """Return a hash of dialect, text and flags."""
-        # The hash is not kept: for a million patterns it would take a quarter of their memory.
+        # The hash is not kept, because the hashes of a million patterns would add a quarter to their memory.
         return hash((self.dialect, self.text, self._variant))
 
     def __repr__(self) -> str:
@@ -225,12 +225,12 @@ def match_within(pattern: Pattern, subject: str | bytes, seconds: float) -> bool
     """Return whether the regex of a pattern matches a subject within a time limit.
 
     Args:
-        pattern: the pattern.
-        subject: the subject, in the type of the dialect.
-        seconds: processor time for the match, if the pattern may backtrack.
+        pattern: pattern with a regex.
+        subject: subject as `str` for a text dialect, as `bytes` for a byte dialect.
+        seconds: time limit in seconds of processor time. It applies only to patterns that may backtrack.
 
     Raises:
-        PatternTimeout: the match took longer.
+        PatternTimeout: the match took longer than `seconds`.
     """
     if not pattern._compiled.timed:
         # A match with a time limit costs more than the match of such a pattern.
@@ -238,12 +238,12 @@ def match_within(pattern: Pattern, subject: str | bytes, seconds: float) -> bool
     try:
         return pattern.regex.fullmatch(subject, timeout=seconds) is not None
     except (TimeoutError, MemoryError):
-        # A recursive pattern raises MemoryError before its time ends.
+        # A recursive pattern raises MemoryError before the time limit.
         raise PatternTimeout(pattern.text, subject, seconds) from None
 
 
 def is_timed(pattern: Pattern) -> bool:
-    """Return whether the regex of a pattern may backtrack, so that its match needs a time limit."""
+    """Return whether the regex of a pattern may backtrack. Its match then needs a time limit."""
     return pattern._compiled.timed
 
 
@@ -270,8 +270,8 @@ def compile(pattern: PatternLike, dialect: str | None = None, *, lenient: bool =
         pattern: text, `str` or `bytes`. Without `dialect`, a `str` may name one of `oz.DIALECTS` before
             its first colon, as in `rv:Foo.*`. A pattern compiled by `re` or `regex` always belongs to the
             regex dialect. A `Pattern` is returned unchanged.
-        dialect: one of `oz.DIALECTS`, for the whole text. The default is the dialect that the text names, or
-            nats.
+        dialect: one of `oz.DIALECTS`, for the whole text. The default is the dialect that the text names. Without
+            such a name, it is nats.
         lenient: whether a misplaced wildcard of the rv dialect is a literal.
 
     Raises:
@@ -288,14 +288,14 @@ def compile_with_default(
     """Compile a pattern where a socket, a file or a command has a default dialect.
 
     Args:
-        text: the `pattern` of `compile`.
-        dialect: the dialect of the whole text. None reads the name before the first colon of a `str`.
-        default: the dialect of text without a name. With `zmq` no name is read, because a prefix may begin
-            with any bytes.
-        lenient: as for `compile`.
+        text: pattern as for `compile`.
+        dialect: dialect of the whole text; None to read the name before the first colon of a `str`.
+        default: dialect of text that names no dialect. If this default is `zmq`, no name is read, because a prefix
+            may begin with any bytes.
+        lenient: whether a misplaced wildcard of the rv dialect is a literal.
 
     Raises:
-        PatternError, ConfigurationError, TypeError: as `compile`.
+        PatternError, ConfigurationError, TypeError: for the same reasons as in `compile`.
     """
     if isinstance(text, Pattern):
         return text
@@ -325,19 +325,19 @@ def regex_with_flags(text: str | bytes, flags: int, *, max_weight: int = MAX_WEI
     """Compile a pattern of the regex dialect with flags of the `regex` package.
 
     Args:
-        text: the pattern.
-        flags: such as `regex.I`.
-        max_weight: maximum number of elements, with each repeat written out.
+        text: text of the regex.
+        flags: flags of the `regex` package, such as `regex.I`.
+        max_weight: maximum number of nodes of the compiled regex, with each repeat written out.
 
     Raises:
-        PatternError: the dialect does not allow the regex, or the regex has more elements.
+        PatternError: the dialect does not allow the regex, or the regex has more than `max_weight` nodes.
     """
     own = dialects.find(Regular.name).decode(text, PatternError)
     return _from_regex(own, flags, {}, max_weight)
 
 
 def estimate_memory(pattern: Pattern) -> int:
-    """Return an estimate of the bytes of memory of a pattern beyond `FREE_BYTES`."""
+    """Return the estimated memory of a pattern in bytes, without the first `FREE_BYTES`."""
     elements = pattern._compiled.elements
     bytes_taken = 1_536 + 350 * elements if elements else 600 + 8 * len(pattern.text)
     return max(0, bytes_taken - FREE_BYTES)

@@ -7,11 +7,11 @@ redundant anchors. All other nodes, such as look-arounds, back-references and po
 `Undecidable`. An error in this module would give a wrong result of `covers`, and permissions rely on it.
 
 The members of a set with `\w`, `\d`, `\s` or case-insensitive characters are not computed here. The reader
-writes the set as a regex again and lets the engine match it against all characters, so that oz uses the Unicode
-tables of the engine.
+writes the set as a regex again and matches all characters with this regex. In this way oz uses the Unicode tables of
+the engine.
 
-An anchor is redundant if no character can precede `^` or follow `$`. `start` and `end` are True in a reader
-whose node begins or ends the subject.
+An anchor is redundant if no character can precede `^` or follow `$`. In the methods of the reader, `start` and `end`
+are True if the node is at the start or the end of the subject.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def read_regex(text: str, flags: int) -> Expression:
     """Return the expression of a regex.
 
     Args:
-        text: the regex.
-        flags: of the compiled regex.
+        text: text of the regex.
+        flags: flags of the compiled regex.
 
     Raises:
         Undecidable: the regex has a feature that expressions lack.
@@ -148,7 +148,7 @@ class _ExpressionReader:
         return found if node.positive else complement(found)
 
     def _check_negated(self, node: Any, cases: bool) -> None:
-        """Refuse negated sets that the engine merges wrongly: `[^a]|[^s]` rejects an s, `[^b.]?(?i:k)` a B."""
+        """Refuse negated sets that the engine merges wrongly: `[^a]|[^s]` rejects an s, `[^b.]?(?i:k)` rejects a B."""
         self._negated |= not node.positive
         self._cases.add(cases)
         if not node.positive and self._branches:
@@ -169,7 +169,7 @@ class _ExpressionReader:
 
 
 def _flatten(node: Any) -> Iterable[Any]:
-    """Yield the members of a set and of the sets in it."""
+    """Yield the members of a set. A set inside the set is replaced by its members."""
     if _checked_class_name(node) != "SetUnion":
         yield node
         return
@@ -187,7 +187,7 @@ def _bounds(item: Any) -> tuple[int, int]:
 
 
 def _set_source(node: Any, items: list[Any]) -> str:
-    """Return a set as text of a regex, so that the engine can list its members."""
+    """Return the text of a regex for a set. By this regex the engine finds the characters in the set."""
     inside = "".join(_item_source(item) for item in items)
     # The escape of a property already contains the negation.
     positive = node.positive or type(node).__name__ == "Property"
@@ -206,7 +206,7 @@ def _item_source(item: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _escapes() -> dict[tuple[int, int, bool], str]:
-    """Return the escape of each known property, by the numbers of the parser."""
+    r"""Return the escape, such as `\d`, of each known property, by the numbers of the parser."""
     known: dict[tuple[int, int, bool], str] = {}
     for flags in (regex.A, regex.U, 0):
         for escape in (r"\w", r"\W", r"\d", r"\D", r"\s", r"\S"):
@@ -218,7 +218,7 @@ def _escapes() -> dict[tuple[int, int, bool], str]:
 
 @lru_cache(maxsize=64)
 def _find_members(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
-    """Return the members of a set by a match of all characters."""
+    """Return the members of a set: the regex of the set is matched with all characters."""
     flags = regex.V0 | (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
     everything = "".join(map(chr, chain(range(0xD800), range(0xE000, 0x110000))))
     runs = (found[0] for found in regex.finditer(f"{text}+", everything, flags))
@@ -257,7 +257,7 @@ _READERS: dict[str, Callable[[_ExpressionReader, Any, bool, bool], Expression]] 
 
 
 def _checked_class_name(node: Any) -> str:
-    """Return the class name of a node if class and attributes are known; raise Undecidable otherwise."""
+    """Return the class name of a node; raise Undecidable if the class or an attribute is unknown."""
     name = type(node).__name__
     known = _ATTRIBUTES.get(name)
     if known is None or type(node) is not getattr(core, name, None):
@@ -316,7 +316,7 @@ def _join_literals(items: Sequence[Expression]) -> list[Expression]:
 
 
 def _characters_of(mask: int) -> Ranges:
-    """Return a set of bytes as characters. Bytes above ASCII count only if all of them are in the set."""
+    """Return a set of bytes as a set of characters. The bytes above ASCII count only if the set has all of them."""
     high = [(0x80, 0x10FFFF)] if mask >> 128 == ANY_BYTE.mask >> 128 else []
     return ranges_of([*((byte, byte) for byte in range(128) if mask >> byte & 1), *high])
 

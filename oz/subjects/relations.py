@@ -24,7 +24,7 @@ Tokens = tuple[Token, ...]
 
 
 def covers(pattern: Pattern, other: Pattern) -> bool:
-    """Return whether a pattern matches every subject that the other matches.
+    """Return whether a pattern matches every subject that the other pattern matches.
 
     Every pattern covers a pattern that matches nothing.
 
@@ -50,7 +50,7 @@ def overlaps(pattern: Pattern, other: Pattern) -> bool:
 def witness(pattern: Pattern, other: Pattern) -> str | None:
     """Return a shortest subject that both patterns match, or None if they do not overlap.
 
-    The subject has the fewest characters. If no such subject is UTF-8, the text keeps its bytes by
+    The subject has the fewest characters. If no common subject is UTF-8, the text represents the bytes by
     `surrogateescape`.
 
     Raises:
@@ -101,7 +101,7 @@ def automaton_of(pattern: Pattern) -> Automaton:
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether the first tokens cover the second, in dialects with dots between non-empty tokens."""
+    """Return whether tokens cover other tokens, in dialects with dots between non-empty tokens."""
     for at, token in enumerate(tokens):
         if at >= len(other):
             return False
@@ -122,7 +122,7 @@ def _token_covers(token: Token, other: Token) -> bool:
 
 
 def tokens_overlap(tokens: Tokens, other: Tokens) -> bool:
-    """Return whether the first tokens overlap the second, in dialects with dots between non-empty tokens."""
+    """Return whether tokens overlap other tokens, in dialects with dots between non-empty tokens."""
     for first, second in zip(tokens, other, strict=False):
         if first is Wild.REST or second is Wild.REST:
             return True
@@ -140,13 +140,13 @@ def _token_overlaps(first: Token, second: Token) -> bool:
 
 
 def covers_by_tokens(pattern: Pattern, other: Pattern) -> bool:
-    """Return whether both patterns have tokens, and the tokens of the first cover the tokens of the other."""
+    """Return whether both patterns have tokens, and the tokens of `pattern` cover those in `other`."""
     tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is not None and others is not None and tokens_cover(tokens, others)
 
 
 def _tokens_may_overlap(pattern: Pattern, other: Pattern) -> bool:
-    """Return False if both patterns have tokens and these do not overlap."""
+    """Return False if both patterns have tokens and their tokens do not overlap; else True."""
     tokens, others = pattern._compiled.tokens, other._compiled.tokens
     return tokens is None or others is None or tokens_overlap(tokens, others)
 
@@ -166,7 +166,7 @@ def _verify(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: 
         return None
     if matches_subject(other, found) and matches_subject(pattern, found) is expected:
         return subject_text(found)
-    # No pair of patterns is known to get here. An automaton would be wrong, so no answer is safe.
+    # No pair of patterns is known to reach this line. An automaton would be wrong, and no answer would be safe.
     raise Undecidable(f"{pattern!r} and {other!r} do not match {found!r} as their automata do")
 
 

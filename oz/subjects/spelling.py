@@ -1,7 +1,7 @@
-"""Spelling of patterns in declarations: a dialect and a text, for a publisher that compiles them.
+"""Spelling of patterns in declarations, with which a subscriber sends its patterns to a publisher: dialect and text.
 
 A regex with flags, and a lenient pattern of "rv", are written in special dialects. A publisher compiles the patterns
-of its peers, so `restore` refuses a pattern that takes more than a few milliseconds to compile.
+of its peers. Therefore `restore` refuses a pattern that takes more than a few milliseconds to compile.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ MAX_PATTERN = 8_192
 MAX_REGEX = 256
 """Maximum length of a regex in characters. A publisher compiles a regex of this size in a few milliseconds."""
 MAX_GLOB = 400
-"""Maximum size in bytes of a glob with wildcards, for the same reason."""
+"""Maximum size in bytes of a glob with wildcards. A publisher compiles such a glob in a few milliseconds."""
 MAX_ELEMENTS = 4_000
 """Maximum number of nodes of the compiled regex, with each repeat written out."""
 
 LENIENT, FLAGGED = "rv lenient", "regex flags"
-"""Spellings of patterns that need more than dialect and text."""
+"""Special dialects for patterns that a dialect and a text do not fully describe."""
 
 KNOWN_FLAGS = int(
     regex.A | regex.B | regex.E | regex.F | regex.I | regex.L | regex.M | regex.P | regex.R | regex.S
     | regex.U | regex.V0 | regex.V1 | regex.W | regex.X
 )  # fmt: skip
-"""Flags of the `regex` package that have a meaning for a pattern. DEBUG prints."""
+"""Flags of the `regex` package that a pattern may have. DEBUG is left out, because it only prints the parse tree."""
 
 _FLAGS = struct.Struct(">I")
 
@@ -63,8 +63,8 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
     """Compile a pattern of a declaration.
 
     Raises:
-        PatternError: its dialect does not allow it, or it is too large to be compiled for a peer.
-        ProtocolError: the flags of a regex are missing, or its dialect is unknown.
+        PatternError: the dialect does not allow the pattern, or the pattern is too large to be compiled for a peer.
+        ProtocolError: the flags of a regex are missing, or the dialect is unknown.
     """
     if dialect not in BY_NAME and dialect not in (LENIENT, FLAGGED):
         raise ProtocolError(f"dialect {dialect[:100]!r} is unknown")
@@ -88,7 +88,7 @@ def restore(dialect: str, text: str | bytes) -> Pattern:
 
 
 def _refuse_long_glob(dialect: Dialect, text: bytes) -> None:
-    """Raise PatternError for a glob with wildcards. A literal is compared, not compiled."""
+    """Raise PatternError for a long glob with wildcards. A literal may be long, because it is not compiled."""
     if any(wildcard.encode() in text for wildcard in dialect.wildcards):
         raise _too_long(dialect.name, text, f"{len(text)} bytes", MAX_GLOB)
 

@@ -20,10 +20,10 @@ class Translation:
     """Translation of a pattern to another dialect.
 
     Attributes:
-        pattern: the translation.
-        also_matches: a shortest subject that only the translation matches, or None.
-        misses: a shortest subject that only the original matches, or None.
-        undecided: the reason if the relation cannot be decided, or None.
+        pattern: translated pattern.
+        also_matches: shortest subject that only the translation matches; None without such a subject.
+        misses: shortest subject that only the original matches; None without such a subject.
+        undecided: reason why the relation cannot be decided; None if it is decided.
     """
 
     pattern: Pattern
@@ -33,7 +33,10 @@ class Translation:
 
     @property
     def relation(self) -> str:
-        """`exact`, `wider`, `narrower`, `overlapping` (each misses subjects of the other) or `undecided`."""
+        """Relation to the original: `exact`, `wider`, `narrower`, `overlapping` or `undecided`.
+
+        With `overlapping`, each of the two patterns matches subjects that the other pattern does not match.
+        """
         if self.undecided is not None:
             return "undecided"
         if self.also_matches is None:
@@ -42,12 +45,12 @@ class Translation:
 
     @property
     def exact(self) -> bool:
-        """Whether both match the same subjects."""
+        """Whether the original and the translation match the same subjects."""
         return self.relation == "exact"
 
     @property
     def counterexample(self) -> str | None:
-        """A subject that only one of the two patterns matches, or None."""
+        """Subject that only one of the two patterns matches; None if they match the same subjects."""
         return self.misses if self.misses is not None else self.also_matches
 
 
@@ -55,10 +58,9 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
     """Return the nearest pattern of another dialect.
 
     Args:
-        pattern: the pattern.
-        dialect: one of `oz.DIALECTS`.
-        exchange: whether subjects change too: `.` becomes `/` and `/` becomes `.`, so that `a/b` of mqtt
-            becomes `a.b` of nats.
+        pattern: pattern to translate.
+        dialect: name of the other dialect, one of `oz.DIALECTS`.
+        exchange: whether `.` and `/` are exchanged in subjects. If so, `a/b` of mqtt becomes `a.b` of nats.
 
     Raises:
         PatternError: the dialect has no similar pattern.
@@ -155,7 +157,7 @@ def _write_words(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
 
 
 def _words_of(pattern: Pattern, separator: str, rules: Dialect) -> list[Token]:
-    """Return the tokens of a pattern in a dialect whose separator, after an exchange, is `separator`."""
+    """Return the tokens of a pattern. Raise PatternError if its dialect has another separator than `separator`."""
     words = pattern._compiled.tokens if pattern._compiled.tokens is not None else pattern._compiled.words
     if words is None:
         return _words_of_glob(pattern, separator.encode())

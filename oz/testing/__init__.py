@@ -1,4 +1,4 @@
-"""Testing: a bus in one process with a virtual clock and faults; messages for tests of handlers.
+"""Tools for tests: a bus in one process with a virtual clock and faults, and messages for tests of handlers.
 
 ::
 
@@ -12,8 +12,9 @@
 
         assert bus.run(main()).payload == 42
 
-Below the bus are sockets on a virtual network. `network` has the bound endpoints and the faults, `connections` the
-messages in transit, `sockets` the sockets, and `context` the processes. They use no real socket, thread or time.
+The bus uses model sockets on a virtual network, and no real socket, thread or time. The module `network` keeps the
+bound endpoints and the faults. `connections` keeps the messages in transit. `sockets` has the model sockets. `context`
+has the model of a process.
 """
 
 from oz.testing.bus import Bus

@@ -19,29 +19,31 @@ from oz.transport.endpoints import Endpoints, as_list
 T = TypeVar("T")
 
 Member = Publisher | Subscriber | Node
-"""Member of a bus. Faults affect members as if each member ran in a separate process."""
+"""Member of a bus. Faults affect each member as if it ran in a separate process."""
 
 LONGEST = 7_200.0
-"""Maximum duration of one run in virtual seconds, because timers of publishers and nodes never end."""
+"""Default for the maximum duration of one run, in virtual seconds. A run needs a maximum, because the timers of
+publishers and nodes never end."""
 
 
 class Bus:
     """Bus in one process without sockets, threads or real time, for `with` or `async with`.
 
-    Publishers, subscribers and nodes have the methods of `oz.asyncio`. Members run on a loop with a virtual clock,
-    so that a test of hours takes milliseconds. Faults affect members as if each member ran in a separate process.
+    Publishers, subscribers and nodes have the methods of `oz.asyncio`. Members run on a loop with a virtual clock.
+    Therefore a test of hours takes milliseconds. Faults affect each member as if it ran in a separate process.
     The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:
-        network: of the members, with more faults.
+        network: virtual network of the members. It has more faults than the methods of the bus.
     """
 
     def __init__(self, seed: int = 0, *, longest: float = LONGEST) -> None:
         """Create a bus without members.
 
         Args:
-            seed: determines all random choices.
-            longest: virtual seconds of one `run` at most. After that an error names the waiting tasks.
+            seed: number that determines all random choices.
+            longest: maximum duration of one `run` in virtual seconds. A longer run raises an error that names the
+                waiting tasks.
         """
         check_number("longest", longest)
         self._longest = longest
@@ -59,13 +61,13 @@ class Bus:
         """Run a coroutine in the loop of the bus. The next call continues at the same virtual time.
 
         Args:
-            coroutine: to run.
+            coroutine: coroutine to run.
 
         Returns:
             The result of the coroutine.
 
         Raises:
-            Deadlock: the coroutine waits although no event is left, or takes longer than `longest`.
+            Deadlock: the coroutine waits although no event is left, or runs longer than `longest` virtual seconds.
             OwnershipError: a loop is running in this thread.
         """
         if asyncio._get_running_loop() is not None:
@@ -113,13 +115,14 @@ class Bus:
         """Create a publisher.
 
         Args:
-            bind: as for `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of its own,
-                and all subscribers without endpoints connect to it, also later ones.
-            connect: as for `oz.asyncio.Publisher`.
+            bind: endpoints to bind, as for `oz.asyncio.Publisher`. Without `bind` and `connect`, the publisher binds
+                to an unused address. All present and later subscribers without endpoints connect to this address.
+            connect: endpoints to connect to, as for `oz.asyncio.Publisher`.
             options: other arguments of `oz.asyncio.Publisher`.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or an argument is not allowed on a bus.
+            ValueError, TypeError, zmq.ZMQError: an argument is wrong, as for `oz.asyncio.Publisher`, or is not
+                allowed on a bus.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
@@ -142,13 +145,14 @@ class Bus:
         """Create a subscriber.
 
         Args:
-            connect: as for `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all publishers
-                without endpoints, also to later ones.
-            bind: as for `oz.asyncio.Subscriber`.
+            connect: endpoints to connect to, as for `oz.asyncio.Subscriber`. Without `connect` and `bind`, the
+                subscriber connects to all present and later publishers without endpoints.
+            bind: endpoints to bind, as for `oz.asyncio.Subscriber`.
             options: other arguments of `oz.asyncio.Subscriber`.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or an argument is not allowed on a bus.
+            ValueError, TypeError, zmq.ZMQError: an argument is wrong, as for `oz.asyncio.Subscriber`, or is not
+                allowed on a bus.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
         options |= {"bind": bind, "connect": connect}
@@ -164,11 +168,11 @@ class Bus:
         """Create a node. The node joins at once, and the bus introduces the other nodes to it.
 
         Args:
-            name: of the node; by default it is numbered. The name of a killed node may be used again.
+            name: name of the node; by default a name with a number. The name of a killed node may be used again.
             options: arguments of `oz.asyncio.Node`.
 
         Raises:
-            ConfigurationError, EndpointError, TypeError: as `oz.asyncio.Node`.
+            ConfigurationError, EndpointError, TypeError: an argument is wrong, as for `oz.asyncio.Node`.
             ValueError: an argument is not allowed on a bus.
             OwnershipError: the running loop has a real clock, or other members belong to another loop.
         """
@@ -180,7 +184,7 @@ class Bus:
     def blocking(self, member: Member) -> Any:
         """Return a member with the blocking methods of `oz`, for code outside of loops.
 
-        A method that waits runs the loop of the bus. Handlers run in that loop and use the member itself.
+        A method that waits runs the loop of the bus. Handlers run in this loop and use the member itself.
 
         Args:
             member: publisher, subscriber or node of this bus.
@@ -198,13 +202,13 @@ class Bus:
     # faults ----------------------------------------------------------------------------------------------
 
     def cut(self, member: Member | str, other: Member | str) -> None:
-        """Break all connections between two members, and allow no new ones until `heal`.
+        """Break all connections between two members, and allow no new connections until `heal`.
 
         Messages in transit are lost. New connections time out, as if a network dropped their packets.
 
         Args:
             member: member, or name of a node.
-            other: another member.
+            other: another member, or name of another node.
         """
         self.network.cut(self._host(member), self._host(other))
 
@@ -213,7 +217,7 @@ class Bus:
 
         Args:
             member: member, or name of a node.
-            other: another member.
+            other: another member, or name of another node.
         """
         self.network.stall(self._host(member), self._host(other))
 
@@ -260,7 +264,7 @@ class Bus:
         self._end()
 
     async def _close_under_tasks(self) -> None:
-        """Close all members, although tasks may still wait for them. The errors of these tasks are not logged."""
+        """Close all members, even if tasks still wait for a member. The errors of these tasks are not logged."""
         loop = asyncio.get_running_loop()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         await self._close_members()

@@ -1,4 +1,4 @@
-"""Virtual clock: it stops while code runs, and jumps to the next event."""
+"""Virtual clock: its time stops while code runs, and jumps to the next event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 
 
 class VirtualClock:
-    """Time and later events. Events of the same time run in the order of their creation.
+    """Virtual time, and events at later times. Events with the same time run in the order of their creation.
 
     Attributes:
         now: seconds since the clock was created.
@@ -28,7 +28,7 @@ class VirtualClock:
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def advance(self, ends: float = inf) -> bool:
-        """Run the next event, if its time is not after a limit; return whether an event was run."""
+        """Run the next event unless its time is later than `ends`; return whether an event was run."""
         if not self._events or self._events[0][0] > ends:
             return False
         when, _, action = heappop(self._events)
@@ -37,7 +37,7 @@ class VirtualClock:
         return True
 
     def run_until(self, when: float) -> None:
-        """Run all events until a time, and set the clock to it."""
+        """Run all events until a time, and set the clock to this time."""
         while self.advance(when):
             pass
         self.now = max(self.now, when)

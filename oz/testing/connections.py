@@ -1,9 +1,9 @@
 """Connections between sockets of a test bus.
 
-A connection has two ends. Each end keeps the messages that its socket has sent until they arrive, because an accepted
-message is not delivered yet. The end of the socket that dials lives from `connect` to
-`disconnect`: its unsent messages outlive a lost connection, as without IMMEDIATE in libzmq. The end of the socket
-that listens lives as long as one connection.
+A connection has two ends, one for each socket. An end keeps the messages that its socket has sent, until they arrive at
+the other socket. One socket dials (calls `connect`) and the other listens. The dialling socket's end exists from
+`connect` to `disconnect`: its unsent messages outlive a lost connection, as in libzmq without the option IMMEDIATE. The
+listening socket's end exists as long as one connection.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class End:
     """One end of a connection.
 
     Attributes:
-        socket: of the end.
-        network: of the socket.
-        target: transport and address that the socket dials; None at the socket that listens.
-        endpoint: endpoint that the socket dials or has bound.
-        name: routing id of the peer for a ROUTER.
-        peer: other end of the connection; None without a connection, and if the connection is half-open.
-        hosts: of both sockets.
-        is_local: whether the transport is inproc. Such messages arrive at once, without a change of the clock.
-        inbox: messages that have arrived and are not received.
-        outgoing: messages that have not arrived. The first messages are in transit.
+        socket: socket that this end belongs to.
+        network: network of the socket.
+        target: transport and address to which the socket connects; None for a listening socket.
+        endpoint: endpoint to which the socket connects, or that the listening socket has bound.
+        name: routing id of the peer, if the socket is a ROUTER.
+        peer: other end of the connection; None without a connection, and if only the peer has lost the connection.
+        hosts: names of the hosts of both sockets.
+        is_local: whether the transport is inproc. If so, messages arrive at once, without a change of the clock.
+        inbox: messages that have arrived here and that the socket has not received yet.
+        outgoing: messages that have not arrived at the peer. The first messages of this queue are in transit.
         has_ended: whether the end cannot be used any more.
     """
 
@@ -69,9 +69,9 @@ class End:
         """Create an end without a connection.
 
         Args:
-            socket: of the end.
-            endpoint: endpoint that the socket dials or has bound.
-            target: transport and address to dial; None for a socket that listens.
+            socket: socket that the end belongs to.
+            endpoint: endpoint to which the socket connects, or that the listening socket has bound.
+            target: transport and address to which the socket connects; None for a listening socket.
             name: routing id of the peer.
         """
         self.socket, self.endpoint, self.target, self.name = socket, endpoint, target, name
@@ -92,7 +92,7 @@ class End:
     # connecting ------------------------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """Try to connect to the target, and again until it succeeds."""
+        """Try to connect to the target. A failed attempt is repeated later, until the connection succeeds."""
         if (found := self._find()) is not None:
             self.socket.report(CONNECTED, self.endpoint)
             if self.is_local:
@@ -101,7 +101,7 @@ class End:
                 self.network.clock.call_at(self.network.now + self.network.latency, self._shake_hands)
 
     def _find(self) -> Port | None:
-        """Return the port that is bound to the target. If it is not reachable, dial later."""
+        """Return the port that is bound to the target. If the port cannot be reached, try again later."""
         if self.has_ended or self.target is None:
             return None
         network, host = self.network, self.socket.host
@@ -145,7 +145,7 @@ class End:
     # messages --------------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Return whether one more message can be written."""
+        """Return whether the queue has space for one more message."""
         mark = self.socket.send_mark
         if (
             not mark
@@ -157,7 +157,7 @@ class End:
         return False
 
     def write(self, message: Message) -> None:
-        """Send a message. The caller has asked `has_room`."""
+        """Send a message. The caller has called `has_room` before."""
         peer = self.peer
         if self.is_local and peer is not None:
             peer.socket.arrived(peer, message)
@@ -169,7 +169,7 @@ class End:
     def pump(self) -> None:
         """Put messages into transit until the connection is full.
 
-        Messages that are sent together arrive together, because libzmq writes them in one call.
+        Messages that are sent at the same time arrive at the same time, because libzmq writes them in one call.
         """
         arrivals, network = self._arrivals, self.network
         free = min(len(self.outgoing), self._capacity) - len(arrivals)
@@ -189,7 +189,7 @@ class End:
             self.end()
 
     def deliver(self) -> None:
-        """Pass messages that have arrived to the peer, while the peer has room."""
+        """Move messages whose time of arrival has come to the inbox of the peer, while this inbox has space."""
         peer, network, arrivals, outgoing = self.peer, self.network, self._arrivals, self.outgoing
         if peer is None or network.is_stalled(self.hosts):
             return
@@ -215,7 +215,7 @@ class End:
     # ending ----------------------------------------------------------------------------------------------
 
     def close(self, linger: int) -> None:
-        """End when all messages have arrived, or after `linger` milliseconds; a negative number waits for ever."""
+        """End when all messages have arrived, or after `linger` milliseconds; -1 waits for ever."""
         if self.has_ended:
             return
         if not linger:
@@ -255,7 +255,10 @@ class End:
         self.network.call_soon(self._lost)
 
     def open_half(self) -> None:
-        """Lose the connection without notice, because only the peer has lost it. `heal` breaks it here too."""
+        """Forget the peer without a report to the socket, because only the peer has noticed the loss of the connection.
+
+        The socket notices after `heal`.
+        """
         self.peer = None
         self._forget()
         self.network.half_open_ends[self] = None

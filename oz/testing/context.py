@@ -13,31 +13,32 @@ from oz.testing.sockets import TYPES, Socket
 from oz.transport.runtime import Runtime
 
 CALL_SECONDS = 20e-6
-"""Seconds that an awaited `publish` counts as, for turns of the event loop: the clock stands still meanwhile."""
+"""Seconds by which each call advances `busy_clock`. Without it, code would take no time, and an awaited `publish` would
+never yield to the event loop."""
 
 EPOCH_NS = 1_767_225_600_000_000_000
-"""Time of virtual clocks at 0, in nanoseconds since 1970: the start of 2026 in UTC."""
+"""Date and time at which virtual clocks begin, in nanoseconds since 1970: the start of 2026 in UTC."""
 
 
 class Context:
-    """Process of a member of a bus. Engines use it in place of a `zmq.Context`.
+    """Process of a member of a bus. Engines use this class in place of `zmq.Context`.
 
     Attributes:
-        network: of the sockets.
-        host: name for faults.
+        network: virtual network of the sockets.
+        host: name of the host, by which faults find the process.
         closed: whether the process was killed.
-        ahead: seconds that the clocks of the process are ahead of the clock of the network. An increase is a jump,
-            as after a suspend of the host.
+        ahead: seconds by which the clocks of the process are ahead of the clock of the network. An increase makes the
+            clocks jump, as after a suspend of the host.
         runtime: functions that the engines call.
-        monitored: sockets with a monitor but without its PAIR yet, by address.
+        monitored: monitored sockets by the address of the monitor, until a PAIR socket connects to the address.
     """
 
     def __init__(self, network: Network, host: str = "host") -> None:
         """Create a context. All contexts of one host are killed together.
 
         Args:
-            network: of the sockets.
-            host: name for faults.
+            network: virtual network of the sockets.
+            host: name of the host, by which faults find the process.
         """
         self.network = network
         self.host = host
@@ -62,8 +63,8 @@ class Context:
         """Create a socket: ROUTER, XPUB, SUB or PAIR.
 
         Args:
-            socket_type: as a number.
-            socket_class: without effect. Engines give the class of pyzmq.
+            socket_type: ZeroMQ type, such as `zmq.SUB`.
+            socket_class: ignored argument. Engines pass a class of pyzmq.
 
         Raises:
             zmq.ContextTerminated: the process was killed.

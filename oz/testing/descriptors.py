@@ -1,4 +1,4 @@
-"""Descriptors of model sockets, which a `VirtualLoop` watches as it watches real ones."""
+"""Descriptors of model sockets, which a `VirtualLoop` watches as it watches real descriptors."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Descriptor:
     """Number that represents a model socket, or all sockets of a subscriber.
 
     Attributes:
-        number: unique among the descriptors of this process.
-        is_readable: returns whether a read would return something.
-        parents: descriptors that are readable if this one is.
+        number: number that no other descriptor of this process has.
+        is_readable: function that returns whether a read would return something.
+        parents: descriptors of sets that contain this descriptor. They are readable while it is readable.
     """
 
     def __init__(self, is_readable: Callable[[], bool]) -> None:
         """Create a descriptor that no loop watches.
 
         Args:
-            is_readable: returns whether a read would return something.
+            is_readable: function that returns whether a read would return something.
         """
         self.number = next(_numbers)
         self.is_readable = is_readable
@@ -70,15 +70,15 @@ _all: WeakValueDictionary[int, Descriptor] = WeakValueDictionary()
 
 
 def find(number: int) -> Descriptor | None:
-    """Return the virtual descriptor of a number; None if the number is of a real one, or of a closed socket."""
+    """Return the virtual descriptor with a number; None for a real descriptor's number, or after its socket is gone."""
     return _all.get(number)
 
 
 class VirtualPoll(Poll):
-    """Descriptors of a subscriber's model sockets. Only a loop waits for them."""
+    """Set of the descriptors of a subscriber's model sockets. Only an event loop can wait for this set."""
 
     def __init__(self) -> None:
-        """Create the descriptor that represents all descriptors of a set."""
+        """Create an empty set, and the descriptor that represents all descriptors in the set."""
         self._is_rung = False
         self._members: dict[int, Descriptor] = {}
         self._descriptor = Descriptor(self._is_readable)
@@ -88,7 +88,7 @@ class VirtualPoll(Poll):
         return self._is_rung or any(member.is_readable() for member in self._members.values())
 
     def add(self, descriptors: Iterable[int]) -> None:
-        """Poll descriptors."""
+        """Add descriptors to the set."""
         for number in descriptors:
             if (found := find(number)) is not None:
                 self._members[number] = found
@@ -97,23 +97,23 @@ class VirtualPoll(Poll):
             self._descriptor.signal()
 
     def remove(self, descriptors: Iterable[int]) -> None:
-        """Remove descriptors."""
+        """Remove descriptors from the set."""
         for number in descriptors:
             if (found := self._members.pop(number, None)) is not None:
                 found.parents.remove(self._descriptor)
 
     def fileno(self) -> int:
-        """Return the number of the descriptor for all of them."""
+        """Return the number of the descriptor that represents the set."""
         return self._descriptor.number
 
     def wait(self, seconds: float | None, *, is_full: bool) -> None:
-        """Refuse: virtual time passes in a loop only."""
+        """Raise NotImplementedError, because virtual time passes only in a loop."""
         raise NotImplementedError(
             "a subscriber of oz.testing waits in a loop only: use it in bus.run(), or bus.blocking()"
         )
 
     def ring(self) -> None:
-        """Make the descriptor readable."""
+        """Make the descriptor of the set readable."""
         self._is_rung = True
         self._descriptor.signal()
 
@@ -122,6 +122,6 @@ class VirtualPoll(Poll):
         self._is_rung = False
 
     def close(self) -> None:
-        """Poll nothing any more."""
+        """Remove all descriptors. No loop watches the set any more."""
         self.remove([*self._members])
         self._descriptor.unwatch()

@@ -1,4 +1,4 @@
-"""The publishers and subscribers of a bus, and the calls of its members for code that blocks."""
+"""Publishers and subscribers of a bus, and wrappers with blocking methods for its members."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Publisher(oz.publisher.aio.Publisher):
     """Publisher of `oz.testing.Bus`: `oz.asyncio.Publisher` on a virtual network.
 
     Attributes:
-        place: process that it runs in.
+        place: process that the object runs in.
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
         """Create a publisher; `oz.testing.Bus.publisher` calls this.
 
         Args:
-            place: process that it runs in.
-            options: as for `oz.asyncio.Publisher`.
+            place: process that the object runs in.
+            options: arguments of `oz.asyncio.Publisher`.
         """
         self.place = place
         context: Any = place
@@ -34,7 +34,7 @@ class Publisher(oz.publisher.aio.Publisher):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the publisher is closed."""
         return self._engine.is_closed
 
     def adopt(self) -> None:
@@ -43,7 +43,7 @@ class Publisher(oz.publisher.aio.Publisher):
             self._start()
 
     def die(self) -> None:
-        """Close without BYE: the process of the sockets was killed."""
+        """Close without BYE (the last message to peers), because the process of the sockets was killed."""
         self._life.abort()
 
 
@@ -51,49 +51,49 @@ class Subscriber(oz.subscriber.aio.Subscriber):
     """Subscriber of `oz.testing.Bus`: `oz.asyncio.Subscriber` on a virtual network.
 
     Attributes:
-        place: process that it runs in.
+        place: process that the object runs in.
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
         """Create a subscriber; `oz.testing.Bus.subscriber` calls this.
 
         Args:
-            place: process that it runs in.
-            options: as for `oz.asyncio.Subscriber`.
+            place: process that the object runs in.
+            options: arguments of `oz.asyncio.Subscriber`.
         """
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
 
     def die(self) -> None:
-        """Close without BYE: the process of the sockets was killed."""
+        """Close without BYE (the last message to peers), because the process of the sockets was killed."""
         self.close()
 
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine to its end."""
+"""Function that runs a coroutine to its end and returns its result."""
 
 
 class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
-    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block: a blocking
-    call in a handler raises `OwnershipError`. Coroutines are created in the loop, so that a refused call leaves no
-    unawaited coroutine.
+    Each call runs the loop of the bus until the call is done. Handlers run in this loop and must not block: a blocking
+    call in a handler raises `OwnershipError`. Such a refused call leaves no unawaited coroutine, because coroutines are
+    created in the loop.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:
         """Wrap an object of the bus.
 
         Args:
-            run: runs a coroutine to its end.
+            run: function that runs a coroutine to its end.
             awaited: object with the methods of `oz.asyncio`.
         """
         self._run = run
         self._awaited = awaited
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute. A method blocks, and needs no await."""
+        """Return an attribute of the object of the bus. A coroutine method becomes a method that blocks."""
         found = getattr(self._awaited, name)
         return self._call(found) if callable(found) else found
 

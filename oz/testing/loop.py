@@ -19,41 +19,43 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _PATIENCE = 5.0
-"""Real seconds of a wait for a thread or a real socket, if no virtual event remains."""
+"""Longest wait for a thread or a real socket if no virtual event remains, in real seconds. After it the loop raises
+`Deadlock`."""
 
 LONGEST_RUN = 86_400.0
-"""Maximum duration of one run in virtual seconds."""
+"""Default for the maximum duration of one run, in virtual seconds."""
 
 _MAX_WAITS = 10_000
-"""Number of waits below which a run may be longer, because a sleep of years is one wait."""
+"""A run with at most this number of waits may be longer than the maximum, because a sleep of years is one wait."""
 
 _BUSY_TURNS, _BUSY_SECONDS = 100, 0.001
-"""Number of turns of a busy loop after which the clock advances, and the seconds. Without it a task that never waits
-would stop the clock."""
+"""After `_BUSY_TURNS` turns of the loop at the same virtual time, the clock advances by `_BUSY_SECONDS`. Otherwise a
+task that never waits would stop the clock."""
 
 _SELDOM = 64
-"""Turns of a loop between two polls of its wake-up descriptor (for signals), because a poll is a system call.
+"""Number of turns of the loop between two polls of its wake-up descriptor, which reports signals. The polls are rare,
+because a poll is a system call.
 Callbacks of threads need no poll."""
 
 _SHOWN = 5
 """Maximum number of tasks that an error names."""
 
 _IDLE = ("asyncio_", "ThreadPoolExecutor-")
-"""Beginnings of the names of threads of executors."""
+"""Beginnings of the names of threads that belong to executors."""
 
 
 class Deadlock(OzError):
-    """No event remains, and tasks of a virtual loop wait."""
+    """Error of a virtual loop: tasks wait although no event remains, or a run takes too long."""
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """Selector that lets virtual time pass. It polls real descriptors, but does not wait for them.
+    """Selector that lets virtual time pass. It polls real descriptors too, but usually does not wait for them.
 
     Attributes:
         clock: virtual clock.
         is_woken: whether the loop has a callback to run.
-        work: jobs of the loop in threads. The clock stops while such a thread runs.
-        explain: returns a description of the waiting tasks.
+        work: number of jobs that the loop has passed to threads. The clock stops while such a thread runs.
+        explain: function that returns a description of the waiting tasks.
         longest: maximum duration of one run in virtual seconds.
     """
 
@@ -131,7 +133,8 @@ class VirtualSelector(selectors.DefaultSelector):
     def _let_happen(self, ends: float) -> bool:
         """Run events until one wakes the loop, or until a time; return whether the loop was woken.
 
-        All events of one time run before the loop, so that one turn of an engine reads messages that arrive together.
+        All events with the same time run before the loop. Therefore an engine reads messages that arrive together in
+        one turn.
         """
         clock = self.clock
         while clock.advance(clock.now if self.is_woken else ends):
@@ -157,24 +160,25 @@ class VirtualSelector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop on a virtual clock, for `asyncio.Runner(loop_factory=oz.testing.VirtualLoop)`.
 
-    `asyncio.sleep(3600)` returns at once, an hour later by `time()`. Timeouts do the same. While a thread works
-    for `asyncio.to_thread` or `run_in_executor`, the clock stops, unless the thread takes longer in real time than
-    the next timer in virtual time. The loop waits for no other thread, process or real socket.
+    `asyncio.sleep(3600)` returns at once, and `time()` is an hour later then. Timeouts pass in the same way. While a
+    thread works for `asyncio.to_thread` or `run_in_executor`, the clock stops. If the thread takes more real seconds
+    than there are virtual seconds until the next timer, the clock continues. The loop waits for no other thread,
+    process or real socket.
 
     Attributes:
         clock: virtual clock.
     """
 
     _closed = True
-    """For a loop whose constructor has raised: asyncio reads this when the loop is collected."""
+    """Value for a loop whose constructor has raised an error: asyncio reads it when the loop is garbage-collected."""
 
     def __init__(self, clock: VirtualClock | None = None, *, longest: float = LONGEST_RUN) -> None:
         """Create a loop.
 
         Args:
-            clock: virtual clock; by default a new one, which begins at 0.
-            longest: maximum duration of one run in virtual seconds. After that an error names the waiting tasks,
-                because timers of publishers and nodes never end. A run that only sleeps may be longer.
+            clock: virtual clock; by default a new clock, which begins at 0.
+            longest: maximum duration of one run in virtual seconds. A longer run raises an error that names the
+                waiting tasks, because timers of publishers and nodes never end. A run that only sleeps may be longer.
         """
         check_number("longest", longest)
         self.clock = clock = VirtualClock() if clock is None else clock
@@ -199,7 +203,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, context=context)
 
     def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Call a function whenever a descriptor is readable: a real one, or one of a model socket."""
+        """Call a function whenever a real descriptor or the descriptor of a model socket is readable."""
         found = descriptors.find(fd) if isinstance(fd, int) else None
         if found is None:
             super().add_reader(fd, callback, *args)
@@ -207,7 +211,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             found.watch(self, lambda: callback(*args))
 
     def remove_reader(self, fd: Any) -> bool:
-        """Remove the callback of a descriptor; return whether there was one."""
+        """Remove the callback of a descriptor; return whether the descriptor had a callback."""
         if isinstance(fd, int) and fd >= descriptors.FIRST:
             found = descriptors.find(fd)
             return found is not None and found.unwatch()

@@ -9,7 +9,7 @@ from oz.errors import SubjectError
 from oz.message import Message, MessageId
 
 INBOX = "_INBOX.testing"
-"""Subject for replies to messages of `message` by default."""
+"""Default subject for the replies to a message that `message` creates."""
 
 _ORIGIN = bytes(16)
 
@@ -45,17 +45,17 @@ class RecordedMessage(_Fields, Message):
     """Message for a handler, without a socket. Two messages are equal only if they are the same object.
 
     Attributes:
-        subject: text; bytes that are not UTF-8 are kept by `surrogateescape`.
-        payload: bytes or a decoded value.
-        headers: of the message; empty without headers.
-        reply_to: subject to publish the reply on, or None.
-        id: bytes, or a series and a number; or None.
-        origin: of the publisher, 16 bytes.
-        sequence: number in the session.
-        position: number among all messages of the publisher.
-        gap: messages that were lost directly before this one.
+        subject: subject as text. `surrogateescape` represents bytes that are not UTF-8.
+        payload: payload as bytes, or a decoded value.
+        headers: headers of the message; empty without headers.
+        reply_to: subject on which the reply is published; None if the message is no request.
+        id: id of the message: bytes, or a series and a number; None without an id.
+        origin: id of the publisher, 16 bytes.
+        sequence: number of the message in the session.
+        position: number of the message among all messages that the publisher has sent; None if it is unknown.
+        gap: number of messages that were lost directly before this message.
         time_ns: time of arrival, in nanoseconds since 1970.
-        redelivered: whether another member of the group may have handled the message.
+        redelivered: whether another member of the queue group may have handled the message before.
         replies: messages that the handler has sent by `reply`, in order.
     """
 
@@ -68,15 +68,15 @@ class RecordedMessage(_Fields, Message):
 
     @property
     def frames(self) -> list[bytes]:
-        """Subject and payload. A payload that is not bytes is unchanged."""
+        """List of the subject as bytes and the payload. A payload that is not bytes is returned as it is."""
         return [self.subject_bytes, self.payload]
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
         """Append a message to `replies`.
 
         Args:
-            payload: bytes, or a value for the codec of a node.
-            headers: of the reply.
+            payload: payload of the reply: bytes, or a value that a node's codec would encode.
+            headers: headers of the reply; None for a reply without headers.
 
         Returns:
             An awaitable.
@@ -110,17 +110,17 @@ def message(
     Replies of the handler are in the attribute `replies`. A handler may await `reply`.
 
     Args:
-        subject: of the message.
-        payload: bytes, or a value as a codec would have decoded it.
-        headers: text to text, bytes, numbers, truth values or None.
-        reply_to: subject to reply on; None for a message that is no request.
-        id: bytes, or a series and a number in it.
-        origin: of the publisher, 16 bytes.
-        sequence: number in the session; 0 or more.
-        position: number among all messages of the publisher, or None.
-        gap: messages that were lost directly before; 0 or more.
+        subject: subject of the message.
+        payload: payload as bytes, or a value that a codec would have decoded.
+        headers: headers of the message. Each name is text; each value is text, bytes, a number, a truth value or None.
+        reply_to: subject on which a reply is published; None for a message that is no request.
+        id: id of the message: bytes, or a series and a number in this series; None without an id.
+        origin: id of the publisher, 16 bytes.
+        sequence: number of the message in the session; 0 or more.
+        position: number of the message among all messages that the publisher has sent; None if it is unknown.
+        gap: number of messages that were lost directly before this message; 0 or more.
         time_ns: time of arrival, in nanoseconds since 1970.
-        redelivered: whether another member of the group may have handled the message.
+        redelivered: whether another member of the queue group may have handled the message before.
 
     Raises:
         TypeError: the subject is neither text nor bytes.

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from oz.testing.sockets import Socket
 
 CAPACITY = (1, 64)
-"""Limits of the number of messages in transit, for one direction of a connection."""
+"""Smallest and largest capacity of a connection: the number of messages that may be in transit in one direction."""
 
 GRID = 0.001
-"""Seconds between two times of arrival."""
+"""Default for `Network.grid`, in seconds."""
 
 
 class Port(NamedTuple):
     """Bound endpoint.
 
     Attributes:
-        socket: that is bound.
-        host: of the socket.
-        endpoint: as text.
+        socket: socket that has bound the endpoint.
+        host: name of the socket's host.
+        endpoint: endpoint as text.
     """
 
     socket: Socket
@@ -42,19 +42,19 @@ class Port(NamedTuple):
 class Network:
     """Network with a virtual clock and a seed.
 
-    Hosts are names. Connections between two hosts can be reset, cut, stalled, throttled, half-open, or dead in one
-    direction. A host can be killed.
+    A host is only a name. Connections between two hosts can be reset, cut, stalled, throttled, half-open, or dead in
+    one direction. A host can be killed.
 
     Attributes:
         clock: virtual clock.
         random: source of all random choices.
-        latency: seconds of transit of a message at least.
-        jitter: seconds of additional transit at most.
-        grid: seconds. Messages arrive at multiples of these seconds, so that one turn of an engine reads several
-            messages; 0 for any time.
-        connections: both ends of each connection.
-        half_open_ends: ends whose peer has lost the connection.
-        mute_ends: ends whose messages do not arrive.
+        latency: minimum time between the sending and the arrival of a message, in seconds.
+        jitter: maximum additional time until the arrival of a message, in seconds.
+        grid: interval in seconds. Messages arrive only at multiples of this interval, so that one turn of an engine
+            reads several messages. With 0, messages arrive at any time.
+        connections: connections as a dict from the dialling end to the listening end.
+        half_open_ends: ends whose peer has lost the connection, and that have not noticed it.
+        mute_ends: ends from which no message arrives; see `mute`.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -103,7 +103,7 @@ class Network:
         return next(self._numbers)
 
     def listen(self, transport: str, address: str, socket: Socket) -> bool:
-        """Bind a socket to an address; return whether the address was free."""
+        """Bind a socket to an address if the address is free; return whether the socket is bound."""
         if any(_overlap(transport, address, port) for port in self._ports):
             return False
         self._ports[transport, address] = Port(socket, socket.host, f"{transport}://{address}")
@@ -114,7 +114,7 @@ class Network:
         self._ports.pop((transport, address), None)
 
     def find(self, target: tuple[str, str], host: str) -> Port | None:
-        """Return the port that is bound to an address, if a host can reach it."""
+        """Return the port that is bound to an address; None if no port is bound, or if the host cannot reach it."""
         found = self._ports.get(target)
         if found is None and target[0] == "tcp":
             found = self._ports.get(("tcp", f"0.0.0.0:{target[1].rpartition(':')[2]}"))
@@ -125,33 +125,33 @@ class Network:
         return self.find(target, "") is None
 
     def bound(self, transport: str, prefix: str) -> list[str]:
-        """Return the bound addresses with a prefix, also unreachable ones."""
+        """Return the bound addresses with a prefix. Some of them may be unreachable."""
         return [address for own, address in self._ports if own == transport and address.startswith(prefix)]
 
     @property
     def capacity(self) -> int:
-        """Number of messages in transit at most, for one direction of a new connection."""
+        """Random maximum for the number of messages in transit, for one direction of a new connection."""
         return self.random.randint(*CAPACITY)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:
-        """Register a function that ends a context when its host is killed."""
+        """Register a function that `kill` calls for a host. The function ends one context of this host."""
         self._processes.setdefault(host, []).append(die)
 
     # faults ----------------------------------------------------------------------------------------------
 
     def reset(self, host: str, other: str) -> None:
-        """Break all connections between two hosts. They may connect again at once."""
+        """Break all connections between two hosts. The hosts may connect again at once."""
         for ends in self._between(host, other):
             for end in ends:
                 end.break_off()
 
     def cut(self, host: str, other: str) -> None:
-        """Break all connections between two hosts, and allow no new ones until `heal`."""
+        """Break all connections between two hosts, and allow no new connections until `heal`."""
         self._cut.add(frozenset((host, other)))
         self.reset(host, other)
 
     def half_open(self, host: str, other: str) -> None:
-        """Break connections for one host only. The other host does not notice until `heal`."""
+        """Break all connections between two hosts, but only `host` notices. The host `other` notices after `heal`."""
         for ends in self._between(host, other):
             for end in ends:
                 if end.socket.host == host:
@@ -160,9 +160,9 @@ class Network:
                     end.open_half()
 
     def mute(self, host: str, other: str) -> None:
-        """Lose all messages from a host to another on their present connections. New connections are not concerned.
+        """Lose all messages from `host` to `other` on their present connections. New connections work as usual.
 
-        Neither host notices. The other host does not notice the end of such a connection until `heal`.
+        Neither host notices the loss. If `host` ends such a connection, `other` does not notice this until `heal`.
         """
         for ends in self._between(host, other):
             for end in ends:
@@ -174,14 +174,14 @@ class Network:
         self._stalled.add(frozenset((host, other)))
 
     def throttle(self, host: str, other: str, rate: float) -> None:
-        """Limit the messages a second in each direction between two hosts until `heal`."""
+        """Limit the number of messages between two hosts until `heal`. `rate` is messages per second and direction."""
         self._rates[frozenset((host, other))] = rate
 
     def heal(self, *between: str) -> None:
-        """End faults between hosts. Connections are made again, and stalled messages arrive.
+        """End faults between hosts. Sockets connect again, and stalled messages arrive.
 
         Args:
-            between: two hosts; without them all faults end.
+            between: names of two hosts; without names, the faults between all hosts end.
         """
         hosts = frozenset(between)
         for pair in [*self._cut, *self._stalled, *self._rates]:

@@ -17,15 +17,15 @@ from oz.wire.links import NAMESERVER
 
 
 class VirtualDirectory(Directory):
-    """Endpoints of the nodes of one bus on a virtual network, in place of a directory with Unix sockets."""
+    """Endpoints of the nodes on one bus of a virtual network, in place of a directory with Unix sockets."""
 
     def __init__(self, network: Network, path: str, bus: str, node: bytes) -> None:
-        """Create it for a node.
+        """Create the directory for a node.
 
         Args:
-            network: of the nodes.
-            path: of the directory. It is not created.
-            bus: of the nodes.
+            network: virtual network of the nodes.
+            path: path by which the network finds the nodes. No directory is created there.
+            bus: name of the bus.
             node: id of the node.
         """
         self._network = network
@@ -40,11 +40,11 @@ class VirtualDirectory(Directory):
         return found - {self.endpoint}
 
     def count_separate(self) -> int:
-        """Return 0: nodes of a virtual network have no keys."""
+        """Return 0, because nodes of a virtual network have no keys."""
         return 0
 
     def remove_dead(self, endpoint: str) -> bool:
-        """Return False: an endpoint ends with its socket."""
+        """Return False, because an endpoint ends with its socket."""
         return False
 
     @property
@@ -53,7 +53,7 @@ class VirtualDirectory(Directory):
         return False
 
     def remove(self) -> None:
-        """Do nothing: an endpoint ends with its socket."""
+        """Do nothing, because an endpoint ends with its socket."""
 
 
 class VirtualEngine(Engine):
@@ -74,7 +74,7 @@ class VirtualEngine(Engine):
         return tuple(map(self.publisher.bind_links, (*config.bind, self.directory.endpoint)))
 
     def die(self) -> None:
-        """End the requests and handlers of a node whose process was killed."""
+        """End all requests and handlers of the node, because its process was killed."""
         self.exchange.end_requests(ClosedError("the node was killed: create another one with bus.node()"))
         self.pool.finish(0.0)
 
@@ -83,7 +83,7 @@ class Node(oz.node.aio.Node):
     """Node of `oz.testing.Bus`: `oz.asyncio.Node` on a virtual network.
 
     Attributes:
-        place: process that it runs in.
+        place: process that the node runs in.
     """
 
     _node: VirtualEngine
@@ -92,9 +92,9 @@ class Node(oz.node.aio.Node):
         """Create a node; `oz.testing.Bus.node` calls this.
 
         Args:
-            place: process that it runs in.
-            name: of the node.
-            options: as for `oz.asyncio.Node`.
+            place: process that the node runs in.
+            name: name of the node.
+            options: arguments of `oz.asyncio.Node`.
         """
         self.place = place
         super().__init__(name, **options)
@@ -111,7 +111,7 @@ class Node(oz.node.aio.Node):
             self._attendance.start()
 
     def die(self) -> None:
-        """Close without BYE: the process of the sockets was killed."""
+        """Close without BYE (the last message to peers), because the process of the sockets was killed."""
         loop = self._attendance._loop
         self._life.abort()
         if loop is None or not loop.is_closed():
@@ -119,7 +119,7 @@ class Node(oz.node.aio.Node):
 
 
 def _setting(definition: Definition, value: Any) -> Setting:
-    """Return a setting from an argument, or its default.
+    """Return a setting with the value of an argument, or with its default.
 
     Raises:
         ConfigurationError: the argument has a wrong value.

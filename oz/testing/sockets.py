@@ -1,7 +1,7 @@
 """Sockets of a test bus: the part of ROUTER, XPUB, SUB and PAIR that the engines of oz use.
 
-A socket has the methods of `zmq.Socket` that the engines call. No method waits: time passes in the loop of the bus
-only. As in libzmq, a descriptor signals once for several messages, and reading EVENTS, or some sends, end the signal.
+A socket has the methods of `zmq.Socket` that the engines call. No method waits: time passes only in the loop of the
+bus. As in libzmq, a descriptor signals once for several messages. A read of EVENTS and some sends end the signal.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
 DEFAULTS = {int(zmq.SNDHWM): 1000, int(zmq.RCVHWM): 1000, int(zmq.LINGER): -1, int(zmq.RECONNECT_IVL): 100}
-"""Options with a default other than 0. Sockets accept all other options of libzmq and ignore most of them."""
+"""Options with a default other than 0. Sockets also accept all other options of libzmq, and ignore most of them."""
 
 
 class Again(zmq.Again):
-    """`zmq.Again` without a call of libzmq for its text."""
+    """Variant of `zmq.Again` that does not call libzmq for its text."""
 
     errno = errno.EAGAIN
     strerror = "Resource temporarily unavailable"
@@ -40,17 +40,17 @@ class Again(zmq.Again):
 
 
 class Socket:
-    """Socket without a type.
+    """Base class of the sockets of all types.
 
     Attributes:
-        context: of the socket.
-        network, host: of the context.
-        type: as a number.
-        closed: whether it is closed.
+        context: context of the socket.
+        network, host: network and host of the context.
+        type: ZeroMQ type, such as `zmq.SUB`.
+        closed: whether the socket is closed.
         is_signalled: whether the descriptor is readable.
-        send_mark, receive_mark: high-water marks of each connection; 0 is no limit.
-        ends: of its connections.
-        ready: ends with unread messages, which are read in turn.
+        send_mark, receive_mark: maximum number of queued messages on each connection; 0 is no limit.
+        ends: this socket's ends of its connections.
+        ready: ends with unread messages. The socket reads one message of each end in turn.
     """
 
     def __init__(self, context: Context, socket_type: int) -> None:
@@ -118,7 +118,7 @@ class Socket:
 
     @property
     def identity(self) -> bytes:
-        """ROUTING_ID, or nothing."""
+        """Value of ROUTING_ID; empty if the option is not set."""
         value = self._options.get(int(zmq.ROUTING_ID), b"")
         return value if isinstance(value, bytes) else b""
 
@@ -141,7 +141,7 @@ class Socket:
         self._last_endpoint = endpoint.encode()
 
     def connect(self, addr: str) -> None:
-        """Connect to an endpoint, and again after each fault.
+        """Connect to an endpoint. The socket connects again after each fault.
 
         Raises:
             zmq.ZMQError: the endpoint is malformed.
@@ -158,10 +158,10 @@ class Socket:
             self.network.call_soon(end.dial)
 
     def disconnect(self, addr: str) -> None:
-        """End all connections to an endpoint, or from an endpoint that was bound. Unread messages are lost.
+        """End all connections to an endpoint, or unbind it if the socket has bound it. Unread messages are lost.
 
         Raises:
-            zmq.ZMQError: there is none.
+            zmq.ZMQError: the socket is neither connected nor bound to the endpoint.
         """
         self._check_open()
         endpoint = "://".join(self._parse(addr))
@@ -178,7 +178,7 @@ class Socket:
     unbind = disconnect
 
     def _parse(self, endpoint: str) -> tuple[str, str]:
-        """Return transport and address, with names of this host as numbers."""
+        """Return the transport and address of an endpoint. Names of this host, such as `localhost`, become numbers."""
         transport, separator, address = endpoint.partition("://")
         if not separator or not address:
             raise zmq.ZMQError(zmq.EINVAL)
@@ -202,7 +202,7 @@ class Socket:
         self.signal()
 
     def detach(self, end: End) -> None:
-        """Remove an end whose connection is lost. Its messages can still be received."""
+        """Remove an end whose connection is lost. Messages that have arrived can still be received."""
         self.ends.pop(end, None)
         self.signal()
 
@@ -246,7 +246,7 @@ class Socket:
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
-        # libzmq processes commands here once in a millisecond at most, so that a signal may end or not.
+        # libzmq processes commands here at most once in a millisecond. Therefore a signal may end here or stay.
         if self.is_signalled and self._draw() < 0.5:
             self._process()
         frame = data if type(data) is bytes else bytes(data)
@@ -279,7 +279,7 @@ class Socket:
         return message[0]
 
     def _read(self) -> tuple[End, Message]:
-        """Return the next message, of each connection in turn."""
+        """Return the next message and its end. The ends with messages are read in turn."""
         ready = self.ready
         end = ready.popleft()
         message = end.read()
@@ -294,7 +294,7 @@ class Socket:
         return self._read()[1]
 
     def _begin(self, first: bytes) -> bool:
-        """Choose the receivers of a message by its first frame; return whether it may be sent."""
+        """Choose the receivers of a message by its first frame; return whether the message may be sent."""
         raise zmq.ZMQError(errno.ENOTSUP)
 
     def _send(self, message: Message) -> None:
@@ -303,7 +303,10 @@ class Socket:
     # monitors --------------------------------------------------------------------------------------------
 
     def monitor(self, addr: str | None, events: int = 0) -> None:
-        """Send events of connections that this socket makes to a PAIR that connects to an address; None ends that."""
+        """Send events of this socket's connections to the PAIR socket that connects to an address.
+
+        With None as address, the monitor ends.
+        """
         self._monitor, self._monitored = None, int(events)
         if addr is not None:
             self.context.monitored[addr] = self
@@ -316,7 +319,7 @@ class Socket:
     # the end ---------------------------------------------------------------------------------------------
 
     def close(self, linger: int | None = None) -> None:
-        """Close. Unsent messages are sent for LINGER milliseconds."""
+        """Close the socket. Unsent messages are still sent until LINGER milliseconds have passed."""
         if self.closed:
             return
         self.closed = True
@@ -326,7 +329,7 @@ class Socket:
             end.close(self.number(zmq.LINGER) if linger is None else linger)
 
     def die(self) -> None:
-        """End without messages to peers, as a killed process does. Unsent messages are lost."""
+        """End the socket without a message to peers, as if its process was killed. Unsent messages are lost."""
         ends = [*self.ends]
         self.close(0)
         for end in ends:
@@ -338,7 +341,7 @@ class Socket:
 
 
 class Pair(Socket):
-    """PAIR, which receives the events of a monitored socket."""
+    """PAIR socket, which receives the events of a monitored socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket."""
@@ -346,7 +349,7 @@ class Pair(Socket):
         self._events: deque[Message] = deque()
 
     def connect(self, addr: str) -> None:
-        """Receive the events of the socket that is monitored at an address."""
+        """Start to receive the events of the socket whose monitor has an address."""
         self.context.monitored.pop(addr)._monitor = self
 
     def put(self, event: Message) -> None:
@@ -362,7 +365,7 @@ class Pair(Socket):
 
 
 class Router(Socket):
-    """ROUTER with ROUTER_MANDATORY and ROUTER_HANDOVER. The first frame of a message is the name of the peer."""
+    """ROUTER socket with ROUTER_MANDATORY and ROUTER_HANDOVER. A message's first frame is the name of the peer."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket."""
@@ -371,7 +374,7 @@ class Router(Socket):
         self._to: End | None = None
 
     def attach(self, end: End) -> None:
-        """Add an end. It replaces an end of the same name."""
+        """Add an end. It replaces another end with the same name."""
         if end.target is not None:
             end.name = bytes(self._options[int(zmq.CONNECT_ROUTING_ID)])
             if end.name in self._names:
@@ -406,7 +409,7 @@ class Router(Socket):
 
 
 class Xpub(Socket):
-    """XPUB with XPUB_VERBOSER: each subscription and each unsubscription can be received."""
+    """XPUB socket with XPUB_VERBOSER: each subscription and each unsubscription can be received."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket."""
@@ -416,13 +419,13 @@ class Xpub(Socket):
         self._to: list[End] = []
 
     def arrived(self, end: End, message: Message) -> None:
-        """Handle a subscription, or the end of one."""
+        """Handle a subscription or an unsubscription of a peer."""
         frame, topics = message[0], self._topics.setdefault(end, set())
         (topics.add if frame[0] else topics.discard)(frame[1:])
         self._report(frame)
 
     def detach(self, end: End) -> None:
-        """Remove an end, and report the ends of its subscriptions."""
+        """Remove an end, and report an unsubscription for each of its subscriptions."""
         for topic in sorted(self._topics.pop(end, ())):
             self._report(b"\0" + topic)
         super().detach(end)
@@ -449,7 +452,7 @@ class Xpub(Socket):
 
 
 class Sub(Socket):
-    """SUB. After a lost connection it subscribes again, when its owner uses the socket."""
+    """SUB socket. After a lost connection, it sends its subscriptions again when its owner next uses the socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
         """Create a socket."""
@@ -485,7 +488,7 @@ class Sub(Socket):
         self.signal()
 
     def arrived(self, end: End, message: Message) -> None:
-        """Keep a message that a subscription wants."""
+        """Keep a message that matches a subscription, and drop other messages."""
         if any(map(message[0].startswith, self._topics)):
             super().arrived(end, message)
 

@@ -1,14 +1,14 @@
 """Callers of a listener that do not prove a trusted key: they are counted and logged.
 
 libzmq does not report a caller without a key to the authenticator. Only the monitor of the socket reports the failed
-handshake. The handshakes of a caller that searches for the key of the listener fail too: it tries the keys that it
-trusts, and ends the other connections when one key is right. It may then close at once, so that no other admission
-follows. So failures are reported if no caller is admitted within `SEARCH_SECONDS` before or after them, all with one
-reason.
+handshake. Handshakes also fail while a caller searches for the key of the listener: the caller tries each key that it
+trusts, and closes these connections when one key is right. It may then leave at once, and no other caller may be
+admitted later. Therefore failures are reported, all with one reason, only if no caller is admitted within
+`SEARCH_SECONDS` before or after them.
 
-If the authenticator refuses the key of a caller, the failures of its search are part of this refusal. A refused caller
-connects again without end, but searches only at the beginning. So failures within `SEARCH_SECONDS` after a refusal
-belong to this refusal. Later refusals have failures of their own only after `REFUSAL_SECONDS`.
+If the authenticator refuses the key of a caller, the failed handshakes of this caller's search are not reported. A
+refused caller connects again without end, but searches only at the beginning. Therefore failures within
+`SEARCH_SECONDS` after a refusal are ignored. Further refusals hide failures only after `REFUSAL_SECONDS`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import zmq
 from oz.transport.monitors import Event, Outcome
 
 SEARCH_SECONDS = 3.0
-"""Seconds in which a caller finds the key of a listener."""
+"""Seconds within which a caller finds the key of a listener, or gives the search up."""
 REFUSAL_SECONDS = 60.0
-"""Seconds after a refused key in which further refusals hide no failures of other callers."""
+"""Seconds after a refused key. In this time further refusals do not hide the failures of other callers."""
 _MAX_FAILURES = 1_024
 """Maximum number of kept failures. Further failures are reported at once."""
 
@@ -48,8 +48,8 @@ class Arrivals:
         """Record an event of the monitor.
 
         Args:
-            event: of any connection.
-            now: in seconds of `time.monotonic`.
+            event: event of any connection of the socket.
+            now: current time, in seconds of `time.monotonic`.
         """
         if event.outcome is Outcome.ADMITTED:
             self._explain(now)
@@ -76,7 +76,7 @@ class Arrivals:
         """Report failures after which no caller was admitted.
 
         Args:
-            now: in seconds of `time.monotonic`.
+            now: current time, in seconds of `time.monotonic`.
         """
         if self._failures and now >= self._due_at:
             failures, self._failures = self._failures, []
@@ -85,12 +85,12 @@ class Arrivals:
 
 
 def _has_no_key(event: Event) -> bool:
-    """Return whether a caller has no key, so that it is no caller that searches for the key of the listener."""
+    """Return whether a caller has no key. Such a caller does not search for the key of the listener."""
     return event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC
 
 
 def _reason(failures: Sequence[Event]) -> str:
-    """Return the reason of failures. A connection that was only closed has the reason of the other failures."""
+    """Return one reason for all failures: the first violation of the protocol, or else that the key is missing."""
     for event in failures:
         if event.outcome is Outcome.BROKEN and event.value != zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             if event.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:

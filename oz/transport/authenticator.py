@@ -1,6 +1,6 @@
 """Authenticators: one for each context, because libzmq sends the requests of all sockets to one address.
 
-Each has a thread, which ends with the context.
+An authenticator runs in a thread, which ends with the context.
 Source: ZeroMQ RFC 27 (ZAP).
 """
 
@@ -29,7 +29,7 @@ class Admission(Protocol):
         """Return whether a peer that has proved a key may connect, and count a refusal.
 
         Args:
-            key: public key of the peer, in Z85.
+            key: public key of the peer, in Z85 (text of 40 characters).
             address: IP address of the peer.
         """
         ...
@@ -105,7 +105,7 @@ def authenticate(context: zmq.Context[Any], admission: Admission) -> None:
     """Make a domain decide which keys may connect to its sockets.
 
     Args:
-        context: of the sockets.
+        context: context of the sockets.
         admission: owner of the domain. The authenticator holds a weak reference.
 
     Raises:

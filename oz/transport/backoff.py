@@ -7,18 +7,18 @@ from math import inf
 
 FIRST = 0.1
 LONGEST = 10.0
-"""Seconds between two starts: the first pause and the longest."""
+"""Pauses in seconds between the end of a process and its next start: the first pause and the longest pause."""
 
 STEADY = 30.0
-"""Seconds of running after which the next pause is the shortest again."""
+"""Seconds. If a process has run for this time or longer, the pause after its end is `FIRST` again."""
 
 
 def growing(first: float, longest: float) -> Iterator[float]:
     """Yield pauses in seconds, each twice as long as the one before.
 
     Args:
-        first: the first pause.
-        longest: upper limit.
+        first: first pause, in seconds.
+        longest: longest pause, in seconds.
     """
     pause = first
     while True:
@@ -31,7 +31,7 @@ class Backoff:
 
     Attributes:
         starts: number of starts.
-        next_start: time of the next start at the earliest, in seconds of `time.monotonic`.
+        next_start: earliest time of the next start, in seconds of `time.monotonic`.
     """
 
     __slots__ = ("_pause", "_started_at", "next_start", "starts")
@@ -47,17 +47,17 @@ class Backoff:
         """Return whether a start is allowed.
 
         Args:
-            now: in seconds of `time.monotonic`.
+            now: current time, in seconds of `time.monotonic`.
         """
         return now >= self.next_start
 
     def started(self, now: float) -> None:
-        """Record a start."""
+        """Record a start of the process."""
         self.starts += 1
         self._started_at = now
 
     def ended(self, now: float) -> float:
-        """Record an end; return the pause before the next start in seconds."""
+        """Record the end of the process; return the pause before its next start, in seconds."""
         if now - self._started_at >= STEADY:
             self._pause = FIRST
         pause = self._pause

@@ -1,4 +1,4 @@
-"""Wait of a thread for descriptors, and the bell that ends it."""
+"""Wait of a thread for descriptors, and the bell that ends this wait."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MAX_POLL = 2**31 - 1  # milliseconds
 
 
 def poll_until(poller: zmq.Poller, until: float) -> dict[Any, int]:
-    """Wait until something can be read or sent, or until a time; return the events of each socket and descriptor.
+    """Wait until a socket or descriptor is ready, or until a time; return the events of each ready one.
 
     Args:
-        poller: of ZeroMQ.
-        until: time of the monotonic clock; `inf` waits for ever.
+        poller: poller of pyzmq with the sockets and descriptors.
+        until: end of the wait, in seconds of `time.monotonic`; `inf` waits for ever.
     """
     left = until - time.monotonic()
     return dict(poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), _MAX_POLL))))
@@ -60,7 +60,7 @@ class Bell:
 
     @contextmanager
     def rung_by_signals(self) -> Iterator[None]:
-        """Ring at each signal too, while a `with` block runs. Only the main thread can do that.
+        """Ring at each signal too, while a `with` block runs. Outside of the main thread, signals do not ring.
 
         Python runs a signal handler between two instructions. A signal right before a wait would be handled after
         the wait, which may never end. The byte that the signal writes to the descriptor ends the wait.

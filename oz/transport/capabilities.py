@@ -1,4 +1,4 @@
-"""Capabilities of the installed libzmq, and the commands that add one."""
+"""Capabilities of the installed libzmq, and the commands that install a missing capability."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oz.system import user
 from oz.transport.errors import EndpointError
 
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
-"""Packages of Debian and Ubuntu to build pyzmq against their libzmq, which has PGM."""
+"""Packages that Debian and Ubuntu need to build pyzmq against the libzmq of the system, which has PGM."""
 
 MAPS = "/proc/self/maps"
 """File in which Linux lists the libraries of this process."""
@@ -43,7 +43,8 @@ def has(feature: str) -> bool:
 def crypto_library() -> str:
     """Return the name of the library that CURVE uses; empty if it is unknown.
 
-    libzmq does not report it. Its tweetnacl is compiled in. libsodium, many times as fast, is a shared library.
+    libzmq does not report this library. tweetnacl is compiled into libzmq. libsodium, which is many times as fast, is a
+    shared library.
     """
     if not has("curve"):
         return ""
@@ -56,14 +57,14 @@ def crypto_library() -> str:
 
 
 def pip_line(*arguments: str, python: str | None = None, verb: str = "install") -> str:
-    """Return a command that runs pip for a Python; by default the running one."""
+    """Return a command that runs pip for a Python interpreter; by default for the running interpreter."""
     return shlex.join([python or sys.executable or "python3", "-m", "pip", verb, *arguments])
 
 
 def build_line(python: str | None = None) -> str:
     """Return the command that builds pyzmq against the libzmq of the system.
 
-    It does not use the cache of pip, which may have a pyzmq without PGM.
+    The command does not use pip's cache, because a pyzmq in the cache may have no PGM.
     """
     built = pip_line("--no-cache-dir", "--force-reinstall", "--no-binary", "pyzmq", "pyzmq", python=python)
     return f"PYZMQ_NO_BUNDLE=1 {built}"

@@ -1,7 +1,7 @@
 """CURVE keys and their certificates, in the file format of pyzmq and czmq.
 
-A key pair has two files: the public certificate `NAME.key`, and the secret one `NAME.key_secret`, which only its
-owner may read. pyzmq's own function creates both with read access for all users.
+A key pair has two files: the public certificate `NAME.key`, and the secret certificate `NAME.key_secret`, which only
+its owner may read. The function of pyzmq creates both files with read access for all users.
 Source: ZeroMQ RFC 32 (Z85), czmq's zcert(3).
 """
 
@@ -65,12 +65,12 @@ def write_certificates(directory: Path, name: str, pair: KeyPair) -> tuple[Path,
     """Write the two files of a key pair. Existing files are not changed.
 
     Args:
-        directory: of the files. It is created if it is missing, and only this user may have access.
-        name: of the files: letters, digits and `.-_@`.
-        pair: the keys.
+        directory: directory of the files. A missing directory is created. Only this user may have access to it.
+        name: file name without its ending: letters, digits and `.-_@`.
+        pair: public key and secret key.
 
     Returns:
-        The public file and the secret file.
+        The paths of the public file and the secret file.
 
     Raises:
         ConfigurationError: other users have access to the directory, the name cannot be used, or a file exists.
@@ -88,9 +88,9 @@ def write_public(directory: Path, name: str, public: str) -> Path:
     """Write a public certificate.
 
     Args:
-        directory: of the file, which exists.
-        name: of the file.
-        public: the key.
+        directory: existing directory of the file.
+        name: file name without its ending.
+        public: public key in Z85.
 
     Raises:
         ConfigurationError: the name cannot be used, or the file exists.
@@ -139,14 +139,14 @@ def read_trusted(directory: Path) -> dict[str, str]:
     """Read all public certificates of a directory.
 
     Args:
-        directory: with files that end in `.key`.
+        directory: directory of certificates. Files that do not end in `.key` are ignored.
 
     Returns:
-        Name of each file without its ending, by key.
+        Dictionary from each public key to the name of its file without the ending.
 
     Raises:
-        ConfigurationError: the directory or a file cannot be read, all users may write to one, or two files have
-            the same key.
+        ConfigurationError: the directory or a file cannot be read, all users may write to the directory or a file,
+            or two files have the same key.
     """
     try:
         if os.stat(directory).st_mode & stat.S_IWOTH:
@@ -164,11 +164,11 @@ def read_trusted(directory: Path) -> dict[str, str]:
 
 
 def still_trusted(directory: Path, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys whose certificates are still in a directory, also if other files cannot be read.
+    """Return the keys whose certificates are still in a directory. Other files in it need not be readable.
 
     Args:
-        directory: of the certificates. While it is missing, all keys are returned.
-        before: result of `read_trusted`.
+        directory: directory of the certificates. While the directory is missing, all keys are returned.
+        before: earlier result of `read_trusted`.
     """
     if not directory.is_dir():
         return dict(before)
@@ -183,7 +183,7 @@ def _holds(path: Path, key: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigurationError if a text is no name of a certificate."""
+    """Raise ConfigurationError if a text cannot be the name of a certificate."""
     if not _NAME.fullmatch(name) or name.startswith("."):
         raise ConfigurationError(
             "name", name, "argument", "use letters, digits and .-_@, 100 at most, and begin with no dot"
@@ -214,12 +214,12 @@ def _read(
     """Read the keys of a certificate.
 
     Args:
-        path: of the file.
-        is_secret: whether only its owner may have access.
-        is_trusted: whether some users must have no write access.
+        path: path of the certificate.
+        is_secret: whether the file is refused if other users than its owner have access, or if it is a link.
+        is_trusted: whether the file is refused if all users may write to it.
 
     Returns:
-        The public key, and the secret key with its line number.
+        The public key, and the secret key with its line number. Without a secret key, the second item is None.
     """
     no_links = getattr(os, "O_NOFOLLOW", 0) if is_secret else 0
     try:

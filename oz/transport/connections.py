@@ -1,4 +1,4 @@
-"""Connections of libzmq in the operating system: checks of their identity, and their end."""
+"""Connections of libzmq as the operating system knows them: functions that identify and end a connection."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 IS_KNOWN = sys.platform in ("linux", "darwin")
-"""Whether a connection is a file, so that its descriptor and inode identify it."""
+"""Whether the system treats a connection as a file, which its descriptor and inode identify."""
 
 
 class Connection(NamedTuple):
-    """Connection of a frame.
+    """Connection by which a frame was received.
 
     Attributes:
-        descriptor: of the connection.
-        inode: identifies the connection, because the number of the descriptor may be reused; None after it is closed.
+        descriptor: file descriptor of the connection.
+        inode: inode of the connection, because the system may reuse the descriptor; None if the connection is closed.
         key: public key of the peer; None without CURVE.
     """
 
@@ -27,7 +27,7 @@ class Connection(NamedTuple):
 
 
 def inode_of(descriptor: int) -> int | None:
-    """Return the inode of a descriptor; None if it is closed."""
+    """Return the inode of a descriptor; None if the descriptor is closed."""
     try:
         return os.fstat(descriptor).st_ino
     except OSError:

@@ -11,8 +11,8 @@ def has_ended(error: BaseException, context: zmq.Context[Any]) -> bool:
     """Return whether an error comes from a context that was terminated, or whose sockets were closed.
 
     Args:
-        error: raised by a call of a socket or of the context.
-        context: of the sockets.
+        error: error that a call of a socket or of the context has raised.
+        context: context of the sockets.
     """
     return isinstance(error, zmq.ZMQError) and (
         # `destroy` closes the sockets before it terminates the context; no socket can be created then.

@@ -35,20 +35,20 @@ from oz.transport.refusals import RefusalLog
 _log = peer_logger("oz.security")
 
 _CHECK_INTERVAL, _SHORT_INTERVAL = 0.4, 0.05
-"""Seconds between two checks for a change of a file: in general, and for an unknown key or an incomplete file.
+"""Seconds between two checks for a change of a file. The short interval is for an unknown key or an incomplete file.
 
-Publishers and subscribers ask every 0.5 s: each time the file is checked.
+Publishers and subscribers ask for the content every 0.5 s. Therefore each of these calls checks the file.
 """
 
 _BACKLOG = 2_048
-"""Connections that wait to be accepted, if the system allows that number. libzmq has 100. Above that the system drops
-packets, and a caller gets no answer."""
+"""Maximum number of connections that wait to be accepted, if the system allows it; the default of libzmq is 100. The
+system drops the packets of further connections, and their callers get no answer."""
 
 _MAX_FOUND = 4_096
-"""Maximum number of endpoints whose last key is cached."""
+"""Number of endpoints at which the cache of their last keys is cleared."""
 
 _MAX_REFUSED_KEYS = 100
-"""Keys of refused callers that are remembered, so that texts can name them."""
+"""Maximum number of refused callers' keys that are kept for messages. Beyond it, the oldest key is removed."""
 
 _numbers = itertools.count()
 
@@ -60,8 +60,8 @@ class Credentials:
 
     Attributes:
         public_key: public key of this program, 40 characters of Z85.
-        directory: of the trusted certificates.
-        domain: ZAP domain of the sockets.
+        directory: directory of the trusted certificates.
+        domain: ZAP domain of the sockets, by which the authenticator finds this object.
         refused: number of connections that were refused for their keys.
     """
 
@@ -75,7 +75,7 @@ class Credentials:
         """Read the files; see `oz.Security`.
 
         Raises:
-            ConfigurationError, MissingDependency: as `oz.Security`.
+            ConfigurationError, MissingDependency: for the same reasons as `oz.Security`.
         """
         require_curve()
         self.domain = f"oz-{next(_numbers)}"
@@ -110,11 +110,11 @@ class Credentials:
 
     @property
     def permissions(self) -> Permissions | None:
-        """Permissions of the file as it is now; None without a file."""
+        """Current content of the permission file; None without a file."""
         return None if self._permissions is None else self._permissions.value
 
     def read_permissions_again(self) -> Permissions | None:
-        """Return the permissions after a check of the file, whenever the last check was."""
+        """Check the file, even if the last check was a moment ago, and return the permissions."""
         return None if self._permissions is None else self._permissions.check_again()
 
     def admits(self, key: str, address: str) -> bool:
@@ -133,7 +133,7 @@ class Credentials:
 
     @property
     def refused_keys(self) -> list[str]:
-        """Keys of callers that were refused lately."""
+        """Keys of the callers that were refused last, `_MAX_REFUSED_KEYS` at most."""
         with self._counting:
             return [*self._refused_keys]
 
@@ -141,8 +141,8 @@ class Credentials:
         """Count and log a caller that a listener has refused because it proved no key.
 
         Args:
-            endpoint: of the listener.
-            why: reason for the log.
+            endpoint: endpoint of the listener.
+            why: reason of the refusal, for the log.
         """
         self._count(why, f"a connection at {endpoint} is refused: {why}")
 
@@ -156,7 +156,7 @@ class Credentials:
         """Log the connections that were refused since the last line; see `RefusalLog`.
 
         Args:
-            now: in seconds of `time.monotonic`.
+            now: current time, in seconds of `time.monotonic`.
         """
         with self._counting:
             lines = self._refusals.lines(now)
@@ -169,7 +169,7 @@ class Credentials:
     # sockets
 
     def serve(self, socket: zmq.Socket[Any]) -> None:
-        """Demand CURVE and a trusted key at later binds of a socket.
+        """Make a socket demand CURVE and a trusted key from peers at endpoints that it binds later.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -186,7 +186,7 @@ class Credentials:
             socket.set(zmq.RCVHWM, 2)
 
     def prepare(self, socket: zmq.Socket[Any], key: str) -> None:
-        """Set the keys of a socket for connections to the holder of a key."""
+        """Set the keys of a socket before it connects to a listener whose public key is `key`."""
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 0)
         socket.set(zmq.CURVE_SERVERKEY, key.encode())
@@ -203,9 +203,9 @@ class Credentials:
         """Try the trusted keys at an endpoint; see `probe` of `oz.transport.probing`.
 
         Args:
-            endpoint: key of `servers`.
-            kind: type of the socket that connects.
-            where: endpoint to connect to, such as the link endpoint; None for `endpoint`.
+            endpoint: endpoint of the listener, as in `servers`.
+            kind: ZeroMQ type of the socket that connects, such as `zmq.SUB`.
+            where: endpoint to which the search connects, such as the link endpoint; None for `endpoint`.
         """
         candidates = self.candidates(endpoint)
         where = where or endpoint
@@ -226,18 +226,18 @@ class Credentials:
         return found
 
     def _key_named(self, name: str | None) -> str | None:
-        """Return the trusted key whose certificate has a name, such as a host name; None if no certificate has it."""
+        """Return the trusted key of the certificate with a name, such as a host name; None without this certificate."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
     def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
-        """Return why an endpoint cannot be connected, in words that follow its name.
+        """Return why a socket cannot connect to an endpoint: words that follow the endpoint's name in a message.
 
-        None if it can, or if nothing listens there yet.
+        None if the socket can connect, or if nothing listens there yet.
 
         Args:
             found: outcome of a search or of a handshake.
-            endpoint: of the listener.
-            key: of the listener, if it is known.
+            endpoint: endpoint of the listener.
+            key: public key of the listener; None if it is unknown.
         """
         match found:
             case Probed.REFUSED:
@@ -268,7 +268,7 @@ class Credentials:
 
     def rights(self) -> Rights:
         """Return the trusted keys and their permissions; the same object until one of the files changes."""
-        # Each received frame calls this, so that the clock is read once.
+        # The clock is read once, because each received frame calls this.
         now = time.monotonic()
         trusted = self._trusted.at(now)
         permissions = None if self._permissions is None else self._permissions.at(now)
@@ -278,7 +278,7 @@ class Credentials:
 
     @property
     def is_changing(self) -> bool:
-        """Whether the file of permissions has changed, and is read after `_SHORT_INTERVAL` seconds without a change."""
+        """Whether the permission file has changed and is not read yet: it must be unchanged for `_SHORT_INTERVAL`."""
         return self._permissions is not None and self._permissions.is_changing
 
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
@@ -299,10 +299,10 @@ class Reloaded(Generic[T]):
         """Read the content.
 
         Args:
-            path: of the file or the directory.
-            read: returns the whole content, or raises.
-            kept: returns the part of the earlier content that stays in force while `read` raises; None for all of
-                it. With None a change is read only if the file is the same at two checks: it may be incomplete.
+            path: path of the file or the directory.
+            read: function that returns the whole content, or raises an error.
+            kept: function that returns the part of the earlier content that stays in force while `read` raises; None
+                keeps the whole earlier content. With None, a changed file is read when two checks find the same state.
         """
         self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
@@ -314,7 +314,7 @@ class Reloaded(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Content now; the earlier content while the file cannot be used."""
+        """Current content; the earlier content while the file cannot be used."""
         return self.at(time.monotonic())
 
     @property
@@ -327,9 +327,9 @@ class Reloaded(Generic[T]):
         return self._value if now < self._due_at else self.refresh(_CHECK_INTERVAL)
 
     def value_for_unknown_key(self) -> T:
-        """Return the content after a check, unless another unknown key has caused one a moment ago.
+        """Check the file so that a recently added key is found, and return the content.
 
-        So a recently added key is found.
+        The check is left out if another unknown key caused a check less than `_SHORT_INTERVAL` seconds ago.
         """
         now = time.monotonic()
         if now - self._asked_at < _SHORT_INTERVAL:
@@ -338,7 +338,7 @@ class Reloaded(Generic[T]):
         return self.refresh(0.0)
 
     def refresh(self, interval: float) -> T:
-        """Return the content. Check for a change if the last check is `interval` seconds ago."""
+        """Check for a change if the last check was at least `interval` seconds ago. Return the content."""
         if time.monotonic() - self._checked_at >= (_SHORT_INTERVAL if self.is_changing else interval):
             with self._lock:
                 self._checked_at = time.monotonic()
@@ -351,7 +351,7 @@ class Reloaded(Generic[T]):
         return self._value
 
     def check_again(self) -> T:
-        """Return the content of a file. A change is read at once, unless it is so new that it may be incomplete."""
+        """Return the content. A changed file is read at once if its last change is at least `_SHORT_INTERVAL` old."""
         with self._lock:
             state: Any = _state(self._path)
             if state not in (None, self._seen) and time.time_ns() - max(state[:2]) >= _SHORT_INTERVAL * 1e9:
@@ -376,7 +376,7 @@ class Reloaded(Generic[T]):
 def _state(path: Path) -> object:
     """Return a value that differs after a change of a file, or of a file in a directory.
 
-    Each node of a process calls this twice a second, so that it creates no `Path` for each file.
+    It creates no `Path` for each file, because each node of a process calls it twice a second.
     """
     try:
         own = _marks(os.stat(path))
@@ -389,7 +389,7 @@ def _state(path: Path) -> object:
 
 
 def _marks_at(path: str) -> tuple[int, ...]:
-    """Return the state of a file in a directory; empty for a broken link, so that the other files are still checked."""
+    """Return the state of one file in a directory; empty for a broken link, which must not stop the check."""
     try:
         return _marks(os.stat(path))
     except OSError:

@@ -1,4 +1,4 @@
-"""Check for free file descriptors before a socket is opened: libzmq aborts the process without them."""
+"""Check for free file descriptors before a socket is opened: libzmq aborts the process if none is free."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from oz.system import has_free_descriptors
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
-"""Descriptors of the first socket of a context: two for each of libzmq's two threads, one for the end of
-the context, one for the socket, and four spare. Source: ctx.cpp and epoll.cpp of libzmq 4.3.5."""
+"""Number of descriptors that the first socket of a context needs. Each of libzmq's two threads needs two descriptors.
+The end of the context needs one, and the socket needs one. Four are spare. Source: ctx.cpp and epoll.cpp of libzmq
+4.3.5."""
 
 _ENDPOINT = 6
-"""Descriptors of a bind or connect: one for the address lookup, one socket, two that wake a thread of oz, and
-two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
+"""Number of descriptors that a bind or connect needs: one for the address lookup, one for the socket, two that wake a
+thread of oz, and two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
 
 _SPARE = 32
-"""Descriptors that a node leaves free for incoming connections: an `ipc://` listener of libzmq 4.3.5 aborts
+"""Number of descriptors that a node leaves free for incoming connections: an `ipc://` listener of libzmq 4.3.5 aborts
 the process if `accept` fails."""
 
 NODE = 24
-"""Descriptors of a node: its context, sockets, endpoints, and the pair that wakes its thread."""
+"""Number of descriptors that a node needs for its context, sockets, endpoints, and the pair that wakes its thread."""
 
 
 def need_for_node() -> None:
     """Raise an error unless a node can be opened and `_SPARE` descriptors stay free.
 
     Raises:
-        zmq.ZMQError: as `need`.
+        zmq.ZMQError: too few descriptors are free; see `need`.
     """
     need(NODE + _SPARE, "a node")
 
@@ -41,33 +42,33 @@ def need_for_peer(endpoint: str) -> None:
     """Raise an error unless a node can connect to a peer and `_SPARE` descriptors stay free.
 
     Raises:
-        zmq.ZMQError: as `need`.
+        zmq.ZMQError: too few descriptors are free; see `need`.
     """
     if not endpoint.startswith("inproc:"):
         need(_ENDPOINT + _SPARE, f"connecting to {endpoint}")
 
 
 def need_for_endpoint(endpoint: str) -> None:
-    """Raise an error unless an endpoint can be bound or connected.
+    """Raise an error unless enough descriptors are free to bind or connect an endpoint.
 
     Raises:
-        zmq.ZMQError: as `need`.
+        zmq.ZMQError: too few descriptors are free; see `need`.
     """
     if not endpoint.startswith("inproc:"):
         need(_ENDPOINT, f"binding or connecting to {endpoint}")
 
 
 def need(count: int, purpose: str) -> None:
-    """Raise unless `count` file descriptors are free.
+    """Raise an error unless `count` file descriptors are free.
 
     The check is no reservation: another thread or libzmq may open descriptors before the caller does.
 
     Args:
-        count: the number of descriptors.
-        purpose: purpose of the descriptors, for the error.
+        count: number of descriptors.
+        purpose: purpose of the descriptors, for the error message.
 
     Raises:
-        zmq.ZMQError: fewer are free; `errno` is `EMFILE`.
+        zmq.ZMQError: fewer than `count` descriptors are free; `errno` is `EMFILE`.
     """
     _check(count, purpose)
 

@@ -1,4 +1,4 @@
-"""Endpoints: checks, their scope, and the addresses that a node announces."""
+"""Endpoints: checks before a bind or connect, local and remote addresses, and the addresses that a node announces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def as_text(endpoint: str | bytes) -> str:
     """Return an endpoint as text. Objects other than text and bytes are returned unchanged; `check` refuses them.
 
     Raises:
-        EndpointError: the bytes are no text.
+        EndpointError: the bytes are not UTF-8.
     """
     if not isinstance(endpoint, bytes):
         return endpoint
@@ -56,7 +56,7 @@ def as_text(endpoint: str | bytes) -> str:
 def needs_ipv6(endpoint: str) -> bool:
     """Return whether an endpoint has an IPv6 address, for which a socket needs `zmq.IPV6`.
 
-    A host name counts as IPv4, because libzmq would resolve only its IPv6 address.
+    A host name counts as IPv4: with `zmq.IPV6`, libzmq would resolve only the IPv6 address of the name.
     """
     scheme, _, address = endpoint.partition("://")
     # A source address may come before the address of the peer: tcp://source;destination.
@@ -79,13 +79,13 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     """Raise an error for an endpoint that cannot be used.
 
     Args:
-        endpoint: such as `tcp://127.0.0.1:5555`.
+        endpoint: endpoint to check, such as `tcp://127.0.0.1:5555`.
         own_context: whether the socket has a context of its own, which no other socket shares.
 
     Raises:
-        EndpointError: the text is no endpoint, inproc without a shared context, or libzmq was built without the
-            transport.
-        TypeError: neither text nor bytes.
+        EndpointError: the text is no endpoint, or names inproc without a shared context, or libzmq was built without
+            the transport.
+        TypeError: the endpoint is neither text nor bytes.
     """
     endpoint = as_text(endpoint)
     if not isinstance(endpoint, str):
@@ -114,7 +114,7 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
 
 
 def check_destination(endpoint: str) -> None:
-    """Raise EndpointError for an endpoint of TCP that only `bind` can use, such as `tcp://*:5555`."""
+    """Raise EndpointError for a `tcp://` endpoint that only `bind` can use, such as `tcp://*:5555`."""
     address = endpoint.removeprefix("tcp://").rpartition(";")[2]
     if endpoint.startswith("tcp://") and (address.startswith("*:") or address.endswith(":*")):
         raise EndpointError(
@@ -133,8 +133,8 @@ def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
     """Raise `EndpointError` if libzmq refuses a bind or connect within the context.
 
     Args:
-        endpoint: of the bind or connect.
-        hint: remedy for an endpoint of tcp.
+        endpoint: endpoint of the bind or connect.
+        hint: remedy that the error names if libzmq rejects a `tcp://` endpoint.
     """
     try:
         yield
@@ -170,7 +170,7 @@ def is_local(endpoint: str) -> bool:
 
 
 def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
-    """Return the addresses of an endpoint in the form of the socket module; empty if there are none."""
+    """Return the addresses of an endpoint as the `socket` module writes addresses; empty if the endpoint has none."""
     scheme, _, address = endpoint.partition("://")
     if scheme == "ipc":
         # The system returns an abstract name as bytes with a zero byte at the beginning.
@@ -184,17 +184,17 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
 _log = peer_logger("oz.node")
 
 _OUTSIDE = (("192.0.2.1", 9), ("2001:db8::1", 9))
-"""Addresses for documentation (RFC 5737 and 3849): packets to them take the default route of this host."""
+"""Addresses for documentation (RFC 5737 and 3849). This host would send packets to them by its default route."""
 
 _TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
 _ANY = ("*", "0.0.0.0", "[::]", "::")
 
 
 def address_towards(endpoints: Iterable[str]) -> str:
-    """Return the address of this host that the listeners at some endpoints see.
+    """Return this host's address as the listeners at some endpoints see it. No packet is sent.
 
     Args:
-        endpoints: `tcp://host:port` each. The first name with an address is used. Nothing is sent.
+        endpoints: endpoints `tcp://host:port`. The first endpoint whose host has an address decides.
     """
     for endpoint in endpoints:
         found = _TCP.fullmatch(endpoint)
@@ -224,9 +224,9 @@ def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = Fals
     """Return the TCP endpoints that a node announces.
 
     Args:
-        bound: endpoints of the node.
-        address: of this host. It replaces a wildcard address.
-        is_advertised: whether the program has set the address, as behind a NAT. If so, it replaces each address.
+        bound: endpoints that the node has bound.
+        address: address of this host, which replaces a wildcard address.
+        is_advertised: whether the program has set `address`, as behind a NAT. If so, `address` replaces every host.
     """
     announced = []
     for endpoint in bound:

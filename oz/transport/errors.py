@@ -1,4 +1,4 @@
-"""Error for endpoints. It is also an error of pyzmq, and therefore `import oz` does not load it."""
+"""Error for endpoints. Its class derives from an error of pyzmq, and therefore `import oz` does not load it."""
 
 from __future__ import annotations
 

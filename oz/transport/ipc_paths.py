@@ -24,12 +24,12 @@ _REMEDY = "stop that process, or bind to another path"
 
 
 class _SocketFile(NamedTuple):
-    """A socket file that this process has bound.
+    """Socket file that this process has bound.
 
     Attributes:
-        path: the absolute path, because the program may change its directory.
-        identity: device and inode. The kernel does not reuse the inode while the socket listens.
-        pid: the process that bound it.
+        path: absolute path of the file, because the program may change its directory.
+        identity: device and inode of the file. The kernel does not reuse the inode while the socket listens.
+        pid: id of the process that bound the path.
     """
 
     path: str
@@ -38,7 +38,7 @@ class _SocketFile(NamedTuple):
 
 
 class SocketFiles:
-    """The socket files that one socket has bound, by endpoint."""
+    """Socket files of the `ipc://` endpoints that one socket has bound."""
 
     __slots__ = ("_files",)
 
@@ -49,24 +49,24 @@ class SocketFiles:
     def bind(self, socket: zmq.Socket[Any], endpoint: str, bind: Callable[..., Any] = zmq.Socket.bind) -> Any:
         """Bind a socket of pyzmq; refuse an `ipc://` path at which a process listens.
 
-        A connection to the path decides. A path at which nothing listens is stale, and libzmq replaces it.
-        Between this check and the bind another process may bind the same path. libzmq then replaces that
-        socket without an error: oz accepts this race.
+        A trial connection to the path decides. A path at which nothing listens is stale, and libzmq replaces it.
+        Between this check and the bind another process may bind the same path. libzmq then replaces the
+        socket of that process without an error: oz accepts this race.
 
         On macOS a listener with a full backlog refuses connections as a stale path does.
 
         Args:
-            socket: the socket.
-            endpoint: any endpoint of libzmq; other transports are bound without a check.
-            bind: the unbound method that binds.
+            socket: socket that binds.
+            endpoint: any endpoint of libzmq; transports other than `ipc://` are bound without a check.
+            bind: unbound method that binds, such as `zmq.Socket.bind`.
 
         Returns:
             The value that `zmq.Socket.bind` returns.
 
         Raises:
-            EndpointError: the path is in use, or is not a socket, with the errno EADDRINUSE; or this process
-                may not connect to it, with the errno of the connection.
-            zmq.ZMQError: as `zmq.Socket.bind`.
+            EndpointError: the path is in use or is not a socket (errno EADDRINUSE), or this process may not connect
+                to the path (errno of the connection).
+            zmq.ZMQError: libzmq refuses the bind for another reason.
         """
         path = _path_of(socket, endpoint)
         if path is not None:
@@ -86,9 +86,9 @@ class SocketFiles:
         return manager
 
     def remove(self, endpoint: str) -> None:
-        """Remove the file of an endpoint, if this process bound it and no other socket has replaced it.
+        """Remove the file of an endpoint, if this process bound the path and no other socket has replaced the file.
 
-        Call it before the socket stops listening, because the inode of the file may be reused after that.
+        Call this before the socket stops listening: later the kernel may reuse the inode of the file.
         """
         file = self._files.pop(endpoint, None)
         if file is None or file.pid != os.getpid():
@@ -105,7 +105,7 @@ class SocketFiles:
 
 
 def _path_of(socket: zmq.Socket[Any], endpoint: str) -> str | None:
-    """Return the path that a bind creates; None if libzmq creates no file, or a temporary one."""
+    """Return the path that a bind creates; None if libzmq creates no file, or a temporary file."""
     path = endpoint.removeprefix(_SCHEME).partition("\0")[0]
     if path == endpoint or path == "*" or path.startswith("@") or not hasattr(sockets, "AF_UNIX"):
         return None
@@ -122,7 +122,7 @@ def _path_of(socket: zmq.Socket[Any], endpoint: str) -> str | None:
 
 
 def _check_free(path: str) -> None:
-    """Raise EndpointError if a path is no socket, or if a process listens there."""
+    """Raise EndpointError if a path exists and is no socket, or if a process listens at it."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""Searches for the keys of listeners, in separate threads, so that the engine continues."""
+"""Searches for the public keys of listeners. The engine does not wait, because each search runs in its own thread."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from oz.transport.backoff import growing
 from oz.transport.probing import Probed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
-"""Seconds before an endpoint is searched again."""
+"""Seconds between two searches for the key of one endpoint: the first pause and the longest pause."""
 
 
 class Found(NamedTuple):
     """Result of a search.
 
     Attributes:
-        endpoint: of the listener.
-        outcome: of the search.
-        key: public key of the listener, if it is known.
+        endpoint: endpoint of the listener.
+        outcome: outcome of the search.
+        key: public key of the listener; None if it is unknown.
     """
 
     endpoint: str
@@ -42,8 +42,9 @@ class KeySearch:
         """Start without searches.
 
         Args:
-            probe: returns the outcome and the key of the listener at an endpoint, for a type of socket.
-            wake: makes the engine call `results` soon; called by any thread.
+            probe: function that searches for a key; see `probe` of `oz.transport.probing`. Its arguments are the
+                endpoint of a listener and the ZeroMQ type of the socket that connects.
+            wake: function that makes the engine call `results` soon. It may be called in any thread.
         """
         self._probe = probe
         self._wake = wake
@@ -57,8 +58,8 @@ class KeySearch:
         """Search for the key of a listener now.
 
         Args:
-            endpoint: of the listener.
-            kind: type of the socket that connects.
+            endpoint: endpoint of the listener.
+            kind: ZeroMQ type of the socket that connects.
         """
         self._kinds[endpoint] = kind
         self._running.add(endpoint)
@@ -69,8 +70,8 @@ class KeySearch:
         """Search again after a pause, which grows with each call.
 
         Args:
-            endpoint: of an earlier search.
-            now: in seconds of `time.monotonic`.
+            endpoint: endpoint of an earlier search.
+            now: current time, in seconds of `time.monotonic`.
         """
         pauses = self._pauses.setdefault(endpoint, growing(_FIRST_PAUSE, _LONGEST_PAUSE))
         self._at.setdefault(endpoint, now + next(pauses))
@@ -80,7 +81,7 @@ class KeySearch:
         return endpoint in self._at or endpoint in self._running
 
     def reset(self, endpoint: str) -> None:
-        """Record a successful connection: the next pause is the shortest again."""
+        """Record a successful connection: the pause before the next search is the shortest again."""
         self._pauses.pop(endpoint, None)
         self._at.pop(endpoint, None)
 
@@ -96,7 +97,10 @@ class KeySearch:
         return found
 
     def next_deadline(self) -> float | None:
-        """Return when to call `results` at the latest, in seconds of `time.monotonic`; None for never."""
+        """Return the time of the next due search, in seconds of `time.monotonic`; None if none is due.
+
+        The engine calls `results` at this time.
+        """
         return min(self._at.values(), default=None)
 
     def _search(self, endpoint: str, kind: int) -> None:

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A client of CURVE must know the key of the server before it connects. `find` tries the trusted keys at an
-endpoint, 16 at once. If nothing listens at the endpoint yet, the socket connects with the likeliest key.
+endpoint, 16 keys at once. If nothing listens at the endpoint yet, the socket connects with the likeliest key.
 
 libzmq reports the outcome of a handshake only to the monitor of the socket. The engine passes the outcomes on:
 
@@ -16,14 +16,14 @@ BROKEN: listener without keys    connection ends; connect again after 0.2 to 5 s
 FAILED: listener has another key the second in a row begins a search; libzmq tries again meanwhile
 ================================ ==============================================================
 
-libzmq never tries again after REFUSED and BROKEN. It frees such a connection, but keeps its address under the
-endpoint, so that the engine disconnects at once, before it connects again.
+libzmq never connects again after REFUSED and BROKEN. It frees such a connection, but keeps its address under the
+endpoint. Therefore the engine disconnects the endpoint at once, before it connects again.
 
-A search runs in a thread of its own. Its result wakes the engine. A search that finds no trusted key is
-reported when three in a row have found none, because one may meet a listener that closes.
+A search runs in a thread of its own. Its result wakes the engine. A missing trusted key is reported only after
+three searches in a row without one, because a single search may meet a listener that closes.
 
-The files of keys are read again by the clock. A connection ends when the key of its peer is not trusted any more.
-The monitors of listening sockets are read periodically too, because they report callers without a key (`Arrivals`).
+The files of keys are checked every `TEND_INTERVAL` seconds. A connection ends when the key of its peer is not trusted
+any more. The monitors of listening sockets are read as often, because they report callers without a key (`Arrivals`).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ TEND_INTERVAL = 0.5
 CHANGE_INTERVAL = 0.06
 """Seconds until the next check while a file changes: the file is read after 0.05 s without a change."""
 LINK = int(zmq.DEALER)
-"""Type of the socket that tries the keys of a listener for links."""
+"""Type of the socket that tries trusted keys at an endpoint for links (connections between two sockets of oz)."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-"""Seconds before a refused endpoint is connected again."""
-_FAILURES = 2  # Failed handshakes in a row that begin a search: one may meet a listener that closes.
-_STRANGERS = 3  # Searches in a row without a trusted key that are reported.
+"""Seconds between a refusal and the next connection to the endpoint: the first pause and the longest pause."""
+_FAILURES = 2  # Failed handshakes in a row at which a search begins: one failure may come from a listener that closes.
+_STRANGERS = 3  # Searches in a row without a trusted key at which the endpoint is reported.
 _WITHOUT_KEY = (Probed.STRANGER, Probed.KEYLESS, Probed.SILENT)
 
 _log = peer_logger("oz.security")
@@ -61,14 +61,14 @@ class _Server:
     """Listener at one endpoint.
 
     Attributes:
-        link_endpoint: of its links, or None.
-        key: public key that the endpoint is connected with.
-        kind: type of the socket whose last handshake failed.
-        reconnect_at: time of the next connection, None while libzmq has one; in seconds of `time.monotonic`.
-        pauses: before the next connections, in seconds.
-        failures: handshakes that failed in a row.
-        strangers: searches in a row that found no trusted key.
-        is_refused: whether a refusal was reported.
+        link_endpoint: endpoint at which the listener accepts links; None without links.
+        key: public key with which the socket connects to the endpoint.
+        kind: ZeroMQ type of the socket whose last handshake failed.
+        reconnect_at: time of the next connection, in seconds of `time.monotonic`; None if no connection is due.
+        pauses: pauses before the next connections, in seconds.
+        failures: number of handshakes that failed in a row.
+        strangers: number of searches in a row that found no trusted key.
+        is_refused: whether a refusal was reported since the last successful handshake.
         is_ended: whether the engine has no connection to the endpoint.
     """
 
@@ -93,10 +93,11 @@ class Keys:
     """Keys of the peers of a publisher or subscriber.
 
     Attributes:
-        credentials: of this side.
-        plain: type of the socket that tries the keys of a listener for plain connections.
-        name_of: returns the name of the listener at an endpoint, for texts.
-        stranger_at: returns the key of the listener at an endpoint if it is known and not trusted, else None.
+        credentials: credentials of this side.
+        plain: type of the socket that tries trusted keys at an endpoint for plain connections.
+        name_of: function that returns the name of the listener at an endpoint, for messages.
+        stranger_at: function that returns the public key of the listener at an endpoint if this key is known and
+            not trusted, else None.
     """
 
     plain = int(zmq.SUB)
@@ -114,11 +115,11 @@ class Keys:
         """Start without endpoints.
 
         Args:
-            credentials: of this side.
-            wake: makes the engine call `tend`; called in any thread.
-            report: called with the endpoint of a refusal and its reason, in words that follow the name.
-            reconnect: called with an endpoint that must be connected again, with its current key.
-            end: called with an endpoint whose connections must end.
+            credentials: credentials of this side.
+            wake: function that makes the engine call `tend`. It may be called in any thread.
+            report: function called after a refusal with the endpoint and the reason: words that follow its name.
+            reconnect: function called with an endpoint to which the engine must connect again with the current key.
+            end: function called with an endpoint whose connections must end.
         """
         self.credentials = credentials
         self._report, self._reconnect, self._end = report, reconnect, end
@@ -133,7 +134,7 @@ class Keys:
     def watch(self, socket: zmq.Socket[Any], now: float) -> None:
         """Monitor the handshakes of a socket. Call it before each bind and connect.
 
-        A connection that libzmq does not retry is ended before the next connection.
+        If the socket is monitored already, its events are read: connections that libzmq has given up must end first.
         """
         found = self._monitors.get(socket)
         if found is None:
@@ -161,8 +162,8 @@ class Keys:
         """Find the key of a listener. The call waits for handshakes. After an error the endpoint is forgotten.
 
         Args:
-            endpoint: of the listener.
-            link_endpoint: of its links, or None.
+            endpoint: endpoint of the listener.
+            link_endpoint: endpoint at which the listener accepts links; None without links.
             is_plain: whether a plain connection may serve the endpoint.
 
         Raises:
@@ -190,13 +191,13 @@ class Keys:
             server.key = key
 
     def expect(self, endpoint: str) -> None:
-        """Connect with the likeliest key of a listener for links, while a search for its key runs.
+        """Choose the likeliest key of a listener for links, and begin a search if several keys are possible.
 
         Args:
-            endpoint: for links.
+            endpoint: endpoint at which the listener accepts links.
 
         Raises:
-            PermissionDenied: no key is trusted.
+            PermissionDenied: no trusted key may belong to the listener.
         """
         if endpoint.startswith("inproc:"):
             return
@@ -225,8 +226,8 @@ class Keys:
         """Try the trusted keys at an endpoint.
 
         Args:
-            endpoint: of the listener.
-            kind: LINK or `plain`.
+            endpoint: endpoint of the listener.
+            kind: type of the socket that tries: LINK or `plain`.
         """
         server = self._servers.get(endpoint)
         if server is None:
@@ -240,16 +241,16 @@ class Keys:
 
     @property
     def by_endpoint(self) -> dict[str, str]:
-        """Key that each endpoint is connected with."""
+        """Public key with which this side connects to each endpoint."""
         return {endpoint: server.key for endpoint, server in self._servers.items()}
 
     def key_of(self, endpoint: str) -> str | None:
-        """Return the key that an endpoint is connected with; None for inproc and bound endpoints."""
+        """Return the key with which this side connects to an endpoint; None for inproc and bound endpoints."""
         server = self._servers.get(endpoint)
         return None if server is None else server.key
 
     def prepare(self, socket: zmq.Socket[Any], endpoint: str) -> None:
-        """Set the keys of a socket for its next connection, which goes to a given endpoint."""
+        """Set the keys of a socket before it connects to an endpoint."""
         server = self._servers.get(endpoint)
         if server is not None:
             self.credentials.prepare(socket, server.key)
@@ -258,10 +259,10 @@ class Keys:
         """Record the outcome of a handshake.
 
         Args:
-            endpoint: of the listener.
-            outcome: of the handshake.
-            kind: LINK or `plain`.
-            now: in seconds of `time.monotonic`.
+            endpoint: endpoint of the listener.
+            outcome: outcome of the handshake.
+            kind: type of the socket that connected: LINK or `plain`.
+            now: current time, in seconds of `time.monotonic`.
         """
         server = self._servers.get(endpoint)
         if server is None or server.is_ended:
@@ -290,10 +291,10 @@ class Keys:
             self._report(endpoint, why)
 
     def tend(self, now: float) -> None:
-        """Run due steps: connections, results of searches, changes of files, callers.
+        """Connect again where it is due, apply the results of searches, check the files, and report refused callers.
 
         Args:
-            now: in seconds of `time.monotonic`.
+            now: current time, in seconds of `time.monotonic`.
         """
         for endpoint, server in [*self._servers.items()]:
             if server.reconnect_at is not None and now >= server.reconnect_at:
@@ -329,7 +330,7 @@ class Keys:
         return server.strangers >= (2 * _STRANGERS if may_call else _STRANGERS)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
-        # An event does not name a connection, so that one of the connection before may come: it is not enough.
+        # An event names no connection. It may come from the connection before, so one failure begins no search.
         server.key, server.failures, server.is_ended = key, 0, False
         self._reconnect(endpoint)
 
@@ -350,7 +351,7 @@ class Keys:
                     self._search.begin(endpoint, server.kind)
 
     def next_deadline(self) -> float:
-        """Return the time of the next `tend` in seconds of `time.monotonic`."""
+        """Return the time at which the engine must call `tend`, in seconds of `time.monotonic`."""
         times = [server.reconnect_at for server in self._servers.values()]
         times.append(self._search.next_deadline())
         return min([self._due_at, *(due for due in times if due is not None)])

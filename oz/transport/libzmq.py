@@ -1,7 +1,7 @@
 """Functions of the libzmq that pyzmq has loaded.
 
-`raw_socket` returns the C access to a socket, None if the compiled part does not run or if pyzmq hides a function.
-In this case the callers use pyzmq. `option_reader` is for code in Python.
+`raw_socket` returns an object by which C code calls libzmq. It returns None if the compiled part of oz is not used, or
+if pyzmq hides a function of libzmq; its callers then use pyzmq. `option_reader` is for code in Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIBZMQ = _open()
 
 
 def find(name: str) -> Any:
-    """Return a function of libzmq, None if pyzmq hides it."""
+    """Return a function of libzmq; None if pyzmq hides the function."""
     return getattr(_LIBZMQ, name, None)
 
 
@@ -45,7 +45,7 @@ if HOT is not None and IS_KNOWN:
 
 
 def raise_of(number: int) -> NoReturn:
-    """Raise the error of pyzmq for the number of an error.
+    """Raise the error of pyzmq for an errno.
 
     Raises:
         zmq.ZMQError: always.
@@ -59,12 +59,13 @@ def option_reader(
 ) -> Callable[[Any], int]:
     """Return a function that takes a socket, and returns an integer option of this socket.
 
-    `get` of pyzmq constructs an enum, which takes 0.5 µs. The function of libzmq takes 0.2 µs by ctypes.
+    `get` of pyzmq constructs an enum, which takes 0.5 µs. A call of the libzmq function by ctypes takes 0.2 µs.
 
     Args:
-        socket: of pyzmq, or a model socket. The function keeps no reference.
-        option: number of the option.
-        get: called with socket and option for a model socket, for a closed socket and after an error.
+        socket: socket of pyzmq, or model socket of `oz.testing`. The returned function keeps no reference to it.
+        option: number of the option in libzmq.
+        get: fallback, called with a socket and the option. It is used for model sockets and closed sockets, and if
+            the libzmq function fails.
     """
     if _GETSOCKOPT is None or _CLOSED is None or not isinstance(socket, zmq.backend.Socket):
         return lambda socket: int(get(socket, option))
@@ -88,7 +89,7 @@ SHARED_FRAME: Any = HOT.SharedFrame if HOT is not None and IS_KNOWN else None
 
 
 def raw_socket(socket: zmq.Socket[bytes]) -> Any:
-    """Return the C access to a socket; see `oz.compiled.Hot.RawSocket`. None without the compiled part."""
+    """Return the object by which C code uses a socket (`oz.compiled.Hot.RawSocket`); None without the compiled part."""
     if HOT is None or not IS_KNOWN or type(socket) is not zmq.Socket:
         return None
     return HOT.RawSocket(socket=socket, address=socket.underlying, raise_error=raise_of)

@@ -18,7 +18,8 @@ NULL = "NULL"
 _GREETING_TIMEOUT = 1.0  # seconds
 
 _SIGNATURE = b"\xff" + bytes(8) + b"\x7f" + b"\x03"
-"""Signature and version of ZMTP. A listener answers them with the remaining bytes of its own greeting."""
+"""First bytes of a greeting: signature and version of ZMTP. A listener that has received these bytes sends the
+remaining bytes of its own greeting."""
 
 _MECHANISM = slice(12, 32)
 

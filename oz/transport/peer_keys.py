@@ -1,8 +1,8 @@
-"""Peers of a socket: the key of each frame, and the endpoint of an event of a monitor.
+"""Peers of a socket: which key has sent a frame, and which endpoint an event of a monitor is about.
 
-The authenticator names the key of a peer that has connected here. If this side has connected, the peer has the key of
-the endpoint: libzmq reports the descriptor of a frame, and the system the address of the peer
-(`docs/decisions/063-keys-of-connections.md`).
+If the peer has connected here, the authenticator names its key. If this side has connected, the peer has the key of the
+endpoint. To find this endpoint, libzmq reports the descriptor by which a frame came, and the system reports the peer's
+address for the descriptor (`docs/decisions/063-keys-of-connections.md`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PeerKeys:
     """Keys of the peers of one socket.
 
     Attributes:
-        bound: endpoints that peers connect to.
+        bound: endpoints that this socket has bound, to which peers connect.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class PeerKeys:
         self._known: dict[int, tuple[int | None, str]] = {}
 
     def connection_of(self, frame: zmq.Frame, called: Mapping[str, str]) -> Connection | None:
-        """Return the connection of a frame, with the key of the peer; None inside the process.
+        """Return the connection by which a frame came, with the peer's key; None if the sender is in this process.
 
-        The key is empty if it is unknown.
+        An unknown key is an empty text.
 
         Args:
-            frame: of the socket.
-            called: key of each endpoint that the socket connects to.
+            frame: frame that the socket has received.
+            called: public key of the listener at each endpoint to which the socket connects.
         """
         try:
             descriptor = int(frame.get(_SOURCE))
@@ -59,10 +59,10 @@ class PeerKeys:
         return Connection(descriptor, inode, known[1])
 
     def _find_key(self, descriptor: int, frame: zmq.Frame, called: Mapping[str, str]) -> str:
-        """Return the key by the two addresses of a connection; empty if the addresses belong to several keys.
+        """Return the key that fits the two addresses of a connection; empty unless exactly one key fits.
 
-        `User-Id` is used only for connections to an endpoint of this socket: a server may set it to any value,
-        and the authenticator checks clients only.
+        `User-Id` is used only if the peer has connected to an endpoint of this socket. The authenticator checks only
+        such peers; a listener to which this side connects may set `User-Id` to any value.
         """
         ends = _ends(descriptor)
         if ends is None:
@@ -75,7 +75,7 @@ class PeerKeys:
 
 
 def _admitted_key(frame: zmq.Frame) -> str:
-    """Return the key that the authenticator has admitted; empty without a key."""
+    """Return the key that the authenticator has admitted; empty if the peer has no key."""
     try:
         return str(frame.get(_USER))
     except zmq.ZMQError:
@@ -83,7 +83,7 @@ def _admitted_key(frame: zmq.Frame) -> str:
 
 
 def key_of_client(frame: zmq.Frame) -> str | None:
-    """Return the key that sent a frame to a socket that only listens; None inside the process."""
+    """Return the key that sent a frame to a socket that only listens; None if the sender is in this process."""
     try:
         frame.get(_SOURCE)
     except zmq.ZMQError:
@@ -92,7 +92,7 @@ def key_of_client(frame: zmq.Frame) -> str | None:
 
 
 def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """Return the addresses of both sides of a connection, this side first; None once it is closed."""
+    """Return the address of this side and the address of the peer; None after the connection is closed."""
     with suppress(OSError):
         copy = os.dup(descriptor)
         try:
@@ -109,11 +109,11 @@ def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
 
 
 def called_endpoint(where: str, called: Iterable[str]) -> str | None:
-    """Return the endpoint of an event, which may have an address in place of the host; None if it is unclear.
+    """Return the called endpoint that an event is about; None if none or several fit.
 
     Args:
-        where: endpoint of the event.
-        called: endpoints that the socket connects to.
+        where: endpoint of the event, which may have an address in place of the host name.
+        called: endpoints to which the socket connects.
     """
     endpoints = list(called)
     if where in endpoints:
@@ -130,8 +130,8 @@ def is_of_caller(where: str, bound: Iterable[str], called: Iterable[str]) -> boo
 
     Args:
         where: endpoint of the event.
-        bound: endpoints that peers connect to.
-        called: endpoints that the socket connects to.
+        bound: endpoints that the socket has bound.
+        called: endpoints to which the socket connects.
     """
     if all(_port_of(endpoint) != _port_of(where) for endpoint in bound):
         return False

@@ -1,4 +1,4 @@
-"""Objects without a socket of their own that `oz.Poller` waits for."""
+"""Base class of objects that `oz.Poller` waits for, although they have no socket of their own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class PollTurn(Protocol):
-    """Part of one object in one call of `oz.Poller.poll`."""
+    """Work of one object during one call of `oz.Poller.poll`."""
 
     def has_message(self) -> bool:
-        """Read, run handlers, and return whether a receive would return at once."""
+        """Read the sockets, run handlers, and return whether a receive would return at once."""
 
     def begin_wait(self) -> tuple[int | None, float | None]:
-        """Return a descriptor to wait for, or None, and the maximum seconds to wait. None seconds wait for ever."""
+        """Return the descriptor to wait for and the longest wait in seconds. None means no descriptor, or no limit."""
 
     def end_wait(self) -> None:
         """End the wait of `begin_wait`."""
@@ -25,5 +25,5 @@ class Pollable:
     """Base of objects that `oz.Poller` waits for."""
 
     def _begin_turn(self) -> PollTurn:
-        """Return the part of the object in one call of `poll`."""
+        """Start the work of this object in one call of `poll`."""
         raise NotImplementedError

@@ -16,8 +16,8 @@ class Poll:
     """Descriptors that a waiting program polls.
 
     Attributes:
-        is_polling: whether a thread polls.
-        is_full: whether it waits for `ring` only, because a queue is full.
+        is_polling: whether a thread polls the descriptors now.
+        is_full: whether the waiting thread waits for `ring` only, because a queue is full.
     """
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Poll:
         """Wait for one descriptor or `ring`, with less overhead than `wait`.
 
         Args:
-            descriptor: of a socket.
-            seconds: at most.
+            descriptor: file descriptor of a socket.
+            seconds: longest wait, in seconds.
         """
         if self._pair is None or self._pair[0] != descriptor:
             poll = make_poll()
@@ -49,26 +49,26 @@ class Poll:
         return self._wake_up.fileno()
 
     def add(self, descriptors: Iterable[int]) -> None:
-        """Poll descriptors."""
+        """Add descriptors to the descriptors that `wait` polls."""
         for descriptor in descriptors:
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def remove(self, descriptors: Iterable[int]) -> None:
-        """Remove descriptors, before they are closed."""
+        """Remove descriptors. Call this before they are closed."""
         for descriptor in descriptors:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(descriptor)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable if one of the descriptors is."""
+        """Return a descriptor that is readable while at least one of the polled descriptors is readable."""
         selector: Any = self._selector
         return int(selector.fileno())
 
     def descriptor(self, *, is_full: bool) -> int:
-        """Return the descriptor of a wait that another poller does.
+        """Return the descriptor for a wait in another poller.
 
         Args:
-            is_full: whether to wait for `ring` only.
+            is_full: whether to wait for `ring` only, because a queue is full.
         """
         self.is_full = is_full
         selector: Any = self._alone if is_full else self._selector
@@ -78,8 +78,8 @@ class Poll:
         """Wait for a descriptor or `ring`.
 
         Args:
-            seconds: at most; None for ever.
-            is_full: whether to wait for `ring` only.
+            seconds: longest wait, in seconds; None waits for ever.
+            is_full: whether to wait for `ring` only, because a queue is full.
         """
         self.is_full = is_full
         try:
@@ -88,7 +88,7 @@ class Poll:
             self.is_full = False
 
     def ring(self) -> None:
-        """End a wait, or the next one."""
+        """End the current wait, or else the next wait."""
         self._wake_up.wake()
 
     def silence(self) -> None:

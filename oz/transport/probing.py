@@ -17,18 +17,18 @@ import zmq
 from oz.transport.certificates import KeyPair
 
 HANDSHAKE_TIMEOUT, BUSY_HANDSHAKE_TIMEOUT = 2.0, 10.0
-"""Seconds to wait for handshakes with a listener that accepts connections. The second timeout applies after the end
-of a handshake with another key: the listener checks keys, and its authenticator in Python may be slow."""
+"""Seconds to wait for handshakes with a listener that accepts connections. After one handshake has failed, the longer
+timeout applies to the other handshakes: the listener checks keys, and its authenticator in Python may be slow."""
 
 _ACCEPT_TIMEOUT = 0.3
-"""Seconds to wait until a connection is accepted."""
+"""Seconds to wait until the listener accepts a connection. After this time the listener counts as absent."""
 
 _BATCH = 16
-"""Number of keys that are tried at the same time. Many callers may try keys at one listener, whose queue of
-connections is limited."""
+"""Number of keys that a search tries at the same time. It is small, because many callers may search at one listener,
+and the number of connections that wait to be accepted is limited."""
 
 _RECONNECT_INTERVAL = 1_000 * ceil(BUSY_HANDSHAKE_TIMEOUT)
-"""Milliseconds before libzmq connects again: longer than a search."""
+"""Milliseconds before libzmq connects again: at least as long as a search, so that no handshake is repeated."""
 
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _EVENTS = (
@@ -62,13 +62,13 @@ def probe(endpoint: str, kind: int, pair: KeyPair, candidates: Sequence[str]) ->
     """Return which of some keys the listener at an endpoint has.
 
     Args:
-        endpoint: of TCP or IPC.
-        kind: type of the socket that tries, which must fit the listener.
-        pair: keys of this side.
-        candidates: public keys.
+        endpoint: `tcp://` or `ipc://` endpoint of the listener.
+        kind: ZeroMQ type of the socket that connects, which must fit the socket of the listener.
+        pair: key pair of this side.
+        candidates: public keys to try.
 
     Returns:
-        The outcome, and the key of the listener if it is known.
+        The outcome, and the public key of the listener; None if the key is unknown.
     """
     found: tuple[Probed, str | None] = (Probed.ABSENT, None)
     for at in range(0, len(candidates), _BATCH):
@@ -130,7 +130,7 @@ class _Try:
 
 
 def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
-    """Wait until a key is admitted or refused, or all have failed."""
+    """Wait until a connection is admitted or refused, or all have failed; return the outcome and the key."""
     poller, begun = zmq.Poller(), time.monotonic()
     for attempt in tried:
         poller.register(attempt.monitor, zmq.POLLIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LOG_INTERVAL = 60.0
-"""Seconds between two lines with one reason."""
+"""Minimum seconds between two log lines about the same reason."""
 
 
 @dataclass(slots=True)
@@ -13,9 +13,9 @@ class _Refusals:
     """Connections that were refused for one reason since the last line.
 
     Attributes:
-        logged_at: time of the last line, in seconds.
-        count: connections since then.
-        text: of the last connection.
+        logged_at: time of the last log line about this reason, in seconds.
+        count: number of connections refused since that line.
+        text: description of the last refused connection.
     """
 
     logged_at: float
@@ -24,19 +24,19 @@ class _Refusals:
 
 
 class RefusalLog:
-    """Lines about refused connections. The first connection is logged at once, later connections with their number."""
+    """Log lines about refused connections: one for the first at once, later one for all since, with their number."""
 
     def __init__(self) -> None:
         """Start without connections."""
         self._by_reason: dict[str, _Refusals] = {}
 
     def add(self, reason: str, text: str, now: float) -> list[str]:
-        """Record a connection; return the lines that are due.
+        """Record a refused connection; return the log lines that are due.
 
         Args:
-            reason: one of a fixed set of reasons.
-            text: about this connection.
-            now: in seconds.
+            reason: reason of the refusal, from a fixed set of texts. Connections are counted for each reason.
+            text: description of this connection, for the log.
+            now: current time, in seconds.
         """
         found = self._by_reason.get(reason)
         if found is None:
@@ -47,7 +47,7 @@ class RefusalLog:
         return self.lines(now)
 
     def lines(self, now: float) -> list[str]:
-        """Return the lines that are due. A reason without connections for `LOG_INTERVAL` begins anew."""
+        """Return the log lines that are due. A reason without refusals for `LOG_INTERVAL` seconds is forgotten."""
         lines = []
         for reason, found in list(self._by_reason.items()):
             seconds = now - found.logged_at

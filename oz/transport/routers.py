@@ -1,16 +1,16 @@
 """ROUTER sockets of links: their options, names and endpoints.
 
-A publisher listens on one ROUTER; a subscriber dials all its links on another. The options follow from facts
-of libzmq (`docs/libzmq.md`):
+A publisher listens with one ROUTER socket. A subscriber makes all its links with another ROUTER socket. The options
+follow from facts of libzmq (`docs/libzmq.md`):
 
-- ROUTER_MANDATORY reports a peer without connection (EHOSTUNREACH) and a full pipe (EAGAIN). Without it
-  both drop in silence.
-- The credit of the protocol is smaller than the high-water marks, so that EAGAIN is rare.
-- The TCP keepalive finds dead hosts. Keepalive does not run while data is unacknowledged; TCP_MAXRT does. ZMTP
-  heartbeats are off: they abort the process on some failures.
+- ROUTER_MANDATORY reports a peer without connection (EHOSTUNREACH) and a full pipe (EAGAIN). Without this option
+  libzmq drops the message in both cases.
+- EAGAIN is rare, because the flow control of a link allows fewer batches in flight than the high-water marks.
+- The TCP keepalive finds dead hosts, but does not run while data is unacknowledged. TCP_MAXRT covers this case. ZMTP
+  heartbeats are off, because libzmq aborts the process if they fail in some ways.
 - IMMEDIATE stays 0, and each message is one frame: otherwise libzmq aborts when a pipe ends within a message.
 - A handle (CONNECT_ROUTING_ID) is never used twice, because libzmq aborts on a duplicate. A name (ROUTING_ID)
-  is random, because ROUTER_HANDOVER leaves the former owner of a name connected and silent.
+  is random: with ROUTER_HANDOVER, the former owner of a reused name stays connected but receives nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import zmq
 from oz.transport.errors import EndpointError
 
 PORT_DISTANCE = 10_000
-"""Distance from the port of an endpoint to the port of its links."""
-_HIGHEST = 55_535  # ports above have their link port below them
+"""Difference between the port of an endpoint and its link port, at which the publisher accepts links."""
+_HIGHEST = 55_535  # Highest port whose link port is above it. For higher ports the difference is subtracted.
 LOCAL, REMOTE = b"\x03", b"\x01"
-"""First bytes of the name of a dialling side, by its endpoint: ipc or inproc, or another transport."""
+"""First byte of a connecting side's name. LOCAL means that its endpoint is ipc or inproc; REMOTE, another transport."""
 FRAME_SPACE = 64 << 10
-"""Maximum number of bytes that a frame has beside its message."""
+"""Maximum number of bytes that a frame has in addition to its messages."""
 _HANDLES = count(1)
 
 
@@ -38,7 +38,7 @@ def link_endpoint(endpoint: str) -> str:
     """Return the endpoint at which a publisher listens for links.
 
     Args:
-        endpoint: of the publisher, with a port number if it is TCP.
+        endpoint: endpoint of the publisher. A `tcp://` endpoint has a port number.
 
     Raises:
         EndpointError: the transport has no links, or the port is not a number.
@@ -59,12 +59,12 @@ def link_endpoint(endpoint: str) -> str:
 
 
 def listening_router(context: zmq.Context[Any], *, message_bytes: int, window: int) -> zmq.Socket[bytes]:
-    """Return the ROUTER of a publisher, not bound yet.
+    """Create the ROUTER socket of a publisher. It is not bound yet.
 
     Args:
-        context: of the socket.
-        message_bytes: of the largest message.
-        window: maximum number of unacknowledged batches of one link.
+        context: context of the socket.
+        message_bytes: size of the largest message, in bytes.
+        window: maximum number of unacknowledged batches on one link.
     """
     router = _router(context, message_bytes, window)
     router.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -73,7 +73,7 @@ def listening_router(context: zmq.Context[Any], *, message_bytes: int, window: i
 
 
 def dialling_router(context: zmq.Context[Any], *, message_bytes: int, window: int) -> zmq.Socket[bytes]:
-    """Return the ROUTER of a subscriber, not connected yet. Arguments as in `listening_router`."""
+    """Create the ROUTER socket of a subscriber. It is not connected yet. For the arguments see `listening_router`."""
     return _router(context, message_bytes, window)
 
 
@@ -100,10 +100,10 @@ def _router(context: zmq.Context[Any], message_bytes: int, window: int) -> zmq.S
 def dial(
     router: zmq.Socket[bytes], endpoint: str, random_bytes: Callable[[int], bytes] = os.urandom
 ) -> bytes:
-    """Connect a dialling ROUTER to a link endpoint; return the handle that names the link in its frames.
+    """Connect a subscriber's ROUTER socket to a link endpoint; return the handle that names the link in its frames.
 
-    A connection that is replaced needs `router.disconnect(endpoint)` first, after all whole messages were
-    read. The handle is new for each call.
+    The handle is new for each call. To replace a connection, first read all whole messages, then call
+    `router.disconnect(endpoint)`.
     """
     handle = b"\x02%d" % next(_HANDLES)
     router.setsockopt(zmq.CONNECT_ROUTING_ID, handle)

@@ -1,7 +1,8 @@
 """Functions of sockets, clocks and random bytes that the engines of links call.
 
-The context of an engine decides: a `zmq.Context` has the functions of pyzmq's backend. A context of `oz.testing`
-has model sockets on a virtual clock in its attribute `runtime`, so that the same engines run without libzmq.
+The context of an engine decides which functions it calls. With a `zmq.Context`, the engine calls functions of pyzmq's
+backend. A context of `oz.testing` has an attribute `runtime` with functions for model sockets and a virtual clock. With
+these functions the same engines run without libzmq.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ class Runtime(NamedTuple):
     """Functions that an engine calls. The first argument of `get`, `send` and `recv` is the socket.
 
     Attributes:
-        get: returns an option of a socket.
-        send: sends a frame.
-        recv: receives a frame.
-        clock: returns seconds that never go back.
+        get: function that returns an option of a socket.
+        send: function that sends a frame.
+        recv: function that receives a frame.
+        clock: function that returns the time in seconds. The time never goes back.
         busy_clock: clock for tasks that yield to the event loop after some time. A virtual clock stops while
-            code runs, so on a virtual network this clock counts its calls.
-        time_ns: returns nanoseconds since 1970.
-        random_bytes: returns a number of random bytes.
-        create_poll: returns the descriptors of a subscriber.
-        processor_clock: returns seconds of processor time of the thread. A virtual clock has none.
+            code runs. Therefore on a virtual network this clock counts its calls.
+        time_ns: function that returns the nanoseconds since 1970.
+        random_bytes: function that returns random bytes; its argument is their number.
+        create_poll: function that creates the `Poll` of a subscriber.
+        processor_clock: function that returns the processor time of the thread in seconds; always 0 on a virtual
+            network.
     """
 
     get: Callable[..., Any]
@@ -76,9 +78,9 @@ def runtime_of(context: Any) -> Runtime:
 
 
 def message_reader(socket: zmq.Socket[bytes], runtime: Runtime) -> Callable[[zmq.Socket[bytes]], list[bytes]]:
-    """Return a function that returns the frames of the next message of a socket, and raises `zmq.Again` without one.
+    """Return a function that reads the frames of a socket's next message, or raises `zmq.Again` if there is none.
 
-    An exception of a signal handler drops the message, and leaves no frame of it in the socket.
+    If a signal handler raises during the read, the whole message is dropped: none of its frames stays in the socket.
     """
     recv, has_more = runtime.recv, option_reader(socket, _RCVMORE, runtime.get)
 

@@ -1,4 +1,4 @@
-"""`oz.Security`: keys and permissions as programs pass them."""
+"""Class `oz.Security`, with which programs pass keys and permissions to sockets."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Security:
         """Read the files.
 
         Args:
-            key: secret certificate, as `oz keys new` creates it. Only its owner may have access.
+            key: path of a secret certificate, as `oz keys new` creates it. Only its owner may have access.
             trusted: directory of public certificates. Files may be added and removed later.
-            permissions: file of permissions, which is read again after a change. Without it a trusted key may do
-                everything.
-            servers: name in `trusted` of the certificate of a listener, by endpoint. For other endpoints, all
+            permissions: path of a permission file, which is read again after a change. Without the file, a trusted
+                key may do everything.
+            servers: for an endpoint, the name of the listener's certificate in `trusted`. At other endpoints, all
                 trusted keys are tried.
 
         Raises:
@@ -54,7 +54,7 @@ class Security:
         """Read the table `[security]` of a TOML file: `key`, `trusted`, `permissions` and `servers`.
 
         Args:
-            path: of the file. Paths in it are relative to its directory.
+            path: path of the TOML file. Relative paths in the file start at its directory.
 
         Raises:
             ConfigurationError: the file cannot be read or used.
@@ -81,7 +81,7 @@ class Security:
 
     @property
     def trusted(self) -> Mapping[str, str]:
-        """Names of the trusted certificates by public key, as the directory is now."""
+        """Name of each certificate that is in the directory now, by public key."""
         return self._credentials.trusted
 
     @property
@@ -91,10 +91,10 @@ class Security:
 
 
 def resolve_security() -> Security | None:
-    """Return the security that `OZ_SECURITY` or the configuration file names; None without one.
+    """Return the security that `OZ_SECURITY` or the configuration file names; None if neither names one.
 
     Raises:
-        ConfigurationError: its file cannot be read or used.
+        ConfigurationError: the file with the security settings cannot be read or used.
         MissingDependency: this libzmq has no CURVE.
     """
     found = security_source()
@@ -108,12 +108,12 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
     """Return the credentials of `security=`: an `oz.Security`, the path of a TOML file, or None.
 
     Args:
-        security: argument of a publisher, subscriber or node.
-        group: options of multicast, or None.
+        security: argument `security=` of a publisher, subscriber or node.
+        group: options of multicast; None without multicast.
 
     Raises:
         TypeError: the argument has another type.
-        ConfigurationError: the file cannot be used, or multicast has no CURVE.
+        ConfigurationError: the file cannot be used, or `group` is given, because multicast has no CURVE.
         MissingDependency: this system does not identify connections.
     """
     if isinstance(security, (str, os.PathLike)):

@@ -14,7 +14,7 @@ from oz.transport.steps import Steps, run
 _Result = TypeVar("_Result")
 
 Waiters = dict[Callable[[], object], None]
-"""Functions of the threads and tasks that wait. An engine calls each function after a change, in order."""
+"""Functions that wake the waiting threads and tasks. After a change, an engine calls them in the order of insertion."""
 
 
 def notify_all(waiters: Waiters) -> None:
@@ -24,13 +24,13 @@ def notify_all(waiters: Waiters) -> None:
 
 
 class ThreadWait:
-    """Wait of one thread: it sleeps until a change or a time. It is a context manager."""
+    """Wait of one thread: the thread sleeps until a change or a time. The class is a context manager."""
 
     def __init__(self, waiters: Waiters) -> None:
         """Prepare the wait.
 
         Args:
-            waiters: of the engine.
+            waiters: waiters of the engine, to which this wait is added.
         """
         self._waiters = waiters
         # Not an Event: an exception of a signal handler inside `Event.wait` may leave the lock of the event
@@ -61,14 +61,14 @@ class ThreadWait:
 
 
 def wait_in_thread(waiters: Waiters, steps: Steps[_Result]) -> _Result:
-    """Run steps in the calling thread. Between two steps it sleeps until an engine changes.
+    """Run steps in the calling thread. Between two steps the thread sleeps until the engine changes.
 
     Args:
-        waiters: of the engine.
-        steps: of the engine.
+        waiters: waiters of the engine.
+        steps: generator of the engine; see `oz.transport.steps`.
 
     Raises:
-        Exception: any error of the steps.
+        Exception: any error that the steps raise.
     """
     with ThreadWait(waiters) as wait:
         return run(steps, wait.sleep)

@@ -10,12 +10,12 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class WakeUp:
-    """Descriptor that is readable after `wake`, until `clear`. Any thread may wake."""
+    """Descriptor that is readable from `wake` until `clear`. Any thread may call `wake`."""
 
     _read = _write = -1
 
     def __init__(self) -> None:
-        """Create an eventfd, or a pipe where the system has none."""
+        """Create an eventfd; a pipe if the system has no eventfd."""
         if hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
@@ -33,7 +33,7 @@ class WakeUp:
         # Eight bytes, because an eventfd takes a number of this size. A full pipe is readable already.
         with suppress(OSError):
             os.write(self._write, _ONE)
-        # Behind the write, so that `clear` never misses it.
+        # Set after the write, so that `clear` never misses a written byte.
         self._may_be_readable = True
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Dialects by name, one file each."""
+"""Dialects of subjects and patterns, by name. Each has a module in this package."""
 
 from __future__ import annotations
 

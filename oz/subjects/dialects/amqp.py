@@ -1,8 +1,8 @@
-"""AMQP topic exchanges: words split by dots, which may be empty.
+"""AMQP topic exchanges: subjects are words with dots between them. A word may be empty.
 
-Source: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5), and its own
-answers in tests/vectors. If the two differ, oz follows RabbitMQ: any short string is a routing key or a
-binding key, and words may be empty. The empty key has no words.
+Source: AMQP 0-9-1, section 3.1.3.3, "The Topic Exchange Type"; RabbitMQ, "Topics" (tutorial 5); answers of a RabbitMQ
+server in tests/vectors. If the standard and RabbitMQ differ, oz follows RabbitMQ: any short string is a routing key or
+a binding key, and words may be empty. The empty key has no words.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _words(subject: bytes) -> list[bytes]:
 
 
 class Amqp(Dialect):
-    """Dialect with `*` for one word and `#` for zero or more. Inside a longer word both are ordinary characters."""
+    """Dialect with `*` for one word and `#` for zero or more words. Inside a longer word, `*` and `#` are literals."""
 
     name = "amqp"
     form = Form.WORDS
@@ -93,7 +93,7 @@ class Amqp(Dialect):
 
 
 def parse(text: str) -> tuple[Token, ...]:
-    """Return the words of a binding key. Adjacent `#` become one, which has the same meaning."""
+    """Return the words of a binding key. Adjacent `#` become one `#`, which has the same meaning."""
     parsed: list[Token] = []
     for part in text.split(SEPARATOR) if text else ():
         word: Token = Wild.ONE if part == "*" else Wild.ANY if part == "#" else encode_word(part)
@@ -109,8 +109,9 @@ def _word_expression(word: Token) -> Expression:
 def to_regex(parsed: tuple[Token, ...]) -> str:
     """Return the regex of words. A match takes quadratic time in the worst case.
 
-    Between two `#` the number of words is fixed, so the earliest match is sufficient, and an atomic group
-    keeps it. So sixty `#` cost no more than one. The words behind the last `#` are matched from the end.
+    Between two `#` the number of words is fixed. Therefore the earliest match is sufficient, and an atomic group
+    keeps this match. With it, sixty `#` cost no more than one `#`. The words behind the last `#` are matched from the
+    end of the subject.
     """
     first, *rest = _segments(parsed)
     required = [word for word in parsed if word is not Wild.ANY]
@@ -153,10 +154,10 @@ def _words_regex(segment: list[Token]) -> str:
 
 
 def prefix(parsed: tuple[Token, ...]) -> bytes:
-    """Return the words before the first wildcard, with a separator if each match has one."""
+    """Return the words before the first wildcard, with a last separator if each matching subject has it there."""
     count = next(at for at, word in enumerate(parsed) if not isinstance(word, bytes))
     literal = [word for word in parsed[:count] if isinstance(word, bytes)]
-    # `a.#` also matches `a`, so its prefix has no separator. `.#` does not match the empty key.
+    # `a.#` also matches `a`. Therefore its prefix has no separator. `.#` does not match the empty key.
     more = any(word is not Wild.ANY for word in parsed[count:])
     if literal and (more or literal == [b""]):
         literal.append(b"")

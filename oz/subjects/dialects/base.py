@@ -59,8 +59,8 @@ class Splitting:
     """Rules for splitting a subject into words. Dialects with the same rules share one object.
 
     Attributes:
-        split: returns the words; None for a subject that no pattern with a wildcard matches.
-        is_reserved: returns whether no wildcard matches the first word.
+        split: function that returns the words of a subject; None for a subject that no pattern with a wildcard matches.
+        is_reserved: function that returns whether the first word of a subject matches no wildcard.
     """
 
     split: Callable[[bytes], list[bytes] | None]
@@ -71,15 +71,15 @@ def words_match(words: Sequence[Token], way: Splitting, subject: bytes) -> bool:
     """Return whether the words of a pattern match a subject.
 
     Args:
-        words: of the pattern.
-        way: rules for splitting of its dialect.
-        subject: the subject.
+        words: words of the pattern.
+        way: rules by which the pattern's dialect splits subjects.
+        subject: subject in bytes.
     """
     own = way.split(subject)
     if own is None or (way.is_reserved(subject) and not isinstance(words[0], bytes)):
         return False
     at = position = 0
-    # For a retry: index behind the last wildcard for any number of words, and the position of the next word for it.
+    # For a retry: index behind the last `Wild.ANY`, and the position of the next subject word that it may match.
     behind, retry = -1, 0
     while position < len(own):
         word = words[at] if at < len(words) else None
@@ -112,8 +112,8 @@ LONE_SURROGATE = "a lone surrogate has no UTF-8 form, so it cannot be sent"
 def encode_word(word: str) -> bytes:
     """Return the UTF-8 of a word of a pattern. Equal words are one object.
 
-    In an index of many patterns this saves memory, and time for comparisons, because the words fit into the
-    cache of the processor.
+    In an index of many patterns this saves memory. Comparisons take less time too, because the words fit into the
+    processor's cache.
     """
     return word.encode()
 
@@ -123,11 +123,11 @@ class Regex(Protocol):
 
     @property
     def pattern(self) -> Any:
-        """Text, `str` or `bytes`."""
+        """Text of the regex, `str` or `bytes`."""
 
     @property
     def flags(self) -> int:
-        """Flags, with the numbers of its package."""
+        """Flags, with the numbers of the package that compiled the regex."""
 
 
 class CompiledRegex(Regex, Protocol):
@@ -153,14 +153,14 @@ class CompiledPattern:
     """Result of the compilation of a pattern.
 
     Attributes:
-        regex: for `fullmatch`. None if `Dialect.make_regex` compiles it at the first access, because an index
-            of a million patterns needs no regexes.
-        prefixes: each matching subject begins with one of them. None of them is a prefix of another.
-        literal: the only subject that matches, if it is known.
-        tokens: tokens of the pattern in a dialect with dots between non-empty tokens.
-        words: words of the pattern in a dialect with other rules for splitting.
+        regex: compiled regex that matches the whole subject. None if `Dialect.make_regex` compiles it at the first
+            access, because an index of a million patterns needs no regexes.
+        prefixes: byte strings. Each matching subject begins with one of them, and none is a prefix of another.
+        literal: only subject that matches; None if several match, or if it is unknown.
+        tokens: tokens of the pattern in a dialect with dots between non-empty tokens; else None.
+        words: words of the pattern in a dialect with other rules for splitting; else None.
         timed: whether a match needs a time limit, because the regex may backtrack.
-        elements: estimate of the nodes of the compiled regex; 0 without `regex`.
+        elements: estimated number of nodes of the compiled regex; 0 without a regex.
     """
 
     regex: regex.Pattern[Any] | None
@@ -183,9 +183,9 @@ class Dialect(ABC):
     splitting: ClassVar[Splitting | None] = None
     """Rules for splitting subjects; None in a dialect without words."""
     wildcards: ClassVar[str] = "*>"
-    """Characters of wildcards."""
+    """Characters that may be wildcards in a pattern."""
     spelling: ClassVar[Mapping[Wild, str]] = MappingProxyType({})
-    """Text of each wildcard, or of the nearest wildcard."""
+    """Text of each wildcard. A wildcard that the dialect lacks has the text of the nearest wildcard."""
     has_inner_any: ClassVar[bool] = False
     """Whether `Wild.ANY` is allowed before the last word."""
 
@@ -199,8 +199,8 @@ class Dialect(ABC):
         """Parse a pattern and compile it.
 
         Args:
-            text: the pattern in the type of the dialect, see `decode`.
-            lenient: whether a misplaced wildcard is a literal; only rv uses it.
+            text: pattern as `str` for a text dialect, as `bytes` for a byte dialect; see `decode`.
+            lenient: whether a misplaced wildcard is a literal. Only rv uses this argument.
 
         Raises:
             PatternError: the dialect does not allow the pattern.
@@ -227,7 +227,7 @@ class Dialect(ABC):
         """
 
     def subject_advice(self, subject: str | bytes) -> str | None:
-        """Return the advice on a legal but unwise subject, or None."""
+        """Return the advice on a legal but unwise subject; None if no advice is needed."""
         return None
 
     def literal_text(self, text: bytes) -> str | bytes:
@@ -235,14 +235,14 @@ class Dialect(ABC):
         return text
 
     def stem_text(self, text: str) -> str:
-        """Return the word for a stem, or the nearest wildcard."""
+        """Return the pattern word for tokens that begin with a text, or the nearest wildcard."""
         return self.spelling[Wild.ONE]
 
     def words_text(self, words: Sequence[Token]) -> str:
         """Return a pattern of words. A wildcard that the dialect lacks becomes the nearest wildcard.
 
         Raises:
-            PatternError: the dialect allows a wildcard for any number of words only at the end.
+            PatternError: a wildcard for any number of words is not at the end, where the dialect demands it.
             UnicodeDecodeError: a word is not UTF-8.
         """
         separator = self.separator or ""
@@ -260,11 +260,11 @@ class Dialect(ABC):
         return separator.join(written)
 
     def decode(self, text: object, error: type[PatternError | SubjectError]) -> str | bytes:
-        """Return text in the type of the dialect, by UTF-8 and `surrogateescape`.
+        """Return text as `str` for a text dialect, as `bytes` for a byte dialect. Other text is converted by UTF-8.
 
         Args:
-            text: `str` or `bytes`.
-            error: class of the error.
+            text: pattern or subject, `str` or `bytes`. `surrogateescape` represents bytes that are not UTF-8.
+            error: class of the error that is raised.
 
         Raises:
             PatternError, SubjectError: the text cannot be converted.

@@ -21,12 +21,12 @@ MAX_PREFIXES = 16
 
 
 class Glob(Enum):
-    """Element of a glob for a variable number of bytes."""
+    """Element of a glob that matches a variable number of bytes."""
 
     STAR = "star"
     """Zero or more bytes."""
     MAYBE = "maybe"
-    """Zero bytes or one."""
+    """Zero bytes or one byte."""
 
 
 ANY_BYTE = frozenset(range(256))
@@ -35,7 +35,7 @@ Element = Glob | frozenset[int]
 
 
 class GlobDialect(Dialect):
-    """Dialect of globs. They match bytes, and any bytes are a valid glob."""
+    """Dialect of globs. A glob matches bytes, and any byte string is a valid glob."""
 
     form = Form.GLOB
     is_bytes = True
@@ -85,8 +85,8 @@ def parse(text: bytes, *, question: Element) -> list[Element]:
     """Return the elements of a glob.
 
     Args:
-        text: the glob.
-        question: the element for `?`: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
+        text: text of the glob.
+        question: element that `?` stands for: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
     """
     elements: list[Element] = []
     at = 0
@@ -110,7 +110,7 @@ def parse(text: bytes, *, question: Element) -> list[Element]:
 
 
 def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
-    """Return the members of a class and the position behind it. A class without `]` ends with the pattern."""
+    """Return the bytes of a class and the position behind the class. A class without `]` ends with the pattern."""
     negated = text[at : at + 1] == b"^"
     at += negated
     members: set[int] = set()
@@ -160,9 +160,9 @@ def _literal(elements: list[Element]) -> bytes | None:
 def to_regex(elements: list[Element]) -> bytes:
     """Return the regex of a glob.
 
-    Between two stars, the earliest match of a segment is always sufficient, so an atomic group keeps it. So
-    sixty stars cost no more than one star. A segment with an optional byte has no fixed length, and may
-    backtrack.
+    Between two stars, the earliest match of a segment is always sufficient. Therefore an atomic group keeps this
+    match, and sixty stars cost no more than one star. A segment with an optional byte has no fixed length, and its
+    match may backtrack.
     """
     if elements and all(isinstance(element, Glob) for element in elements):
         # With an empty subject, the loop of stringmatchlen ends before it reads a star.
@@ -228,7 +228,7 @@ def _range_regex(low: int, high: int) -> bytes:
 
 
 def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
-    """Return at most `MAX_PREFIXES` prefixes, from the leading bytes and small classes."""
+    """Return at most `MAX_PREFIXES` prefixes. They come from bytes and small classes at the start of a glob."""
     heads: list[bytes] = [b""]
     for element in elements:
         if not isinstance(element, frozenset) or not element:
@@ -245,17 +245,17 @@ def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
 
 
 def glob_of_words(words: Sequence[Token], separator: str, *, may_be_empty: bool) -> bytes:
-    """Return the nearest glob for tokens. Stars of a glob also match separators.
+    """Return the glob that is nearest to a pattern of tokens. A star in a glob also matches separators.
 
     Args:
-        words: the tokens.
-        separator: between tokens.
-        may_be_empty: whether a token may be empty. If not, a wildcard for one token is `?*`.
+        words: tokens of the pattern.
+        separator: text between two tokens.
+        may_be_empty: whether a token may be empty. If not, a wildcard for one token becomes `?*`.
     """
     star = b"*" if may_be_empty else b"?*"
     written, glue = b"", b""
     for word in words:
-        if word is Wild.ANY:  # It also matches zero tokens, without a separator.
+        if word is Wild.ANY:  # This wildcard also matches zero tokens, without a separator.
             written, glue = written + b"*", separator.encode() if written else b""
             continue
         if isinstance(word, Stem):

@@ -1,8 +1,8 @@
-"""Literals in a regex: cut into runs that are short enough for the engine. Also the check of lengths in bytes.
+"""Literals in a regex, cut into runs that are short enough for the engine. The module also checks lengths in bytes.
 
 At the first match, the `regex` package builds search tables for each literal. This takes cubic time, one second for
-1,500 characters, and the time limit of the engine does not apply. So oz separates runs of literals by `BREAK`. See
-docs/decisions/011-long-literals.md.
+1,500 characters, and the time limit for a match does not stop it. Therefore oz writes `BREAK` between the runs of a
+literal. See docs/decisions/011-long-literals.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oz.errors import PatternError, SubjectError
 RUN = 32
 """Maximum number of characters in one literal of the engine."""
 BREAK = "(?!(?!))"
-"""Assertion that always holds. The engine does not join literals across it."""
+"""Assertion that always holds. The engine does not join the literals before and behind it."""
 
 _Item = TypeVar("_Item", str, bytes, list[bytes])
 
@@ -40,7 +40,7 @@ def literal_regex(text: AnyStr) -> AnyStr:
 
 
 def check_length(dialect: str, text: str, max_bytes: int, error: type[PatternError | SubjectError]) -> None:
-    """Raise `error` for text whose UTF-8 is too long. Its position is the first character beyond the limit."""
+    """Raise `error` for text with more than `max_bytes` of UTF-8. The error names the first character beyond them."""
     encoded = text.encode()
     if len(encoded) > max_bytes:
         position = len(encoded[:max_bytes].decode("utf-8", "ignore"))

@@ -1,6 +1,6 @@
-"""MQTT topics: levels split by `/`, which may be empty.
+"""MQTT topics: subjects are levels with `/` between them. A level may be empty.
 
-Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; mosquitto's own answers in
+Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; answers of a mosquitto server in
 tests/vectors; `mosquitto_validate_utf8` for invalid text. A shared subscription, `$share/group/filter` (MQTT 5,
 section 4.8.2), is not a topic filter. oz has queue groups instead.
 """
@@ -54,7 +54,7 @@ def _is_reserved(subject: bytes) -> bool:
 
 
 class Mqtt(Dialect):
-    """Dialect with `+` for one level and a last `#` for zero or more. Neither matches a first level with `$`."""
+    """Dialect with `+` for one level and a last `#` for zero or more. Neither matches a first level such as `$SYS`."""
 
     name = "mqtt"
     form = Form.WORDS
@@ -98,7 +98,7 @@ class Mqtt(Dialect):
         return nonempty(whole)
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse an empty topic name, wildcards, control characters, and too many bytes."""
+        """Refuse an empty topic name, wildcards, control characters, and more than `MAX_BYTES` bytes."""
         assert isinstance(subject, str)
         self._check_text(subject, SubjectError)
         for position, char in enumerate(subject):
@@ -150,7 +150,7 @@ def _not_dollar(excluded: str, rest: Expression) -> Expression:
 
 
 def to_regex(words: tuple[Token, ...]) -> str:
-    """Return the regex of levels. Each repeat is possessive, so that the regex does not backtrack.
+    """Return the regex of levels. The regex does not backtrack, because each repeat is possessive.
 
     The regex never matches the empty subject, which is not a topic name.
     """
@@ -172,10 +172,10 @@ def to_regex(words: tuple[Token, ...]) -> str:
 
 
 def prefix(words: tuple[Token, ...]) -> bytes:
-    """Return the levels before the first wildcard, with a separator if each match has one."""
+    """Return the levels before the first wildcard, with a last separator if each matching subject has it there."""
     count = next(at for at, word in enumerate(words) if not isinstance(word, bytes))
     literal = [word for word in words[:count] if isinstance(word, bytes)]
-    # `a/#` also matches `a`, so its prefix has no separator. `/#` does not match the empty subject.
+    # `a/#` also matches `a`. Therefore its prefix has no separator. `/#` does not match the empty subject.
     if literal and (words[count] is Wild.ONE or literal == [b""]):
         literal.append(b"")
     return SEPARATOR.encode().join(literal)

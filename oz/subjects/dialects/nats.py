@@ -1,6 +1,6 @@
 """NATS subjects: the default dialect.
 
-Source: NATS documentation, "Subject-Based Messaging"; nats-server's own answers in tests/vectors.
+Source: NATS documentation, "Subject-Based Messaging"; answers of a nats-server in tests/vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _is_ordinary = re.compile(r"(?:[^ \t\n\r\f.*>]++\.)*+[^ \t\n\r\f.*>]++").fullmat
 
 
 class Nats(TokenDialect):
-    """Dialect with `*` for one token and a last `>` for one or more; both are literals inside a longer token."""
+    """Dialect with `*` for one token and a last `>` for one or more. Both are literals inside a longer token."""
 
     name = "nats"
 

@@ -43,7 +43,7 @@ class RaimsRv(TokenDialect):
     name = "raims.rv"
 
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Return the text as a literal: a wildcard is a whole segment (rule 2)."""
+        """Return the text as a literal, because a wildcard must be a whole segment (rule 2)."""
         return token.encode()
 
     def check_subject(self, subject: str | bytes) -> None:
@@ -53,7 +53,7 @@ class RaimsRv(TokenDialect):
 
 
 class RaimsGlob(GlobDialect):
-    """Dialect of pattern subscriptions in Redis style, with `?` for zero bytes or one."""
+    """Dialect of pattern subscriptions in Redis style. In contrast to Redis, `?` matches zero bytes or one byte."""
 
     name = "raims.glob"
     question = Glob.MAYBE

@@ -9,11 +9,12 @@ the engine, compiles it:
 - A long literal is cut into runs by `BREAK`, because the engine builds search tables in cubic time (decision
   011).
 
-The text alone does not show which `$` is an anchor: a `$` may be in a class, escaped, in a comment, or the end
-of a line under `(?m)`. It also does not show where an item of a sequence begins, where a break is allowed. So oz runs
-the parser of the engine with a `Source` that records these positions (`_recording_source`).
+The text alone does not show which `$` is an anchor. A `$` may also be part of a class, an escape or a comment. Under
+`(?m)` it means the end of a line. The text also does not show where the items of a sequence begin: only there a break
+is allowed.
+Therefore oz runs the engine's parser with a `Source` that records these positions (`_recording_source`).
 
-The parser is private, so the result is verified. The rewritten text is parsed again and compared with the original.
+The parser is private. Therefore the rewritten text is parsed again and compared with the original.
 For this comparison, `outline` lists the facts of a parse tree without positions and breaks. If the outlines differ, oz
 refuses the pattern.
 
@@ -41,11 +42,12 @@ from oz.subjects.prefixes.literal import core, literal_prefixes, parse_tree
 from oz.subjects.regexes import read_regex, regex_text
 
 MAX_TEXT = 100_000
-"""Characters of a regex. The worst regex of this size compiles in two seconds."""
+"""Maximum length of a regex in characters. The worst regex of this length compiles in two seconds."""
 MAX_WEIGHT = 200_000
-"""Nodes of the compiled regex, with each repeat written out."""
+"""Maximum weight of a regex: the number of nodes of the compiled regex, with each repeat written out."""
 SHORT_LITERAL = 2 * RUN
-"""Characters of a literal that needs no break, and of a regex that needs no parser if it has no `$` and no `{`."""
+"""Maximum length in characters of a literal that needs no break. A regex of this length needs no parser either, if it
+has no `$` and no `{`."""
 MAX_LITERAL = 256
 """Maximum length of a literal without a possible break: its search tables take 5 ms."""
 
@@ -53,13 +55,13 @@ MAX_LITERAL = 256
 def rewrite_for_engine(
     text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
 ) -> tuple[str, int]:
-    r"""Return the regex with `\Z` for each anchor `$` and with breaks in long literals, and its weight.
+    r"""Return the text of a regex with `\Z` for each anchor `$` and with breaks in long literals, and its weight.
 
     Args:
-        text: the regex.
-        flags: such as `regex.I`.
-        named_lists: the words for each `\L<name>`.
-        max_weight: maximum weight, in nodes with each repeat written out.
+        text: text of the regex.
+        flags: flags of the `regex` package, such as `regex.I`.
+        named_lists: words for each `\L<name>`.
+        max_weight: maximum weight: the number of nodes, with each repeat written out.
 
     Raises:
         regex.error: the text is not a regex.
@@ -104,7 +106,7 @@ def _estimate_weight(text: str) -> int:
 
 
 def _weight_if_short(text: str, flags: int) -> int | None:
-    """Return the weight of a regex, or None if it has a literal that needs a break."""
+    """Return the weight of a regex; None if a literal is so long that it needs a break."""
     tree, info, _ = parse_tree(text, flags)
     measures = measure(pack_tree(tree, info), info)
     return measures.weight if measures.longest <= SHORT_LITERAL else None
@@ -112,7 +114,7 @@ def _weight_if_short(text: str, flags: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _ParseResult:
-    """Result of the parser: positions of anchors `$` and of items, outline and measures."""
+    """Result of the parser: the positions of anchors `$`, the positions of items, the outline and the measures."""
 
     dollars: set[int]
     starts: list[int]
@@ -129,7 +131,7 @@ def _read(
 
 
 def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
-    """Yield the possible positions of breaks, and at last no breaks, if the literals may stay whole."""
+    """Yield lists of positions for breaks. The last list is empty if the literals may stay whole."""
     # A break before each RUN-th item bounds each literal, however the engine joins items.
     breaks = before.starts[RUN::RUN]
     if before.measures.longest > SHORT_LITERAL and before.measures.is_literal and breaks:
@@ -141,7 +143,7 @@ def _break_choices(before: _ParseResult) -> Iterator[list[int]]:
 def _has_same_meaning(
     changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _ParseResult
 ) -> bool:
-    """Return whether the rewritten text has no anchor `$` left and is otherwise equal."""
+    """Return whether the rewritten text has no anchor `$` left, and otherwise parses as the original does."""
     try:
         after = _read(changed, flags, named_lists, dollar_is_end=False)
     except Exception:  # A private parser may raise any error, also regex.error.
@@ -163,7 +165,7 @@ def _short_repr(text: str) -> str:
 def _recording_source() -> Any:
     """Return a `Source` class that records the positions of items and of anchors `$`.
 
-    Only characters that `parse_sequence` reads count. Other parser functions read classes, escapes and
+    It records only characters that `parse_sequence` reads. Other functions of the parser read classes, escapes and
     comments, or read ahead.
     """
     sequence_code = core.parse_sequence.__code__
@@ -196,10 +198,10 @@ _ENDS = {"EndOfStringLine": "EndOfString", "EndOfStringLineU": "EndOfString"}
 
 
 def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
-    r"""Return the facts of a tree without positions and without breaks, for a comparison of two trees.
+    r"""Return the facts of a parse tree without positions and without breaks, for a comparison of two trees.
 
     Args:
-        tree: the tree, before `pack_tree`.
+        tree: parse tree, before `pack_tree`.
         dollar_is_end: whether a `$` counts as `\Z`.
     """
     facts: list[Any] = []
@@ -225,7 +227,7 @@ def outline(tree: Any, *, dollar_is_end: bool = False) -> list[Any]:
 
 
 def _is_break(node: Any) -> bool:
-    """Return whether a node is `BREAK`: a negative look-ahead of a negative look-ahead of nothing."""
+    """Return whether a node is `BREAK`: a negative look-ahead for a negative look-ahead for nothing."""
     inner = _forbidden(node)
     return inner is not None and len(inner) == 1 and _forbidden(inner[0]) == []
 
@@ -249,11 +251,11 @@ class Measures:
     """Cost of a packed tree for the engine.
 
     Attributes:
-        weight: nodes that the engine creates. The engine writes out the minimum of each repeat and one more copy. A
-            group that is called in another direction or from a fuzzy part has one copy for each.
-        longest: characters of the longest literal with search tables. Literals of fuzzy parts have none.
-        is_literal: whether each literal matches only itself: without fuzzy matching, and without full case-folding,
-            in which `ß` matches `ss`.
+        weight: number of nodes that the engine creates. For a repeat the engine writes out the minimum number of copies
+            and one more. A group that is called in another direction or from a fuzzy part is copied for each call.
+        longest: length in characters of the longest literal with search tables. Literals of fuzzy parts have no tables.
+        is_literal: whether each literal matches only itself. This is false with fuzzy matching, and with full
+            case-folding, in which `ß` matches `ss`.
     """
 
     weight: int
@@ -275,7 +277,7 @@ def measure(tree: Any, info: Any) -> Measures:
 
 
 def _exact_nodes(tree: Any) -> Iterator[Any]:
-    """Yield all nodes of a tree; of a fuzzy part only the top node."""
+    """Yield all nodes of a tree, but only the top node of each fuzzy part."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -346,13 +348,13 @@ class Regular(Dialect):
         r"""Compile a regex with flags of `regex`. Some flags of `re` have other numbers.
 
         Args:
-            text: the regex.
-            flags: such as `regex.I`.
-            named_lists: the words for each `\L<name>`.
+            text: text of the regex.
+            flags: flags of the `regex` package, such as `regex.I`.
+            named_lists: words for each `\L<name>`.
             max_weight: maximum number of nodes, with each repeat written out.
 
         Raises:
-            PatternError: the `regex` package refuses the text, or `rewrite_for_engine` does.
+            PatternError: the `regex` package refuses the text, or `rewrite_for_engine` refuses it.
         """
         try:
             exact, elements = self._for_engine(text, flags, named_lists, max_weight)
@@ -383,7 +385,7 @@ class Regular(Dialect):
             raise PatternError(self.name, text, 0, str(error)) from None
 
     def _refuse_unbounded_lookbehind(self, text: str, flags: int) -> None:
-        """Refuse a look-behind of variable width, which `re`, POSIX and Java lack (decision 035).
+        """Refuse a look-behind of variable width, which `re`, POSIX and Java do not have (decision 035).
 
         A pattern must have the same meaning in a Spark query, which uses Java.
         """

@@ -74,7 +74,7 @@ class Rv(TokenDialect):
 
 
 def _position_of(counted: str | bytes, index: int) -> int:
-    """Return the index of a character in the text, for an index in the text or in its UTF-8."""
+    """Return the index of a character in the text. `index` is its index in `counted`: the text, or the text's UTF-8."""
     return index if isinstance(counted, str) else len(counted[:index].decode("utf-8", "ignore"))
 
 

@@ -1,7 +1,7 @@
 """Parser, regex and prefix of patterns with non-empty tokens between dots: the base of several dialects.
 
-Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in their rules
-for invalid text, and for a wildcard character inside a longer token.
+Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects have different rules for invalid
+text and for a wildcard character inside a longer token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _split(subject: bytes) -> list[bytes] | None:
 
 
 class TokenDialect(Dialect):
-    """Dialect of non-empty tokens, with `*` for one token and a last `>` for one or more."""
+    """Dialect of non-empty tokens, with `*` for one token and a last `>` for one or more tokens."""
 
     form = Form.WORDS
     separator = SEPARATOR
@@ -72,7 +72,7 @@ class TokenDialect(Dialect):
 
     @abstractmethod
     def partial(self, token: str, position: int, text: str) -> Token:
-        """Return the token for text that contains a wildcard character and is longer.
+        """Return the token for text that contains a wildcard character and further characters.
 
         Raises:
             PatternError: the dialect does not allow the token.
@@ -131,7 +131,7 @@ def _token_expression(token: Token) -> Expression:
 
 
 def to_regex(tokens: tuple[Token, ...]) -> str:
-    """Return the regex of tokens. Each repeat is possessive, so that the regex does not backtrack.
+    """Return the regex of tokens. The regex does not backtrack, because each repeat is possessive.
 
     The literals between two wildcards are joined first, because `literal_regex` cuts them into runs.
     """
@@ -159,7 +159,7 @@ def _token_parts(token: Token) -> tuple[str, str]:
 
 
 def prefix(tokens: tuple[Token, ...]) -> bytes:
-    """Return the tokens before the first wildcard and the separator behind them."""
+    """Return the tokens before the first wildcard, and the separator behind these tokens."""
     literal: list[bytes] = []
     for token in tokens:
         if isinstance(token, bytes):

@@ -15,7 +15,7 @@ from oz.subjects.expressions import ANY_BYTE, Expression, Repeat, Seq, Text
 
 
 class Zmq(Dialect):
-    """Dialect of prefixes: a pattern is any bytes, and matches the subjects that begin with them."""
+    """Dialect of prefixes: a pattern is any byte string, and matches the subjects that begin with this string."""
 
     name = "zmq"
     form = Form.PREFIX

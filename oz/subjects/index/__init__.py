@@ -1,1 +1,1 @@
-"""Index of many patterns: matches one subject with all patterns."""
+"""Index of many patterns, which finds all patterns that match a subject."""

@@ -13,20 +13,21 @@ from oz.subjects.pattern import TIME_LIMIT, Pattern
 # is matched once.
 _Bucket = Entry | dict[Pattern, Leaf]
 Match = Callable[[Pattern, Leaf, Any], bool]
-"""Function of a pattern, its leaf, and a subject as text or bytes."""
+"""Function that returns whether a pattern matches. Its arguments are the pattern, the pattern's leaf (its values in the
+index), and a subject as text or bytes."""
 
 STRIKES = 10
-"""Timeouts in a row after which a pattern is not matched with every subject."""
+"""Number of timeouts in a row after which a pattern is skipped for most subjects."""
 RETRY = 50
-"""After `STRIKES` timeouts, only each 50th subject is matched, so that a hostile pattern does not stall the index."""
+"""After `STRIKES` timeouts, a pattern is matched only with each 50th subject: it must not stall the index."""
 
 
 class PrefixBuckets:
     """Buckets of patterns, one for each distinct prefix.
 
     Attributes:
-        match: returns whether a pattern matches a subject, and raises PatternTimeout; None for matches within
-            `TIME_LIMIT`.
+        match: function that returns whether a pattern matches a subject, or raises PatternTimeout. With None, each
+            match is limited to `TIME_LIMIT` seconds.
     """
 
     __slots__ = ("_buckets", "_lengths", "_strikes", "match")
@@ -38,11 +39,11 @@ class PrefixBuckets:
         self._strikes: dict[Pattern, int] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there is a pattern."""
+        """Return whether the buckets contain a pattern."""
         return bool(self._buckets)
 
     def add(self, pattern: Pattern, entry: Entry) -> bool:
-        """Add an entry of a pattern. Return whether it is new."""
+        """Add an entry of a pattern. Return whether the entry is new."""
         return all(self._add_to_bucket(prefix, pattern, entry) for prefix in pattern.prefixes)
 
     def _add_to_bucket(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
@@ -56,7 +57,7 @@ class PrefixBuckets:
         return add_entry(bucket, pattern, entry)
 
     def discard(self, pattern: Pattern, entry: Entry) -> bool:
-        """Remove an entry of a pattern. Return whether it existed."""
+        """Remove an entry of a pattern. Return whether the entry existed."""
         return all(self._remove_from_bucket(prefix, pattern, entry) for prefix in pattern.prefixes)
 
     def _remove_from_bucket(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
@@ -79,9 +80,9 @@ class PrefixBuckets:
         """Append the leaves of all matching patterns to `found`.
 
         Args:
-            subject: the subject as bytes.
-            text: the subject as text; None if it is not UTF-8, so that no text dialect matches.
-            found: list of leaves.
+            subject: subject as bytes.
+            text: subject as text; None if the subject is not UTF-8. Patterns of text dialects do not match then.
+            found: list to which the leaves are appended.
 
         Returns:
             The patterns whose match timed out, or was skipped after too many timeouts.

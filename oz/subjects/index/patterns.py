@@ -2,11 +2,11 @@
 
 Theory of operation. The index has three parts, and a pattern is in one of them:
 
-- A literal is in a dict by its subject: one lookup for all literals.
-- A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py): a few lookups for each shape of pattern.
-- A glob, a regex or a plain prefix is in a bucket by its prefixes (buckets.py), and is matched one by one.
-
-Each rule for splitting subjects has a table.
+- A literal is in a dict by its subject. One lookup finds all matching literals.
+- A pattern of words, such as `a.*.c`, is in a `WordTable` (words.py). A search takes one lookup for each shape.
+  Dialects that split subjects by different rules have different tables.
+- A glob, a regex or a plain prefix is in a bucket for each of its prefixes (buckets.py). The patterns of a bucket are
+  matched one by one.
 
 Publishers repeat their subjects, so the index caches the result for each subject. A pattern
 with wildcards that is added or removed clears the cache; a literal drops only the result of its subject.
@@ -42,18 +42,18 @@ _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
 _CLEANUP_STEPS = 4
-"""Keys of retired dicts that each change of the cache deletes."""
+"""Number of keys that each change of the cache deletes from retired dicts."""
 
 
 class AnswerCache(Generic[_Key, _Answer]):
     """Cache that keeps recently used answers, in two generations.
 
-    A full newer dict replaces the older dict, which is discarded. An answer in the older dict moves to the newer
-    dict when it is used. One dict with a deletion for each insertion would be slow, because Python searches
-    for the first key of a dict past all deleted keys.
+    Answers are added to a newer dict. When this dict is full, it becomes the older dict, and the previous older dict is
+    discarded. An answer in the older dict moves to the newer dict when it is used. One dict with a deletion for each
+    insertion would be slow, because Python steps over all deleted keys to find the first key of a dict.
 
-    Retired dicts are emptied a few keys at a time. So an index with many thousands of cached answers clears its
-    cache at no cost when a pattern is added.
+    Retired dicts are emptied a few keys at a time. Therefore an index clears its cache at once when a pattern is added,
+    even if many thousands of answers are cached.
     """
 
     __slots__ = ("_half", "_older", "_retired", "newer")
@@ -74,7 +74,7 @@ class AnswerCache(Generic[_Key, _Answer]):
         return len(self.newer) + len(self._older)
 
     def find(self, key: _Key) -> _Answer | None:
-        """Return the answer for a key that is not in `newer`, or None."""
+        """Return the answer for a key that is not in `newer`; None if no answer is cached."""
         if not self._older:
             return None
         answer = self._older.pop(key, None)
@@ -119,16 +119,16 @@ class AnswerCache(Generic[_Key, _Answer]):
 
 
 CACHE_SIZE = 65_536
-"""Subjects in the cache of an index."""
+"""Default for the maximum number of subjects in the cache of an index."""
 
 
 class Matches(NamedTuple):
-    """Result of an index for one subject."""
+    """Result of a search in an index for one subject."""
 
     values: tuple[Any, ...]
     """Values of the matching patterns, in no particular order."""
     timed_out: tuple[Pattern, ...]
-    """Patterns whose match timed out, so that it is unknown whether they match."""
+    """Patterns whose match timed out. It is unknown whether they match."""
 
 
 _NOTHING = Matches((), ())
@@ -147,7 +147,7 @@ class PatternIndex(Generic[Value]):
         """Create an empty index.
 
         Args:
-            cache_size: number of subjects whose results are cached; 0 if the owner has a cache.
+            cache_size: maximum number of subjects whose results are cached; 0 disables the cache.
         """
         self._literals: dict[bytes, Leaf] = {}
         self._tables: dict[Splitting, WordTable] = {}
@@ -163,7 +163,7 @@ class PatternIndex(Generic[Value]):
     def _match_with(self, match: Match) -> None:
         """Set the function that matches globs and regexes.
 
-        It may skip patterns, so an index with such a function needs `cache_size=0`.
+        The function may skip patterns. Therefore an index with such a function needs `cache_size=0`.
         """
         self._buckets.match = match
 
@@ -177,8 +177,8 @@ class PatternIndex(Generic[Value]):
         """Add a pattern.
 
         Args:
-            pattern: a compiled pattern of any dialect.
-            value: returned by `match` for the pattern. None stands for the pattern itself.
+            pattern: compiled pattern of any dialect.
+            value: value that `match` returns for the pattern; None stands for the pattern itself.
         """
         entry = entry_of(pattern, value)
         if pattern._compiled.literal is not None:
@@ -214,11 +214,11 @@ class PatternIndex(Generic[Value]):
         """Return the values of all patterns that match a subject, in no particular order.
 
         Args:
-            subject: text or bytes. Bytes that are not UTF-8, also in text by `surrogateescape`, match no
-                pattern of a text dialect.
+            subject: text or bytes. A subject with bytes that are not UTF-8 matches no pattern of a text dialect.
+                Text represents such bytes by `surrogateescape`.
 
         Raises:
-            PatternTimeout: the match of a pattern timed out, so that the result is unknown.
+            PatternTimeout: the match of a pattern timed out, and therefore the result is unknown.
             SubjectError: the text has a lone surrogate that represents no byte.
         """
         found = self._cache.newer.get(subject)
@@ -238,7 +238,7 @@ class PatternIndex(Generic[Value]):
                 try:
                     found = self._search(subject)
                 except UnicodeEncodeError:
-                    # Several texts stand for these bytes, so the cache has one entry, by the bytes.
+                    # Several texts stand for the same bytes. They share one entry in the cache, by the bytes.
                     return self._find(_surrogate_bytes(subject))
                 cache.put(subject, found)
         return found
@@ -286,7 +286,7 @@ class PatternIndex(Generic[Value]):
 
 
 def _surrogate_bytes(subject: Any) -> bytes:
-    """Return the bytes of text with surrogates from `surrogateescape`."""
+    """Return the bytes of text. Surrogates of `surrogateescape` become the bytes that they represent."""
     try:
         return bytes(subject.encode(errors="surrogateescape"))
     except UnicodeEncodeError as bad:

@@ -2,17 +2,17 @@
 
 Theory of operation. The shape of a pattern is the positions of its literal words and the number of words that
 it matches. `a.*.c` and `x.*.z` have the same shape: three words, literals at 0 and 2. One dict holds all
-patterns of a shape, by their literal words. A lookup takes the words of the subject at the positions of the
-shape, and finds the pattern in the dict. So a lookup costs one dict access for each shape, and its cost does
+patterns of a shape, by their literal words. A lookup takes the subject's words at the positions of the
+shape, and finds the pattern in the dict. Therefore a search costs one dict access for each shape, and its cost does
 not depend on the number of patterns. Packet classifiers call this tuple space search (Srinivasan, Suri and
 Varghese, SIGCOMM 1999).
 
 Behind a wildcard for any number of words, positions count from the end, as negative indexes do. For each
-number of words, a plan lists the shapes that can match a subject.
+number of words, a plan lists the shapes that can match a subject with this number.
 
-Programs use few shapes. Patterns of shapes beyond `MAX_SHAPES`, and patterns without a shape, such as `a.b*`
-of kubemq or two `#` of amqp, are in a trie. The trie visits one or more nodes for each word and stops early,
-so that it is as fast as a long list of shapes.
+Programs use few shapes. Patterns of shapes beyond `MAX_SHAPES` are in a trie, and so are patterns without a shape, such
+as `a.b*` of kubemq or a pattern with two `#` of amqp. A search in the trie visits one or more nodes for each word and
+stops early. Therefore it is as fast as a long list of lookups by shape.
 
 `reserved` is the rule of mqtt for subjects such as `$SYS/load`: no wildcard matches their first word.
 """
@@ -29,10 +29,10 @@ from oz.subjects.pattern import Pattern
 # Most patterns have one value, often the pattern itself. These forms of a leaf save memory for a million
 # patterns.
 Entry = Pattern | tuple[Pattern, Hashable]
-"""Pattern without another value, or pattern and value."""
+"""A pattern that is its own value, or a pair of pattern and value."""
 
 Leaf = Entry | dict[Entry, Any]
-"""The only entry of a pattern, or a dict of entries to values."""
+"""All entries of one pattern: the entry itself if there is only one, else a dict from each entry to its value."""
 
 
 def entry_of(pattern: Pattern, value: Hashable) -> Entry:
@@ -46,7 +46,7 @@ def value_of(entry: Entry) -> Any:
 
 
 def add_entry(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
-    """Add an entry to the leaf of a key. Return whether it is new."""
+    """Add an entry to the leaf of a key. Return whether the entry is new."""
     leaf: Leaf | None = container.get(key)
     if leaf is None:
         container[key] = entry
@@ -69,7 +69,7 @@ def has_entry(leaf: Leaf | None, entry: Entry) -> bool:
 
 
 def remove_entry(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
-    """Remove an entry from the leaf of a key, and an empty leaf from the dict. Return whether it existed."""
+    """Remove an entry from the leaf of a key, and an empty leaf from the dict. Return whether the entry existed."""
     leaf: Leaf | None = container.get(key)
     if leaf is None or not has_entry(leaf, entry):
         return False
@@ -98,13 +98,14 @@ def values_of(leaves: Iterable[Leaf]) -> tuple[Any, ...]:
 _END = 0
 """Leaf of the patterns that end at this node."""
 _ONE = 1
-"""Child for a wildcard for one word."""
+"""Child of the node that a wildcard for one word leads to."""
 _REST = 2
-"""Leaf of the patterns that end at this node with a wildcard for one or more words."""
+"""Leaf of the patterns that end behind this node with a wildcard for one or more words."""
 _STEMS = 3
-"""Children for stems: length of the stem -> stem -> node."""
+"""Children for stems (words such as `b*`): a dict from the length of a stem to a dict from the stem to its node."""
 _ANY = 4
-"""Child for a wildcard for zero or more words. The search does not leave such a child for any later word."""
+"""Child that a wildcard for zero or more words leads to. A search that has reached this child keeps it for all later
+words."""
 
 _Node = dict[Any, Any]
 
@@ -118,21 +119,21 @@ class WordTrie:
         self._root: _Node = {}
 
     def __bool__(self) -> bool:
-        """Return whether there is a pattern."""
+        """Return whether the trie contains a pattern."""
         return bool(self._root)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Add an entry to the leaf of a pattern. Return whether it is new."""
+        """Add an entry to the leaf of a pattern. Return whether the entry is new."""
         container, key = self._path(words, make=True)[-1]
         return add_entry(container, key, entry)
 
     def holds(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Return whether an entry exists."""
+        """Return whether the trie contains an entry."""
         container, key = self._path(words)[-1]
         return has_entry(container.get(key), entry)
 
     def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Remove an entry and the nodes without another pattern. Return whether it existed."""
+        """Remove an entry, and the nodes that no other pattern needs. Return whether the entry existed."""
         *above, (container, key) = self._path(words)
         if not remove_entry(container, key, entry):
             return False
@@ -143,7 +144,7 @@ class WordTrie:
         return True
 
     def _path(self, words: tuple[Token, ...], *, make: bool = False) -> list[tuple[_Node, Any]]:
-        """Return the dicts on the path to a leaf, each with the key of the next."""
+        """Return the dicts on the path to a leaf. Each has a key, under which the next dict or the leaf is."""
         path: list[tuple[_Node, Any]] = []
         node = self._root
         for word in words:
@@ -157,12 +158,12 @@ class WordTrie:
     def walk(self, words: Sequence[bytes], found: list[Leaf], *, reserved: bool = False) -> None:
         """Append the leaves of all matching patterns to `found`, each once.
 
-        Without `_ANY`, one path leads to each node. Nodes behind `_ANY` can be reached on several paths, so
-        they are in a dict by identity.
+        Several paths may lead to a node behind `_ANY`. Therefore these nodes are kept in a dict by identity. To each
+        other node only one path leads.
 
         Args:
-            words: of the subject.
-            found: list of leaves.
+            words: words of the subject.
+            found: list to which the leaves are appended.
             reserved: whether wildcards do not match the first word.
         """
         nodes: list[_Node] = [self._root]
@@ -185,7 +186,7 @@ class WordTrie:
 
 
 def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -> None:
-    """Append the children of a node for one word to `following`, and its leaf for `_REST` to `found`."""
+    """Append the children that match a word to `following`, and the leaf of the node for `_REST` to `found`."""
     get = node.get
     if (leaf := get(_REST)) is not None:
         found.append(leaf)
@@ -201,7 +202,7 @@ def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -
 
 
 def _add_staying(nodes: list[_Node], staying: dict[int, _Node]) -> None:
-    """Add the children behind `_ANY`, which match without a word."""
+    """Add the `_ANY` child of each node to `staying`. No word is read, because `_ANY` may match zero words."""
     for node in nodes:
         if (child := node.get(_ANY)) is not None:
             staying[id(child)] = child
@@ -215,7 +216,7 @@ def _keys(word: Token) -> tuple[Any, ...]:
 
 
 MAX_SHAPES = 32
-"""Maximum number of shapes in one table. With more lookups a trie is as fast."""
+"""Maximum number of shapes in one table. A search with more lookups would be no faster than a trie."""
 
 _Plan = list[tuple[Callable[[Any], Any], Callable[[Any], Leaf | None]]]
 
@@ -226,9 +227,9 @@ class Shape(NamedTuple):
     places: tuple[int, ...]
     """Positions of the literal words. After a wildcard for any number of words, positions count from the end."""
     minimum: int
-    """Number of words, or the minimum number if `is_open`."""
+    """Number of words in a matching subject; with `is_open`, the minimum number."""
     is_open: bool
-    """Whether a subject may have more words."""
+    """Whether a matching subject may have more than `minimum` words."""
     starts_wild: bool
     """Whether the first word is a wildcard."""
 
@@ -261,11 +262,11 @@ class WordTable:
         self._longest = 0
 
     def __bool__(self) -> bool:
-        """Return whether there is a pattern."""
+        """Return whether the table contains a pattern."""
         return bool(self._shapes or self._trie)
 
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Add an entry. Return whether it is new."""
+        """Add an entry of a pattern. Return whether the entry is new."""
         if self._trie and self._trie.holds(words, entry):
             # The pattern has a shape, but was added to the trie when the table had too many shapes.
             return False
@@ -280,7 +281,7 @@ class WordTable:
         return add_entry(self._shapes[shape], _word_getter(shape.places)(words), entry)
 
     def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
-        """Remove an entry. Return whether it existed."""
+        """Remove an entry of a pattern. Return whether the entry existed."""
         shape = shape_of(words)
         if shape is not None and shape in self._shapes:
             table = self._shapes[shape]
@@ -312,7 +313,7 @@ class WordTable:
         self._longest = 1 + max((shape.minimum for shape in self._shapes), default=0)
 
     def _make_plan(self, count: int, reserved: bool) -> _Plan:
-        """Return and keep the lookups for subjects with `count` words."""
+        """Return the lookups for subjects with `count` words, and keep this plan."""
         plan: _Plan = [
             (_word_getter(shape.places), table.get)
             for shape, table in self._shapes.items()

@@ -1,13 +1,14 @@
 r"""Algebra of heads: the beginnings of the strings of a language.
 
-Theory of operation. A head is bytes and a flag. An exact head represents one whole string. An open head represents
-all strings that begin with it. A set of heads is sound for a language if each string of the language is an exact head
-or begins with an open head. The set may also represent strings outside of the language.
+Theory of operation. A language is a set of byte strings, such as the matches of a regex. A head is bytes and a flag. An
+exact head represents one whole string. An open head represents all strings that begin with its bytes. A set of heads is
+sound for a language if each string of the language is an exact head or begins with an open head. The set may also
+represent strings outside of the language.
 
-All functions keep sets sound: the heads of `ab|cd` are the union of two sets, and the heads of `(a|b)c` are
-the concatenation of the heads of `a|b` and of `c`. So the heads of a regex follow from the heads of its parts.
-`shrink` keeps a set small: it cuts heads to a shorter length, which makes them open. A shorter head represents more
-strings, so the set remains sound, and the publisher only sends more messages than needed.
+All functions keep sets sound. The heads of `ab|cd` are the union of two sets. For `(a|b)c`, each head of `a|b` is
+joined to the head of `c`. Thus the heads of a regex follow from the heads of its parts. `shrink` keeps a set small: it
+cuts heads to a shorter length, which makes them open. A shorter head represents more strings. Therefore the set remains
+sound, but the publisher sends more messages than needed.
 
 An example: `md\.(us|eu)\..*` has the exact heads `md.`, then `md.us` and `md.eu`, then `md.us.` and `md.eu.`,
 which become open at `.*`. These are the prefixes.
@@ -19,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 Head = tuple[bytes, bool]
-"""Beginning of a string: bytes, and whether they are the whole string."""
+"""Beginning of a string: its bytes, and whether these bytes are the whole string."""
 Heads = frozenset[Head]
 
 NOTHING: Heads = frozenset({(b"", True)})
@@ -28,31 +29,31 @@ OPEN: Heads = frozenset({(b"", False)})
 """Heads of the language of all strings."""
 
 MAX_LENGTH = 1024
-"""Maximum size of a head in bytes, because `a{1000000}` is legal."""
+"""Maximum size of a head in bytes. Without it, `a{1000000}` would have a head of a megabyte."""
 SPREAD = 16
 """Factor by which a product of two sets may exceed the limit before `shrink`."""
 
 
 def shrink(heads: Iterable[Head], limit: int) -> Heads:
-    """Return at most `limit` heads, cut at the greatest length that is possible."""
+    """Return at most `limit` heads. If there are more, all are cut to the greatest length that leaves few enough."""
     kept = frozenset(_cut(heads, MAX_LENGTH))
     if len(kept) > 1:
         kept = _absorb(kept)
     if len(kept) <= limit:
         return kept
-    # The number of heads grows with the length of the cut, so a bisection finds the length.
+    # A bisection finds the length, because the number of heads grows with the length of the cut.
     lengths = range(max(len(head) for head, _ in kept) + 1)
     best = bisect_right(lengths, limit, key=lambda length: len(_absorb(_cut(kept, length)))) - 1
     return _absorb(_cut(kept, max(best, 0)))
 
 
 def union(parts: Iterable[Heads], limit: int) -> Heads:
-    """Return the heads of the union of languages."""
+    """Return the heads of the strings that at least one of several languages contains."""
     return shrink({head for part in parts for head in part}, limit)
 
 
 def concat(left: Heads, right: Heads, limit: int) -> Heads:
-    """Return the heads of the concatenation of two languages."""
+    """Return the heads of strings that consist of a string of the left language and a string of the right language."""
     exact = [head for head, is_exact in left if is_exact]
     if not exact:
         return left
@@ -63,7 +64,7 @@ def concat(left: Heads, right: Heads, limit: int) -> Heads:
 
 
 def repeat(heads: Heads, low: int, high: int | None, limit: int) -> Heads:
-    """Return the heads of `low` to `high` copies of a language; None stands for any number."""
+    """Return the heads of `low` to `high` copies of a language. With None for `high` there is no upper limit."""
     result = NOTHING
     power, left = heads, low  # Exponentiation by squaring, because a{1000000} is legal.
     while left:
@@ -79,7 +80,7 @@ def repeat(heads: Heads, low: int, high: int | None, limit: int) -> Heads:
 
 
 def minimal(heads: Iterable[Head]) -> tuple[bytes, ...]:
-    """Return heads as sorted prefixes. None of them is a prefix of another."""
+    """Return the bytes of heads as sorted prefixes. No prefix begins with another prefix."""
     return tuple(sorted(head for head, _ in _absorb((head, False) for head, _ in heads)))
 
 

@@ -1,16 +1,16 @@
 r"""Literal prefixes of a regex, from the parse tree of the `regex` package.
 
-Theory of operation. ZeroMQ sends a message if its first bytes equal a subscription. So a regex needs a small set
+Theory of operation. ZeroMQ sends a message if its first bytes equal a subscription. Therefore a regex needs a small set
 of byte prefixes, and each subject that `regex.fullmatch` accepts must begin with one of them. A prefix that is
 too short costs bandwidth, because the regex rejects the additional messages. A prefix that is too long loses
-messages. So each step may shorten a prefix, and must never lengthen it.
+messages. Therefore each step may shorten a prefix, but may lengthen it only by bytes that each match must have.
 
 1. `parse_tree` runs the parser of the engine that also matches the regex. A separate parser could disagree with the
    engine about flags, escapes or extensions.
-2. `_HeadsReader` walks the tree and computes heads (heads.py): the possible beginnings of a match. Sequences
-   concatenate heads, branches unite them, and look-arounds and anchors add nothing, because they only
-   forbid matches.
-3. If the only head is exact, the regex may be a literal. The engine confirms it by a match.
+2. `_HeadsReader` walks the tree and computes heads (heads.py): the possible beginnings of a match. It joins the heads
+   in a sequence, and collects the heads of branches. Look-arounds and anchors add no head, because they only forbid
+   matches.
+3. If the only head is exact, the regex may be a literal. The engine confirms this by a match.
 4. Open heads may be shorter than necessary: each match of `(\.\.+){3}` begins with six dots, but the head of a part of
    variable length ends early. An automaton of the regex extends each head by the bytes that must follow.
 
@@ -44,11 +44,11 @@ from oz.subjects.prefixes.heads import (
 )
 
 MAX_MEMBERS = 256
-"""Maximum number of members of a class that become heads."""
+"""Maximum number of characters in a class whose characters become heads. A larger class has an open head."""
 MAX_STATES = 4_096
-"""Maximum number of states of the automaton that extends heads."""
+"""Maximum number of states in the automaton that extends heads. Above it, heads are not extended."""
 TIMEOUT = 0.05
-"""Seconds for the match that confirms a literal."""
+"""Time limit in seconds for the match that confirms a literal."""
 
 core: Any
 try:
@@ -63,9 +63,9 @@ class Prefixes:
     """Prefixes of the subjects that a regex matches.
 
     Attributes:
-        heads: each matching subject begins with one of them. They are sorted, and none is a prefix of
-            another. `(b"",)` stands for all subjects.
-        literal: the only matching subject, if it is known; else None.
+        heads: sorted prefixes. Each matching subject begins with one of them, and none is a prefix of another.
+            `(b"",)` stands for all subjects.
+        literal: only matching subject; None if several match, or if it is unknown.
     """
 
     heads: tuple[bytes, ...]
@@ -103,7 +103,7 @@ def parse_tree(
     """Parse a regex as `regex.compile` does, up to the tree before its optimisation.
 
     Returns:
-        The tree, the `Info` of the parser, and the `Source`, of class `source_type` if it is given.
+        The parse tree, the `Info` object of the parser, and its `Source` object, an instance of `source_type`.
 
     Raises:
         regex.error: the text is not a regex.
@@ -134,7 +134,7 @@ def parse_tree(
 
 
 class _AnyNamedList(dict[str, tuple[str, ...]]):
-    r"""Named lists for `\L<name>`. A name that is not given has an empty list."""
+    r"""Named lists for `\L<name>`. A name without a list counts as a name with an empty list."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -144,7 +144,7 @@ class _AnyNamedList(dict[str, tuple[str, ...]]):
 
 
 def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
-    """Return the only head if it is exact and the engine confirms that no look-around or anchor forbids it."""
+    """Return the only head if it is exact and the engine matches it: no look-around or anchor forbids this match."""
     ((head, exact), *more) = heads
     subject = head.decode() if exact and not more else None
     if subject is None or ("$" in text and subject[-1:].isspace()):
@@ -186,7 +186,7 @@ def _extend_head(head: bytes, automaton: Automaton) -> bytes:
 
 
 class _HeadsReader:
-    """Reader of the heads of nodes. An unknown node has an open head."""
+    """Reader that finds the heads of each node in a parse tree. An unknown node has an open head."""
 
     def __init__(self, info: Any, limit: int) -> None:
         self._limit = limit
@@ -205,9 +205,9 @@ class _HeadsReader:
         return reader(self, node)
 
     def automaton(self, tree: Any) -> Automaton | None:
-        """Return an automaton that accepts at least the matches of a tree; None if it would be too large.
+        """Return an automaton that accepts all matches of a tree and perhaps more; None if it would be too large.
 
-        `read` must have read the tree before, so that the contents of its groups are known.
+        The caller must have called `read` with the tree before, because `read` records the contents of the groups.
         """
         expression = self._expression(tree)
         return Automaton(expression) if _count_states(expression) <= MAX_STATES else None
@@ -249,7 +249,10 @@ class _HeadsReader:
         return heads
 
     def reference(self, node: Any) -> Heads:
-        """Return the head of the group if it is the only one and exact. A reference to an unset group fails."""
+        """Return the head of the group that a reference names if it is the only head and exact; else an open head.
+
+        A reference to a group without a match fails.
+        """
         heads = self._captured.get(node.group, OPEN)
         is_known = len(heads) == 1 and all(exact for _, exact in heads) and not node.case_flags
         return heads if is_known else OPEN
@@ -319,14 +322,14 @@ def _range_heads(lower: int, upper: int, case_flags: int) -> Heads:
 
 
 def _variants(members: range) -> set[Head]:
-    """Return the members in each case that the engine treats as equal."""
+    """Return the heads of some characters, and of all characters that differ from them only in case."""
     return {
         (chr(variant).encode(), True) for member in members for variant in _all_cases(core.UNICODE, member)
     }
 
 
 def _common_prefix(first: bytes, last: bytes) -> bytes:
-    """Return the common prefix of a range. UTF-8 sorts as code points do, so all characters of the range share it."""
+    """Return the common beginning of two UTF-8 characters. All characters between them, by code point, have it too."""
     length = 0
     while length < min(len(first), len(last)) and first[length] == last[length]:
         length += 1
