@@ -180,7 +180,8 @@ def sub(
         except oz.Timeout:
             print_stderr(
                 ctx,
-                f"no message for {timeout:g} s: check the pattern and the publisher, or give a longer --timeout",
+                f"no message for {timeout:g} s{source.why_silent()}; check the pattern and the publisher, or give a "
+                "longer --timeout",
             )
             ctx.exit(TIMED_OUT)
 
@@ -191,12 +192,14 @@ class _Source(NamedTuple):
     Attributes:
         receive: returns the next message, or raises `oz.Timeout`.
         payloads: returns the payload frames of a message, as they are printed.
+        why_silent: returns why no message may have arrived, as the continuation of a sentence.
         check: is called before each receive.
         interval: seconds after which the source is read without an event.
     """
 
     receive: Callable[..., oz.Message]
     payloads: Callable[[oz.Message], list[bytes]]
+    why_silent: Callable[[], str]
     check: Callable[[], object] = lambda: None
     interval: float = inf
 
@@ -222,7 +225,8 @@ def _on_bus(
             # The log has each refusal of a peer. Messages of other peers still arrive.
             return receive(timeout=timeout)
 
-        yield _Source(receive, lambda message: [form.write(message.payload)])
+        why_silent = partial(node._node.readiness.describe_silence, subscription._inbox)
+        yield _Source(receive, lambda message: [form.write(message.payload)], why_silent)
 
 
 def print_loss(ctx: click.Context, event: oz.Event) -> None:
@@ -277,7 +281,10 @@ def _on_sockets(
                 print_status(ctx, ready_line(subscriber.endpoint, bind, connect, have_answered=True))
 
         check(min(timeout, SOCKET_READY_SECONDS))
-        yield _Source(subscriber.receive, lambda message: message.frames[1:], check, SERVICE_SECONDS)
+        why_silent = partial(subscriber._engine.why_nothing_comes, timeout, None)
+        yield _Source(
+            subscriber.receive, lambda message: message.frames[1:], why_silent, check, SERVICE_SECONDS
+        )
 
 
 def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:
