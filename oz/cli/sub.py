@@ -192,16 +192,16 @@ class _Source(NamedTuple):
     Attributes:
         receive: returns the next message, or raises `oz.Timeout`.
         payloads: returns the payload frames of a message, as they are printed.
-        why_silent: returns why no message may have arrived, as the continuation of a sentence.
         check: is called before each receive.
         interval: seconds after which the source is read without an event.
+        why_silent: returns why no message may have arrived, as the continuation of a sentence; empty without a reason.
     """
 
     receive: Callable[..., oz.Message]
     payloads: Callable[[oz.Message], list[bytes]]
-    why_silent: Callable[[], str]
     check: Callable[[], object] = lambda: None
     interval: float = inf
+    why_silent: Callable[[], str] = str
 
 
 @contextmanager
@@ -225,8 +225,7 @@ def _on_bus(
             # The log has each refusal of a peer. Messages of other peers still arrive.
             return receive(timeout=timeout)
 
-        why_silent = partial(node._node.readiness.describe_silence, subscription._inbox)
-        yield _Source(receive, lambda message: [form.write(message.payload)], why_silent)
+        yield _Source(receive, lambda message: [form.write(message.payload)])
 
 
 def print_loss(ctx: click.Context, event: oz.Event) -> None:
@@ -283,7 +282,7 @@ def _on_sockets(
         check(min(timeout, SOCKET_READY_SECONDS))
         why_silent = partial(subscriber._engine.why_nothing_comes, timeout, None)
         yield _Source(
-            subscriber.receive, lambda message: message.frames[1:], why_silent, check, SERVICE_SECONDS
+            subscriber.receive, lambda message: message.frames[1:], check, SERVICE_SECONDS, why_silent
         )
 
 
