@@ -38,7 +38,7 @@ class OzError(Exception):
     """The base of every error that oz raises."""
 
 
-def _shown(text: str | bytes) -> str:
+def one_line(text: str | bytes) -> str:
     """Return the repr of a text, cut to one line."""
     shown = repr(text)
     return shown if len(shown) <= 120 else f"{shown[:100]}… ({len(text)} long)"
@@ -57,7 +57,7 @@ class _InvalidText(OzError, ValueError):
         self.rule = rule
 
     def __str__(self) -> str:
-        return f"{self.dialect} {self.kind} {_shown(self.text)}, position {self.position}: {self.rule}"
+        return f"{self.dialect} {self.kind} {one_line(self.text)}, position {self.position}: {self.rule}"
 
 
 class PatternError(_InvalidText):
@@ -100,8 +100,8 @@ class PatternTimeout(OzError, TimeoutError):
 
     def __str__(self) -> str:
         return (
-            f"pattern {_shown(self.pattern)} took longer than {self.limit:g} s "
-            f"on subject {_shown(self.subject)}; write it without a repeat inside a repeat"
+            f"pattern {one_line(self.pattern)} took longer than {self.limit:g} s "
+            f"on subject {one_line(self.subject)}; write it without a repeat inside a repeat"
         )
 
 

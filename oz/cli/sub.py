@@ -180,7 +180,8 @@ def sub(
         except oz.Timeout:
             print_stderr(
                 ctx,
-                f"no message for {timeout:g} s: check the pattern and the publisher, or give a longer --timeout",
+                f"no message for {timeout:g} s{source.why_silent()}; check the pattern and the publisher, or give a "
+                "longer --timeout",
             )
             ctx.exit(TIMED_OUT)
 
@@ -193,12 +194,14 @@ class _Source(NamedTuple):
         payloads: returns the payload frames of a message, as they are printed.
         check: is called before each receive.
         interval: seconds after which the source is read without an event.
+        why_silent: returns why no message may have arrived, as the continuation of a sentence; empty without a reason.
     """
 
     receive: Callable[..., oz.Message]
     payloads: Callable[[oz.Message], list[bytes]]
     check: Callable[[], object] = lambda: None
     interval: float = inf
+    why_silent: Callable[[], str] = str
 
 
 @contextmanager
@@ -277,7 +280,10 @@ def _on_sockets(
                 print_status(ctx, ready_line(subscriber.endpoint, bind, connect, have_answered=True))
 
         check(min(timeout, SOCKET_READY_SECONDS))
-        yield _Source(subscriber.receive, lambda message: message.frames[1:], check, SERVICE_SECONDS)
+        why_silent = partial(subscriber._engine.why_nothing_comes, timeout, None)
+        yield _Source(
+            subscriber.receive, lambda message: message.frames[1:], check, SERVICE_SECONDS, why_silent
+        )
 
 
 def _print_gap(ctx: click.Context, gap: oz.Gap) -> None:

@@ -27,11 +27,7 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.errors import (
-    ClosedError,
-    ConfigurationError,
-    ProtocolError,
-)
+from oz.errors import ClosedError, ConfigurationError, ProtocolError, one_line
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.options import Delivery, Options
@@ -557,7 +553,10 @@ class Engine(Connections):
         found = [f"connected to {where}, and no message that matches {', '.join(patterns)} arrived"]
         stats = self.dispatcher.stats
         if stats.filtered:
-            found.append(f"messages with a prefix of a pattern that no pattern matched: {stats.filtered}")
+            messages = "1 message" if stats.filtered == 1 else f"{stats.filtered} messages"
+            subject = self.dispatcher.unmatched_subject()
+            example = "" if subject is None else f", such as {one_line(subject)},"
+            found.append(f"{messages}{example} passed the prefix, but no pattern matched")
         elif not stats.received and any(place.mode() == "prefix" for place in self.places.values()):
             found.append(
                 "a plain connection misses messages that are published before the subscription arrives: call "

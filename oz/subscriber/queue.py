@@ -856,6 +856,11 @@ class Dispatcher:
                 routes[subject] = route
         return route
 
+    def unmatched_subject(self) -> str | None:
+        """Return a subject that came without a link and that no pattern matches; None if none is cached."""
+        routes = reversed(self._plain_routes.values())
+        return next((route.subject for route in routes if not route.inboxes), None)
+
     # gaps
 
     def put_gap(self, gap: Gap, stream: int | None) -> None:

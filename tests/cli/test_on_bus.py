@@ -86,7 +86,7 @@ def test_an_empty_bus_has_exit_codes(oz_run, directory):
     )
     ended = oz_run("sub", *on_bus(directory, "a", "--timeout", "0.1"))
     assert ended.code == 4
-    assert ended.stderr.splitlines()[1].startswith("oz sub: no message for 0.1 s: ")
+    assert ended.stderr.splitlines()[1].startswith("oz sub: no message for 0.1 s; ")
     ended = oz_run("peers", *on_bus(directory, "--json"))
     assert (ended.code, ended.stdout) == (3, b"[]\n")
     assert ended.stderr.splitlines()[-1].startswith(

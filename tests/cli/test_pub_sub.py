@@ -143,7 +143,20 @@ def test_sub_names_each_endpoint_without_an_answer_and_exits_4(oz_run, endpoint)
     for item in (f"{endpoint}-2", "tcp://nobody.invalid:5750"):
         assert f"nothing answers at {item} (link endpoint " in missing
     assert f"at {endpoint} " not in missing
-    assert silence.startswith("oz sub: no message for 0.3 s: ")
+    assert silence.startswith("oz sub: no message for 0.3 s; no publisher answers at ")
+
+
+def test_sub_names_a_message_that_no_pattern_matches(oz_run, endpoint):
+    def publish():
+        publisher.wait_for_subscribers("time.us.west", timeout=DEADLINE)
+        publisher.publish("time.us.west", b"")
+
+    with library.Publisher(endpoint) as publisher:
+        thread = Thread(publish)
+        ended = oz_run("sub", "time.*.east", "--connect", endpoint, "--filtering", "prefix", "--timeout", "2")
+        thread.outcome()
+    assert ended.code == 4
+    assert "; 1 message, such as 'time.us.west', passed the prefix, but no pattern matched" in ended.stderr
 
 
 def test_sub_is_ready_when_a_publisher_starts_later(oz_run, endpoint, monkeypatch):

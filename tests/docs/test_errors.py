@@ -5,9 +5,12 @@ import re
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
+from oz.cli import main
 from oz.publisher.stats import REASONS
+from support.cases import each
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "errors.md"
@@ -99,3 +102,11 @@ def test_page_has_an_entry_with_cause_and_remedy_for_each_error_warning_gap_and_
     for section in ("Errors", "Warnings", "Reasons of gaps", "Reasons of drops"):
         found = entries(section)
         assert {name: cells for name, cells in found.items() if len(cells) != 2 or not all(cells)} == {}
+
+
+@each("command", sorted({*re.findall(r"`oz ([a-z ]+)", PAGE.read_text())}))
+def test_a_command_of_the_page_is_complete(command):
+    found = main
+    for name in command.split():
+        found = found.get_command(click.Context(found), name)
+    assert not isinstance(found, (click.Group, type(None)))

@@ -169,7 +169,12 @@ def test_a_timeout_at_a_connected_publisher_names_the_pattern_and_messages_that_
             plain.receive(timeout=0.01)
         return str(raised.value)
 
-    until(lambda: "that no pattern matched: 1" in reason())
+    until(
+        lambda: "; 1 message, such as 'time.us.west', passed the prefix, but no pattern matched" in reason()
+    )
+    feed.publish("time.us." + 200 * "w")
+    until(lambda: "; 2 messages, such as 'time.us.w" in reason())
+    assert "… (208 long), passed the prefix" in reason()
 
 
 def test_wrong_arguments_name_the_remedy(make, feed):
