@@ -10,9 +10,9 @@ in the staging directory is lost, and the next run writes this batch again.
 
 A first rename moves a finished batch to the directory `ready`, and a second rename makes the batch visible. Between the
 two renames, visible batches inside the range of the new batch are moved away. They are earlier versions of the batch,
-or the small batches that a compaction has merged. `recover`
-completes a finished batch of the staging directory, so that every step can be repeated. No record is ever visible
-twice. While a compaction replaces batches, a running query may fail or miss the records of these batches.
+or the small batches that a compaction has merged. `recover` completes a finished batch of the staging directory, so
+that every step can be repeated. No record is ever visible twice. While a compaction replaces batches, a running query
+may fail or miss the records of these batches.
 
 `<segment>` is the id of the segment that holds the last record of the batch. If the journal has another segment at
 this offset, the journal was restored or replaced, and its offsets name other records. Batches of a DataFrame that was

@@ -4,8 +4,8 @@ Theory of operation. RLIKE searches with the regex engine of Java. This engine h
 end the JVM. Three rules make Java agree with Python's engine, and protect the JVM:
 
 - The output consists of a few constructs with the same meaning in both engines: `\A`, `\z`, escaped literals, classes
-  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. The output does not contain `$`, `\Z`, `.`
-  and `\w`, because they have another meaning in Java.
+  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. The output avoids `$`, `\Z`, `.` and `\w`,
+  which have another meaning in Java.
 
 - Only single characters repeat without a limit, and Java runs such a repeat in a loop. One group repeats too. It is
   possessive, so Java also runs it in a loop. A text between two stars is matched once, in an atomic group. So the time
