@@ -1,4 +1,4 @@
-"""The command `oz`: the group `main`, with one module for each command, imported at its use."""
+"""The command `oz`: the group `main`. Each command has a module, which is imported when the command is used."""
 
 import click
 

@@ -56,7 +56,7 @@ _MATRIX_HELP = """Print a table of users and actions: allowed subjects, and deni
 
 @click.group(help=_HELP, short_help="Show the permissions of users.")
 def auth() -> None:
-    """Group the commands; the text of the help is `_HELP`."""
+    """Group the commands of `oz auth`; `_HELP` is the text of `--help`."""
 
 
 @auth.command(
@@ -82,7 +82,7 @@ def explain(
     dialect: str,
     as_json: bool,
 ) -> None:
-    """Explain one question; the text of the help is `_EXPLAIN_HELP`."""
+    """Explain whether a user may do an action on a subject; `_EXPLAIN_HELP` is the text of `--help`."""
     if action == "group" and group is None:
         raise click.UsageError("--action group needs --group NAME")
     permissions = _read_default() if path is None else _read(ctx, path)
@@ -107,7 +107,7 @@ def explain(
 @json_option()
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
-    """Check a file; the text of the help is `_CHECK_HELP`."""
+    """Check a file of permissions; `_CHECK_HELP` is the text of `--help`."""
     found = survey_permissions(file)
     faults = [describe(fault) for fault in found.faults]
     if as_json:
@@ -127,7 +127,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
 @json_option("Write a JSON list of objects.")
 @click.pass_context
 def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
-    """Print the table; the text of the help is `_MATRIX_HELP`."""
+    """Print a table of all users and their rules; `_MATRIX_HELP` is the text of `--help`."""
     permissions = _read(ctx, file)
     users = permissions.users.values()
     used = [action for action in ACTIONS if any(_has_rules(user, action) for user in users)]
@@ -140,12 +140,12 @@ def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def _read(ctx: click.Context, path: str) -> Permissions:
-    """Read a file, and print its warnings: without the warnings, a rule without an effect would seem to work."""
+    """Read a file of permissions, and print its warnings. Without them, a rule that has no effect would seem to work."""
     return read_permissions(path, lambda text: print_stderr(ctx, f"warning: {text}"))
 
 
 def _read_default() -> Permissions:
-    """Return the permissions of nodes and commands with the configuration of this directory."""
+    """Return the permissions that nodes and commands in this directory use, according to their configuration."""
     credentials = credentials_of(resolve_security())
     if credentials is None or credentials.permissions is None:
         raise click.UsageError(
@@ -169,7 +169,7 @@ def _find(permissions: Permissions, name: str) -> User:
 
 
 def _rules(user: User) -> dict[str, Any]:
-    """Return the rules of a user for JSON."""
+    """Return the rules of a user as values of JSON."""
     actions = {
         action: {
             "allow": [printable(rule.text) for rule in user.rules_of(action, "allow")],

@@ -50,7 +50,7 @@ Examples:
 @quiet_option
 @click.pass_context
 def bench(ctx: click.Context, size: int, match: float, seconds: float, as_json: bool) -> None:
-    """Measure; the text of the help is `_HELP`."""
+    """Measure rates and latencies; `_HELP` is the text of `--help`."""
     from oz.cli.bench_run import measure
 
     print_status(

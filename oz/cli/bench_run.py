@@ -1,9 +1,10 @@
 """Measurement of `oz bench`: this process publishes, and a second process subscribes.
 
-Half of the time is for single messages, which contain the time of their publication. In the other half, the
-publisher publishes as fast as possible, and adds a timed message every `PROBE_INTERVAL` seconds. The age of
-a timed message is its latency, because all processes of a machine have one monotonic clock. The payload of
-`END` is the number of messages of the phase that match.
+A measurement has two phases of equal length. In the first phase, the publisher publishes single messages, which contain
+the time of their publication. In the second phase, it publishes as fast as possible, and adds such a timed message
+every `PROBE_INTERVAL` seconds. The age of a timed message at its receipt is the latency, because all processes of a
+machine have one monotonic clock. A message with the subject `END` ends a phase. Its payload is the number of messages
+of the phase that match.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PATTERN, CONTROLS = "bench.*.hit", "control.*"
 BEGIN, PROBE, END = "control.begin", "control.probe", "control.end"
 
 SUBJECTS = 1000
-QUEUE_BYTES = 16 * 1024 * 1024  # bound of each queue: it limits memory and the latency under load
+QUEUE_BYTES = 16 * 1024 * 1024  # limit of each queue, which bounds the memory and the latency under load
 PROBE_INTERVAL = 0.001  # seconds
 CHUNK = 64  # messages between two readings of the clock
 START_TIMEOUT, FULL_TIMEOUT = 20.0, 5.0  # seconds
@@ -33,12 +34,12 @@ def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str
 
     Args:
         filtering: "prefix" or "publisher".
-        size: bytes of a payload.
+        size: size of a payload in bytes.
         match: share of the subjects that match, from 1 / SUBJECTS to 1.
-        seconds: of both phases together.
+        seconds: duration of both phases together, in seconds.
 
     Raises:
-        ChildError: the subscriber did not start, read nothing for FULL_TIMEOUT seconds, or failed.
+        ChildError: the subscriber process did not start, read no message for FULL_TIMEOUT seconds, or failed.
     """
     limit = max(4, QUEUE_BYTES // (size + 64))  # messages
     command = [sys.executable, "-m", __name__]
@@ -71,7 +72,7 @@ def measure(filtering: str, size: int, match: float, seconds: float) -> dict[str
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """Return the percentiles and the maximum of latencies, in microseconds; empty without samples."""
+    """Return the percentiles and the maximum of latencies, in microseconds; an empty dict without latencies."""
     if not seconds:
         return {}
     ranked = sorted(seconds)
@@ -83,7 +84,7 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _make_subjects(match: float) -> list[str]:
-    """Return the subjects, with the matching ones spread evenly."""
+    """Return the subjects. The matching subjects are spread evenly among them."""
     hits = round(SUBJECTS * match)
     return [
         f"bench.{place}.{'hit' if (place + 1) * hits // SUBJECTS > place * hits // SUBJECTS else 'miss'}"
@@ -95,7 +96,7 @@ def _await_subscriber(publisher: oz.Publisher, process: Child) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         try:
-            # The subscriber subscribes to `CONTROLS` last.
+            # `CONTROLS`, which matches `END`, is the last subscription of the subscriber.
             return publisher.wait_for_subscribers(END, timeout=0.1)
         except oz.Timeout:
             process.is_done()
@@ -123,7 +124,7 @@ def _publish_lone(publisher: oz.Publisher, size: int, seconds: float) -> None:
 def _publish_loaded(
     publisher: oz.Publisher, size: int, names: Sequence[str], seconds: float
 ) -> tuple[int, float]:
-    """Publish as fast as possible; return the number of messages and the seconds."""
+    """Publish as fast as possible; return the number of published messages and the duration in seconds."""
     payload, publish, subjects = bytes(size), publisher.publish, cycle(names)
     publisher.publish(BEGIN, b"")
     count, began = 0, time.monotonic()
@@ -146,8 +147,8 @@ def _receive_phase(subscriber: oz.Subscriber, earlier: int) -> dict[str, Any]:
     """Receive the messages of one phase, and return the counts and latencies.
 
     Args:
-        subscriber: of both phases.
-        earlier: messages of the earlier phase. They all match.
+        subscriber: subscriber that receives both phases.
+        earlier: number of messages that the earlier phase has received; 0 in the first phase.
     """
     delivered, controls, latencies = 0, 0, []
     began = time.monotonic()

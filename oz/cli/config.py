@@ -40,14 +40,14 @@ _UNSET = {"name": "(program and process id)"}
 
 @click.group(help=_HELP, short_help="Show the effective configuration and the source of each setting.")
 def config() -> None:
-    """Group the commands; the text of the help is `_HELP`."""
+    """Group the commands of `oz config`; `_HELP` is the text of `--help`."""
 
 
 @config.command(help=_SHOW_HELP, short_help="Show every setting and its source.")
 @json_option()
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
-    """Survey the configuration; the text of the help is `_SHOW_HELP`."""
+    """Show the effective settings and their sources; `_SHOW_HELP` is the text of `--help`."""
     found = survey()
     faults = [*found.faults, *_key_faults(found)]
     found = replace(found, faults=tuple(faults))
@@ -64,7 +64,7 @@ def show(ctx: click.Context, as_json: bool) -> None:
 
 
 def _key_faults(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
-    """Return the faults of the keys, if the configuration has no other faults."""
+    """Return the faults of the CURVE keys; an empty list if the configuration has other faults."""
     try:
         if not found.faults:
             resolve_security()
@@ -134,12 +134,12 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
 
 
 def _limit(value: float) -> float | None:
-    """Return a limit as a value of JSON; None represents no limit."""
+    """Return a limit as a value of JSON. No limit becomes None, because JSON has no infinity."""
     return value if math.isfinite(value) else None
 
 
 def _json_value(value: object) -> Any:
-    """Return a value as a value of JSON. A wrong setting may have any type of TOML."""
+    """Return a setting as a value of JSON. A wrong setting may have any type of TOML."""
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (tuple, list)):
@@ -148,5 +148,5 @@ def _json_value(value: object) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Return a value as one line. Variables may contain any bytes, so that bytes that are not UTF-8 are escaped."""
+    """Return a setting as one line. Bytes that are not UTF-8 are escaped, because variables may contain any bytes."""
     return printable(str(value).encode(errors="surrogateescape"))

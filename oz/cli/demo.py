@@ -20,7 +20,7 @@ from oz.cli.output import (
 )
 from oz.cli.progress import progress_bar
 
-if TYPE_CHECKING:  # imported when the command runs
+if TYPE_CHECKING:  # the command imports this module when it runs
     from oz.demo.run import PatternResult
     from oz.options import Filtering
 
@@ -61,7 +61,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
 @quiet_option
 @click.pass_context
 def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool) -> None:
-    """Run the demo; the text of the help is `_HELP`."""
+    """Run the demo; `_HELP` is the text of `--help`."""
     results = _run(in_spark, filtering)
     if as_json:
         write_json([_as_data(result) for result in results])
@@ -129,7 +129,7 @@ def _show(results: list[PatternResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # The prefixes are below their pattern, so that the table fits into 80 columns.
+    # The prefixes are printed below their pattern, so that the table fits into 80 columns.
     table = Table(title=_TITLE, box=box.SIMPLE_HEAD)
     table.add_column("pattern\n  and its prefixes", overflow="fold")
     table.add_column("dialect")

@@ -1,4 +1,4 @@
-"""`oz doctor`: features of this installation, and a command for each missing one."""
+"""`oz doctor`: features of this installation, and a command to install each missing feature."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _INDENT = "      "
 @json_option()
 @click.pass_context
 def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None:
-    """Run the checks; the text of the help is `_HELP`."""
+    """Check the features; `_HELP` is the text of `--help`."""
     found = examine()
     unknown = [name for name in required if name not in found.names]
     if unknown:
@@ -66,7 +66,7 @@ def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None
 
 
 def _show(found: Examination) -> None:
-    """Write the findings. Notes are wrapped; a command to paste stays one line."""
+    """Write the findings. Notes are wrapped, but a command that can be pasted stays on one line."""
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     width = max(map(len, found.names))
     for group, findings in groupby(found.findings, key=lambda item: item.group):

@@ -18,7 +18,7 @@ from oz.cli.stop_signals import INTERRUPTED as INTERRUPTED
 
 
 def flush_stdout() -> bool:
-    """Write the buffered output; return False if stdout is full or its reader has ended."""
+    """Write the buffered output to stdout; return False if stdout is full or its reader has ended."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def flush_stdout() -> bool:
 
 
 def discard_stdout() -> None:
-    """Send stdout to /dev/null, so that the interpreter does not report the failed output at its end."""
+    """Redirect stdout to /dev/null. Otherwise the interpreter would report the failed output again when it ends."""
     with suppress(OSError, ValueError):  # the stdout of click's CliRunner has no descriptor
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -55,7 +55,7 @@ Exit codes:
 """
 
 STOP_SECONDS = 1.0
-"""Seconds for unsent messages after a signal."""
+"""Seconds for which a command tries to send its unsent messages after a signal."""
 
 _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 
@@ -64,7 +64,7 @@ _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 def closed_when_sent(
     ctx: click.Context, publisher: oz.Publisher | oz.Node, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Close a publisher or a node after a `with` block, when all messages are sent, without a timeout.
+    """Close a publisher or a node after a `with` block. Wait without a timeout until all messages are sent.
 
     Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1. If a signal has
     ended the block, or `is_stopped` returns True, the wait takes at most `STOP_SECONDS`.
@@ -77,7 +77,7 @@ def closed_when_sent(
     finally:
         published = publisher.stats.published
         try:
-            # Messages without acknowledgement may have arrived, so that the returned number is no failure.
+            # The returned number of unacknowledged messages is no failure, because they may have arrived.
             publisher.close(timeout=STOP_SECONDS if is_stopped() else None)
         except (KeyboardInterrupt, SystemExit):
             publisher.close(timeout=0)
@@ -90,7 +90,7 @@ def closed_when_sent(
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code of an error: wrong usage or failure."""
+    """Return the exit code for an error: the code for wrong usage, or the code for a failure."""
     if isinstance(error, (oz.PatternError, oz.SubjectError)):
         return USAGE
     if isinstance(error, oz.ConfigurationError) and error.source == "argument":

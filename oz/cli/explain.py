@@ -54,7 +54,7 @@ def _check_source(_ctx: click.Context, _option: click.Parameter, source: str | N
     """Check that the source is stdin, a file or an endpoint."""
     if source is None or source == "-":
         return source
-    # Not only files: <(…) of a shell is the path of a pipe.
+    # A path may also be a pipe, such as the path that a shell makes of <(…).
     if "://" not in source and (Path(source).is_dir() or not Path(source).exists()):
         raise click.BadParameter(f"{source!r} is neither a file nor an endpoint such as tcp://127.0.0.1:5750")
     return source
@@ -87,7 +87,7 @@ def explain(
     security: str | None,
     as_json: bool,
 ) -> None:
-    """Show patterns; the text of the help is `_HELP`."""
+    """Explain patterns; `_HELP` is the text of `--help`."""
     compiled = parse_all(
         patterns, dialect, warn=against is not None
     )  # Else the output below has the warnings.
@@ -147,7 +147,7 @@ _COUNTS = ("seen", "crossed", "matched", "in_vain")
 def _show_against(
     patterns: Sequence[oz.Pattern], source: str, subjects: Counter[bytes], *, as_json: bool
 ) -> None:
-    """Count matches and write the result: columns or JSON."""
+    """Count the matches among the subjects, and write the counts as columns or as JSON."""
     if not subjects:
         raise click.ClickException(
             f"no subjects from {source}, so that there is nothing to count; give --seconds or another source"
@@ -174,7 +174,7 @@ def _show_against(
 
 
 def _count(pattern: oz.Pattern, subjects: Counter[bytes]) -> dict[str, int]:
-    """Return the counts of a pattern: all messages, messages on the wire, delivered and filtered messages."""
+    """Return the numbers of messages for a pattern: all, sent over the wire, delivered, and filtered messages."""
     crossed = {subject: count for subject, count in subjects.items() if subject.startswith(pattern.prefixes)}
     matched = sum(count for subject, count in crossed.items() if is_delivered(pattern, subject))
     on_wire = sum(crossed.values())
@@ -189,7 +189,7 @@ def _subjects_of(source: str) -> Iterator[bytes]:
 def _sample(
     patterns: Sequence[oz.Pattern], endpoint: str, seconds: float, security: str | None
 ) -> Iterator[bytes]:
-    """Yield the subjects of a publisher for some seconds, or the matching subjects if it denies other subjects."""
+    """Yield the subjects that a publisher sends in `seconds`; only matching subjects if the publisher denies others."""
     with oz.Subscriber(endpoint, security=read_security(security)) as sub:
         every = sub.subscribe(b"")
         ctx = click.get_current_context()

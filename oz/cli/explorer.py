@@ -58,13 +58,13 @@ def explorer(
     names: tuple[str, ...],
     **joining: Any,
 ) -> None:
-    """Serve the page; the text of the help is `_HELP`."""
-    # The extra may be absent.
+    """Serve the page; `_HELP` is the text of `--help`."""
+    # This import fails if the extra `explorer` is not installed.
     from oz.explorer.access import is_local
     from oz.explorer.server import Server
     from oz.explorer.view import BusView
 
-    # Refuse a denied pattern before the command binds or waits.
+    # A denied pattern is rejected before the command binds or waits.
     compiled = parse_all(patterns, "nats")
     check_subscribed(joining["security"], of_applications(compiled), is_routed=True)
     with await_signal() as wait, joined(ctx, joining, codec=None, node_options={"echo": False}) as node:

@@ -1,4 +1,4 @@
-"""`oz forwarder`: joins publishers and subscribers, or buses, that do not reach each other."""
+"""`oz forwarder`: connects publishers with subscribers, or buses, that cannot reach each other."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _ONE: dict[str, Callable[[str], Any]] = {
     "high_water_mark": int,
     "security": str,
 }
-"""Repeatable options of a leg, and its other options."""
+"""Options of a leg, which is one side of the forwarder: the repeatable options and the other options."""
 
 _TABLE = "forwarder"
 
 
 def parse_leg(text: str) -> dict[str, Any]:
-    """Return the keys and values of `--leg`.
+    """Return the keys and values in the text of an option `--leg`.
 
     Raises:
         click.BadParameter: a key or a value is wrong.
@@ -89,7 +89,7 @@ def parse_leg(text: str) -> dict[str, Any]:
 
 
 def read_legs(path: Path) -> list[dict[str, Any]]:
-    """Read legs from a file: tables `[[forwarder.leg]]`, and `[limits]` for all of them.
+    """Read the legs from a file. A table `[[forwarder.leg]]` is a leg, and the table `[limits]` applies to all legs.
 
     Raises:
         click.BadParameter: the file cannot be read, or a key or a value is wrong.
@@ -157,7 +157,7 @@ def forwarder(
     backend: list[str],
     connect: list[str],
 ) -> None:
-    """Run a forwarder; `_HELP` is the text of the help."""
+    """Run a forwarder; `_HELP` is the text of `--help`."""
     is_plain = bool(frontend or backend or connect)
     if is_plain and (legs or read or name):
         raise click.UsageError("--leg and --config join buses; --frontend, --backend and --connect sockets")
@@ -168,7 +168,7 @@ def forwarder(
     if not is_plain and len(legs) + len(read) < 2:
         raise click.UsageError("give --leg twice or more; or --frontend or --connect, and --backend")
     if is_plain:
-        # It starts threads, which the other commands have no use for.
+        # Only a proxy needs this module and its threads.
         from oz.services.proxy import Proxy
 
         open_and_serve(
@@ -195,7 +195,7 @@ def forwarder(
 
 
 def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
-    """Read the keys of a leg from the file that it names."""
+    """Return the leg with the keys of the file that its setting `security` names."""
     file = leg.get("security")
     return leg if file is None else {**leg, "security": oz.Security.from_file(file)}
 

@@ -45,7 +45,7 @@ _MULTICAST = (
     ("--mtu", Whole(), "BYTES", "The largest packet; equal for all members of a multicast group."),
     ("--stale-after", Number(), "SECONDS", "Seconds of silence after which it reconnects."),
 )
-"""Options that are fields of `oz.Multicast`: name, type, metavar and help."""
+"""Options that are fields of `oz.Multicast`, each with its name, type, metavar and help text."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -86,8 +86,8 @@ def gateway(
     security: oz.Security | None,
     **multicast: Any,
 ) -> None:
-    """Run a gateway; the text of the help is `_HELP`."""
-    # It starts threads and processes, which the other commands have no use for.
+    """Run a gateway; `_HELP` is the text of `--help`."""
+    # Only this command needs the module, its threads and its processes.
     from oz.services.gateway import Gateway
 
     def state(running: Gateway) -> str | None:

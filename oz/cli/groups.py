@@ -25,10 +25,10 @@ class LazyGroup(click.Group):
         """Create a group from the names of its commands.
 
         Args:
-            args: as for `click.Group`.
-            package: package of the modules. A module has the name of its command.
-            sections: heading of each section of `--help`, and the names of its commands.
-            extra: as for `click.Group`.
+            args: positional arguments of `click.Group`.
+            package: package that contains the modules. A module has the name of its command.
+            sections: names of the commands in each section of `--help`, by the heading of the section.
+            extra: keyword arguments of `click.Group`.
         """
         super().__init__(*args, **extra)
         self._package, self._sections = package, sections
@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         return self._names
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections, with their columns in line."""
+        """Write the sections of `--help`. The columns of all sections are aligned."""
         width = max(map(len, self._names))
         limit = formatter.width - width - 6
         for heading, names in self._sections.items():
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
                 )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command by name, or None."""
+        """Return the command with a name; None if there is no such command."""
         if cmd_name not in self._names:
             return None
         command = getattr(import_module(f"{self._package}.{cmd_name}"), cmd_name)
@@ -68,7 +68,7 @@ class TidyGroup(LazyGroup):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
-        """Run the program and exit. A fault of stdin, stdout or stderr is also reported in one line."""
+        """Run the program and exit. An error of stdin, stdout or stderr is reported in one line, as other errors."""
         extra["prog_name"] = prog_name
         if not extra.get("standalone_mode", True):
             return super().main(args, **extra)
@@ -83,7 +83,7 @@ class TidyGroup(LazyGroup):
         sys.exit(code)
 
     def _ended(self, args: Sequence[str] | None, extra: dict[str, Any]) -> int:
-        """Run the program and return the exit code."""
+        """Run the program, and return its exit code."""
         try:
             code = super().main(args, **extra)
         except click.ClickException as error:
@@ -99,7 +99,7 @@ class TidyGroup(LazyGroup):
         return code if isinstance(code, int) else 0
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse the arguments. `--help` and `--version` write their output here, to a pipe that may be closed."""
+        """Parse the arguments. Here `--help` and `--version` write their output, possibly to a closed pipe."""
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
@@ -107,7 +107,7 @@ class TidyGroup(LazyGroup):
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Ctrl-C, a closed stdout and known errors end it without a traceback."""
+        """Run the command. Ctrl-C, a closed stdout and known errors end the command without a traceback."""
         try:
             with warnings_in_lines(ctx):
                 return super().invoke(ctx)

@@ -1,4 +1,4 @@
-"""Commands that join a bus: options, ready line, and end."""
+"""Functions for commands that join a bus: their options, the ready line, and the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oz.configuration import resolve
 from oz.escaping import printable
 
 READY_SECONDS = 5.0
-"""Seconds that a command waits for answers of peers before it prints the ready line."""
+"""Maximum time in seconds for which a command waits for answers of peers before it prints the ready line."""
 
 SETTINGS = ("bus", "connect", "bind", "directory", "name")
 
@@ -26,7 +26,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def joining_options(command: _F) -> _F:
-    """Add the options of a command that always joins a bus; `joined` reads them."""
+    """Add the options of a command that always joins a bus. `joined` reads the options."""
     bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
     bind = click.option(
         "-b", "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
@@ -39,7 +39,7 @@ def joining_options(command: _F) -> _F:
 
 
 def bus_options(command: _F) -> _F:
-    """Add the options of a command that may join a bus, and has `--bind` and `--connect`; see `is_on_bus`."""
+    """Add the options of a command that has `--bind` and `--connect`, and may join a bus; see `is_on_bus`."""
     bus = click.option(
         "--bus",
         metavar="NAME",
@@ -65,7 +65,7 @@ def _offer(command: _F, *options: Callable[[Any], Any]) -> _F:
 
 
 def is_on_bus(given: Mapping[str, Any]) -> bool:
-    """Return whether `bus_options` ask for a bus."""
+    """Return whether the given options select a bus."""
     return any(given[name] is not None for name in ("bus", "directory", "name"))
 
 
@@ -80,13 +80,13 @@ def joined(
     """Join a bus for a `with` block, and leave it at the end, also on Ctrl-C and SIGTERM.
 
     Args:
-        ctx: of the command. The log of the node becomes its warnings.
+        ctx: context of the command. Log records of the node are printed as warnings of the command.
         given: options of the command by name.
-        node_options: fields of `oz.NodeOptions`.
-        arguments: more arguments of `oz.Node`.
+        node_options: values for fields of `oz.NodeOptions`.
+        arguments: further arguments of `oz.Node`.
 
     Raises:
-        OzError: as `oz.Node`.
+        OzError: the errors of `oz.Node` apply.
     """
     settings = _settings(given)
     settings["name"] = resolve(**settings).name or f"oz-{ctx.info_name}-{os.getpid()}"
@@ -106,14 +106,14 @@ def joined(
 
 
 def print_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
-    """Wait for answers of peers, `seconds` at most, and report that the node is ready."""
+    """Wait at most `seconds` for answers of peers, and print that the node is ready."""
     print_status(ctx, node_ready_line(node, is_whole=is_ready(node, seconds)))
     if not node.peers:
         print_key_hints(ctx, node)
 
 
 def print_key_hints(ctx: click.Context, node: oz.Node) -> None:
-    """Print why peers with or without keys may be missing, each hint once."""
+    """Print hints about peers that may be missing because of keys. Each hint is printed once."""
     printed = ctx.meta.setdefault(_HINTS, set())
     for hint in node._node.readiness.key_hints():
         if hint not in printed:
@@ -122,7 +122,7 @@ def print_key_hints(ctx: click.Context, node: oz.Node) -> None:
 
 
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
-    """Wait for answers of peers, `seconds` at most; return whether all have answered."""
+    """Wait at most `seconds` for answers of peers; return whether all peers have answered."""
     try:
         node.wait_ready(timeout=seconds)
     except oz.Timeout:

@@ -17,7 +17,7 @@ from oz.cli.output import json_option, plain_table, quiet_option, write_json, wr
 from oz.cli.progress import progress_bar
 from oz.escaping import printable
 
-if TYPE_CHECKING:  # needs pyarrow, an extra
+if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
     from oz.journal import Journal, Report
 
 _HELP = """Describe, check and repair a journal, and export records from it.
@@ -38,7 +38,7 @@ _JSON = json_option("Write JSON.")
 
 @click.group(help=_HELP, short_help="Describe, check and repair a journal; export from it.")
 def journal() -> None:
-    """Group the commands; the text of the help is `_HELP`."""
+    """Group the commands of `oz journal`; `_HELP` is the text of `--help`."""
 
 
 @journal.command(short_help="List the segments.")
@@ -93,7 +93,7 @@ def info(directory: Path, as_json: bool) -> None:
 
 
 def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
-    """Count messages and losses, and find the first and the last time."""
+    """Count messages and losses, and find the times of the first and the last message."""
     import pyarrow.compute as pc
 
     from oz.journal import GAP
@@ -155,7 +155,7 @@ def repair(directory: Path, as_json: bool) -> None:
 
 @contextmanager
 def _working(text: str, found: Journal) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar of the checked bytes; yield the function that the journal calls."""
+    """Show a progress bar of the checked bytes; yield the function that updates the bar."""
     with progress_bar(text, sum(segment.bytes for segment in found.segments)) as update:
         yield None if update is None else lambda done, _: update(done, text)
 

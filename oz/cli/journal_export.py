@@ -21,7 +21,7 @@ from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, pattern_option, range_options, span_of
 from oz.escaping import json_text
 
-if TYPE_CHECKING:  # needs pyarrow, an extra
+if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
     import pyarrow as pa
 
     from oz.journal import Journal
@@ -62,7 +62,7 @@ def export(
     end: int | datetime | None,
     dialect: str,
 ) -> None:
-    """Export; the text of the help is `_HELP`."""
+    """Export records; `_HELP` is the text of `--help`."""
     from oz.journal import Journal
 
     if file is not None and file.suffix not in _WRITERS:
@@ -79,7 +79,7 @@ def export(
 
 @contextmanager
 def _output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing; a local regular file gets its name when it is complete."""
+    """Open a file for writing. A regular file gets its name only when it is complete."""
     if path.exists() and not path.is_file():  # a pipe or a device
         with path.open("wb") as out:
             yield out
@@ -99,7 +99,7 @@ def _output(path: Path) -> Iterator[BinaryIO]:
 def _counted(
     journal: Journal, start: Any, end: Any, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches, and show a progress bar."""
+    """Yield the batches, and show a progress bar of their records."""
     first, last = span_of(journal, start, end)
     with progress_bar("exporting", last - first) as update:
         for batch in batches:
@@ -119,7 +119,7 @@ def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
 
 
 def _write_lines(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
-    """Write the records as JSON objects without nulls, one a line."""
+    """Write the records as JSON objects without nulls, one object in each line."""
     for batch in batches:
         to.write("".join(f"{json_text(_as_data(row))}\n" for row in batch.to_pylist()).encode())
     to.flush()
@@ -139,7 +139,7 @@ _WRITERS = {"": _write_lines, ".jsonl": _write_lines, ".csv": _write_csv, ".parq
 
 
 def _as_data(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record in types of JSON, without nulls."""
+    """Return a record as values of JSON, without nulls."""
     data = {name: row[name] for name in _FIELDS}
     data["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%S.%fZ}"
     data["origin"] = row["origin"] and row["origin"].hex()

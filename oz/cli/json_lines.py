@@ -1,4 +1,4 @@
-"""Messages as JSON lines: reads the output of `oz sub --json`."""
+"""Messages as JSON lines, which `oz sub --json` writes and `oz pub --json` reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELDS = ("subject", "payload", "headers", "more")
 
 
 class JsonMessage(NamedTuple):
-    """Message of one line."""
+    """Message that one line describes."""
 
     subject: bytes
     payload: bytes
@@ -46,7 +46,7 @@ def read_json_line(line: bytes) -> JsonMessage:
 
 
 def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with `NAME_base64` as bytes under the name."""
+    """Return the fields, with the decoded bytes of a field `NAME_base64` under the name `NAME`."""
     decoded = {}
     for name, value in fields.items():
         if name.endswith(_SUFFIX):

@@ -1,4 +1,4 @@
-"""`oz keys`: CURVE keys in certificates, as ZeroMQ has them."""
+"""`oz keys`: CURVE keys in the certificate files of ZeroMQ."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _DIRECTORY = click.option(
 
 @click.group(help=_HELP, short_help="Create, show and trust keys.")
 def keys() -> None:
-    """Group the commands; the text of the help is `_HELP`."""
+    """Group the commands of `oz keys`; `_HELP` is the text of `--help`."""
 
 
 @keys.command(help=_NEW_HELP, short_help="Create a key pair.")
@@ -79,7 +79,7 @@ def keys() -> None:
 @_DIRECTORY
 @json_option()
 def new(name: str, directory: Path | None, as_json: bool) -> None:
-    """Create a key pair; the text of the help is `_NEW_HELP`."""
+    """Create a key pair; `_NEW_HELP` is the text of `--help`."""
     pair = new_key_pair()
     public, secret = write_certificates(directory or _default(), name, pair)
     data = {"public_key": pair.public, "public_file": str(public), "secret_file": str(secret)}
@@ -94,7 +94,7 @@ def new(name: str, directory: Path | None, as_json: bool) -> None:
 @_DIRECTORY
 @json_option("Write a JSON list of objects.")
 def show(names: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
-    """Print public keys; the text of the help is `_SHOW_HELP`."""
+    """Print public keys; `_SHOW_HELP` is the text of `--help`."""
     there = directory or _default()
     found = names or tuple(sorted(read_trusted(there).values()))
     rows: list[dict[str, Any]] = []
@@ -119,7 +119,7 @@ def show(names: tuple[str, ...], directory: Path | None, as_json: bool) -> None:
               help="The directory of trusted keys.")  # fmt: skip
 @click.option("--name", help="Name of the owner.  [default: name of the file]")
 def trust(key: str, directory: Path, name: str | None) -> None:
-    """Trust a key; the text of the help is `_TRUST_HELP`."""
+    """Add a key to the trusted keys; `_TRUST_HELP` is the text of `--help`."""
     if is_key(key):
         if name is None:
             raise click.UsageError("a key needs the name of its owner: --name NAME")
@@ -142,12 +142,12 @@ def trust(key: str, directory: Path, name: str | None) -> None:
 @click.argument("name")
 @_DIRECTORY
 def export(name: str, directory: Path | None) -> None:
-    """Export a certificate; the text of the help is `_EXPORT_HELP`."""
+    """Print a public certificate; `_EXPORT_HELP` is the text of `--help`."""
     path = _certificate(name, directory or _default())
     write_line(public_text(path.stem, read_public(path)).rstrip("\n"))
 
 
 def _certificate(name: str, directory: Path) -> Path:
-    """Return the public certificate of a name, or of a path."""
+    """Return the path of the public certificate that a name or a path refers to."""
     path = Path(name) if os.sep in name or name.endswith((PUBLIC, SECRET)) else directory / f"{name}{PUBLIC}"
     return path.with_suffix(PUBLIC) if path.suffix == SECRET else path

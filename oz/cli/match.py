@@ -33,7 +33,7 @@ Examples:
 @json_option("Write one JSON object a line.")
 @click.pass_context
 def match(ctx: click.Context, pattern: str, subjects: tuple[str, ...], dialect: str, as_json: bool) -> None:
-    """Print matching subjects; the text of the help is `_HELP`."""
+    """Print matching subjects; `_HELP` is the text of `--help`."""
     [compiled] = parse_all([pattern], dialect)
     matched = False
     for subject in _given(subjects):
@@ -55,5 +55,5 @@ def _given(subjects: Iterable[str]) -> Iterator[bytes]:
 def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
     try:
         return pattern.matches(subject)
-    except oz.SubjectError:  # A text dialect does not match a subject that is not UTF-8.
+    except oz.SubjectError:  # A pattern of a text dialect does not match a subject that is not UTF-8.
         return False

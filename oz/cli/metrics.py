@@ -40,7 +40,7 @@ Examples:
 @joining_options
 @click.pass_context
 def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining: Any) -> None:
-    """Serve or print the metrics; the text of the help is `_HELP`."""
+    """Serve or print the metrics; `_HELP` is the text of `--help`."""
     with await_signal() as wait, joined(ctx, joining, node_options={"echo": False}) as node:
 
         def collect() -> str:
@@ -61,7 +61,7 @@ def metrics(ctx: click.Context, /, listen: str | None, timeout: float, **joining
 
 
 def bus_metrics(node: oz.Node, timeout: float) -> str:
-    """Return the metrics of all peers of a node, and the number of peers that did not answer."""
+    """Return the metrics of all peers of a node as text, with the number of peers that did not answer."""
     sample = take_sample(node, timeout)
     text, missing = "Peers that did not answer in time.", len(sample.unanswered)
     own = Family("oz_nodes_unanswered", GAUGE, text, {(("bus", node.bus),): missing})

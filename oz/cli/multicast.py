@@ -1,4 +1,4 @@
-"""`oz multicast plan`: values of oz.Multicast for a load, and requirements for the network."""
+"""`oz multicast plan`: values for `oz.Multicast` under a load, and requirements for the network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Examples:
 
 @click.group(help=_HELP, short_help="Plan multicast over PGM.")
 def multicast() -> None:
-    """Group the commands; the text of the help is `_HELP`."""
+    """Group the commands of `oz multicast`; `_HELP` is the text of `--help`."""
 
 
 @multicast.command(help=_PLAN_HELP, short_help="Choose rate and recovery for a load.")
@@ -64,7 +64,7 @@ def multicast() -> None:
 )
 @json_option()
 def plan(as_json: bool, **load: Any) -> None:
-    """Plan; the text of the help is `_PLAN_HELP`."""
+    """Print the plan for a load; `_PLAN_HELP` is the text of `--help`."""
     try:
         found = plan_for(Load(**load))
     except ValueError as error:

@@ -49,7 +49,7 @@ def nameserver(
     security: oz.Security | None,
     verbose: bool,
 ) -> None:
-    """Run a name server; `_HELP` is the text of the help."""
+    """Run a name server; `_HELP` is the text of `--help`."""
     from oz.services.name_server import NameServer
 
     open_and_serve(

@@ -21,13 +21,13 @@ DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Endpoint of `oz pub` and `oz sub` without endpoint options; only this machine can connect."""
 
 SOCKET_READY_SECONDS = 1.0
-"""Seconds that a command waits for answers of the peers of its socket before it reports that they are missing."""
+"""Seconds for which a command waits for answers of the peers of its socket, before it reports missing peers."""
 
 DELIVERY = ("group", "overflow", "last_value")
-"""Options of `delivery_options` that are arguments of `subscribe`."""
+"""Names of the options of `delivery_options` that are also arguments of `subscribe`."""
 
 MAX_SECONDS = 1e9
-"""Longest time of an option, 31 years: longer times overflow clocks."""
+"""Maximum of an option that is a time, in seconds: 31 years. Longer times would overflow clocks."""
 
 MAX_TIMES = 1_000_000_000_000
 """Maximum of an option that is a count."""
@@ -36,10 +36,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Number(click.FloatRange):
-    """Number in a range. nan is refused, because comparisons with it are always false."""
+    """Number in a range. The value nan is rejected, because comparisons with nan are always false."""
 
     def __init__(self, minimum: float = 0.0, maximum: float = MAX_SECONDS, *, above: bool = False) -> None:
-        """Create a type for numbers from `minimum` to `maximum`, without `minimum` itself if `above`."""
+        """Create a type for numbers from `minimum` to `maximum`. With `above`, `minimum` itself is excluded."""
         super().__init__(minimum, maximum, min_open=above)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -49,7 +49,7 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
     def _describe_range(self) -> str:
-        """Omit the largest possible bound from the text of `--help`."""
+        """Return the range for the text of `--help`, without the bound `MAX_SECONDS`."""
         text = super()._describe_range()
         return text if self.max != MAX_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
@@ -58,7 +58,7 @@ _EMPTY_PATH = "the path is empty; is a variable of the shell unset? Write . for 
 
 
 class PathName(click.Path):
-    """Path. An empty path is refused, because it usually comes from an unset variable of the shell."""
+    """Path. An empty path is rejected, because it usually comes from an unset variable of the shell."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or fail."""
@@ -68,7 +68,7 @@ class PathName(click.Path):
 
 
 TEXT_OF_PLACE = PathName(readable=False)
-"""Type of a path or a URI; neither may be empty."""
+"""Type of an option that is a path or a URI, and not empty."""
 
 
 class Whole(click.IntRange):
@@ -83,7 +83,7 @@ class Whole(click.IntRange):
 
 
 def dialect_option(of_what: str) -> Callable[[_F], _F]:
-    """Add `--dialect`. `of_what` completes its help: "The dialect of …"."""
+    """Add `--dialect`. The text `of_what` completes the help of the option: "The dialect of …"."""
     return click.option(
         "--dialect",
         type=click.Choice(oz.DIALECTS),
@@ -94,7 +94,7 @@ def dialect_option(of_what: str) -> Callable[[_F], _F]:
 
 
 def endpoint_options(default: str) -> Callable[[_F], _F]:
-    """Add `--bind` and `--connect`; `default` is the option with a default endpoint."""
+    """Add `--bind` and `--connect`. `default` is the name of the option that has a default endpoint."""
 
     def offer(command: _F) -> _F:
         for name in ("--connect", "--bind"):
@@ -107,7 +107,7 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
 
 
 def security_option(command: _F) -> _F:
-    """Add `--security`; the command gets a `Security`, or None."""
+    """Add `--security`. The command gets a `Security`, or None without keys."""
     return click.option(
         "--security",
         metavar="FILE",
@@ -117,7 +117,7 @@ def security_option(command: _F) -> _F:
 
 
 def security_path_option(command: _F) -> _F:
-    """Add `--security`; the command gets the path or None for `read_security`, because it may need no keys."""
+    """Add `--security`. The command gets the path or None, and calls `read_security` only if it needs keys."""
     return click.option("--security", metavar="FILE", help=_SECURITY_HELP)(command)
 
 
@@ -128,7 +128,7 @@ _SECURITY_HELP = (
 
 
 def read_security(path: str | None) -> oz.Security | None:
-    """Return the keys of a file, or of the configuration; None without keys."""
+    """Return the keys of a file or, if `path` is None, of the configuration; None without keys."""
     from oz.transport.security import resolve_security  # Most commands need no sockets.
 
     return resolve_security() if path is None else oz.Security.from_file(path)
@@ -138,7 +138,7 @@ _SHORT = {"--connect": ("-c",), "--bind": ("-b",)}
 
 
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Add an option with endpoints, which may be repeated."""
+    """Add an option for endpoints. The option may be repeated."""
     names = (*_SHORT.get(name, ()), name)
     return click.option(*names, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
@@ -160,7 +160,7 @@ def group_option(text: str) -> Callable[[_F], _F]:
 
 
 def separator_option(of_what: str) -> Callable[[_F], _F]:
-    """Add `--separator`. `of_what` completes its help: "Text between …"."""
+    """Add `--separator`. The text `of_what` completes the help of the option: "Text between …"."""
     return click.option(
         "--separator",
         default=".",
@@ -177,7 +177,7 @@ def _check_separator(_ctx: click.Context, _option: click.Parameter, text: str) -
 
 
 def delivery_options(command: _F) -> _F:
-    """Add the options of a subscription; `delivery_arguments` reads them."""
+    """Add the options of a subscription. `delivery_arguments` reads the options."""
     options = (
         group_option("Each message goes to one of the subscribers of this group."),
         click.option(
@@ -204,7 +204,7 @@ def delivery_options(command: _F) -> _F:
 
 
 def delivery_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options of `delivery_options` from `given`; return the arguments of `subscribe` for them."""
+    """Remove the options of `delivery_options` from `given`; return the corresponding arguments of `subscribe`."""
     arguments = {name: value for name in DELIVERY if (value := given.pop(name)) not in (None, False)}
     if policy := given.pop("policy"):
         arguments["delivery"] = oz.Delivery(policy=policy)
@@ -225,9 +225,9 @@ def ready_line(
     """Return the line that reports a ready socket and its endpoints.
 
     Args:
-        endpoint: of the socket. It has the bound port in place of `*`.
-        bind: bound endpoints.
-        connect: connected endpoints.
+        endpoint: bound endpoint of the socket, with the port number in place of `*`; None if none is bound.
+        bind: endpoints that the command has bound.
+        connect: endpoints to which the command has connected.
         have_answered: whether the peers at these endpoints have answered.
     """
     bound = [f"bound to {item}" for item in (*bind[:-1], endpoint)] if bind else []
@@ -240,8 +240,8 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
     Args:
         specs: the patterns. Each may begin with the name of its dialect.
-        dialect: of patterns without a dialect of their own.
-        warn: whether to warn of wildcards of another dialect, in patterns without a dialect.
+        dialect: dialect of the patterns that do not name their dialect.
+        warn: whether to print a warning if a pattern that does not name its dialect has a wildcard of another dialect.
 
     Raises:
         PatternError: a dialect does not allow a pattern.
@@ -258,6 +258,6 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
 
 def _warn_of_misspelled(spec: str) -> None:
-    """Warn of a misspelled dialect before the first colon."""
+    """Print a warning if the text before the first colon is a misspelled dialect."""
     if (advice := misspelled_dialect(spec)) is not None:
         warnings.warn(printable(advice), oz.SubjectWarning, stacklevel=3)

@@ -16,7 +16,7 @@ import click
 import oz
 from oz.escaping import json_text, printable, raw_text
 
-if TYPE_CHECKING:  # rich takes longer to import than most commands to run
+if TYPE_CHECKING:  # the import of rich takes longer than most commands
     from rich.console import Console
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -28,7 +28,7 @@ def is_terminal() -> bool:
 
 
 def styled(text: str, **style: Any) -> str:
-    """Return text with `click.style` on a terminal with colours. See https://no-color.org."""
+    """Return a text with the style of `click.style`, if stdout is a terminal with colours. See https://no-color.org."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal():
         return text
     return click.style(text, **style)
@@ -48,7 +48,7 @@ def write_line(line: str | bytes) -> None:
         BrokenPipeError: the reader of stdout has closed its end.
     """
     out = sys.stdout.buffer
-    # A name of a file may not be UTF-8. Its surrogates become backslash escapes, also in JSON.
+    # The name of a file may not be UTF-8. Its surrogates become backslash escapes, also in JSON.
     out.write((line.encode(errors="backslashreplace") if isinstance(line, str) else line) + b"\n")
     out.flush()
 
@@ -59,7 +59,10 @@ def write_json(value: Any) -> None:
 
 
 def json_field(name: str, value: str | bytes) -> dict[str, str]:
-    """Return `{name: text}`, or `{name_base64: …}` for bytes that are not UTF-8, also in text by `surrogateescape`."""
+    """Return `{name: text}`, or `{name_base64: …}` for bytes that are not UTF-8.
+
+    A text may contain such bytes as surrogate escapes.
+    """
     raw = raw_text(value) if isinstance(value, str) else value
     try:
         return {name: raw.decode()}
@@ -78,7 +81,7 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
 def print_stderr(ctx: click.Context, line: str) -> None:
     """Print one line on stderr, after the name of the command. A full stderr is ignored.
 
-    The line may contain text of peers, so that it is escaped.
+    The line is escaped, because it may contain text of peers.
     """
     # In the context of a group, the name of the command is in `invoked_subcommand`.
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
@@ -87,7 +90,7 @@ def print_stderr(ctx: click.Context, line: str) -> None:
 
 
 def json_option(help: str = "Write a JSON object.") -> Callable[[_F], _F]:
-    """Add `-j` and `--json`; the command gets `as_json`."""
+    """Add `-j` and `--json`. The command gets the argument `as_json`."""
     return click.option("-j", "--json", "as_json", is_flag=True, help=help)
 
 
@@ -95,7 +98,7 @@ _QUIET = "oz.cli.quiet"
 
 
 def quiet_option(command: _F) -> _F:
-    """Add `-q` and `--quiet`, for `print_status`."""
+    """Add `-q` and `--quiet`, which `print_status` reads."""
     return click.option(
         "-q",
         "--quiet",
@@ -111,7 +114,7 @@ def _set_quiet(ctx: click.Context, _option: click.Parameter, is_quiet: bool) -> 
 
 
 def print_status(ctx: click.Context, line: str) -> None:
-    """Print one line about the state of a command on stderr, as `print_stderr`; nothing with `--quiet`."""
+    """Print one line about the state of a command as `print_stderr` does; print nothing with `--quiet`."""
     if not is_quiet(ctx):
         print_stderr(ctx, line)
 
@@ -132,7 +135,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
-    """Print log records of `level` and above on stderr, after `lead`, in a `with` block."""
+    """Print log records of `level` and above on stderr in a `with` block. Each line begins with `lead`."""
     handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
     before = logger.level
     if not logger.isEnabledFor(level):

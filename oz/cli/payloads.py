@@ -17,14 +17,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def headers_option(note: str) -> Callable[[_F], _F]:
-    """Add `--header`; the command gets a dict of text to text as `headers`."""
+    """Add `--header`. The command gets the argument `headers`, a dict of text to text."""
     return click.option(
         "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_read, help=note
     )
 
 
 def headers_as_json(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return headers as values of JSON; a value that is not UTF-8 as `NAME_base64`."""
+    """Return headers as values of JSON. A value that is not UTF-8 becomes an entry `NAME_base64`."""
     fields: dict[str, Any] = {}
     for name, value in headers.items():
         fields |= json_field(name, value) if isinstance(value, (str, bytes)) else {name: value}
@@ -69,13 +69,13 @@ def payload_option(note: str = "") -> Callable[[_F], _F]:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPayload:
-    """Encoded payload, which the codec does not change."""
+    """Encoded payload. The codec does not change these bytes."""
 
     frame: bytes
 
 
 class _TolerantCodec(MsgpackCodec):
-    """MessagePack codec that returns other payloads as bytes."""
+    """MessagePack codec that returns payloads that are not MessagePack as bytes."""
 
     def encode(self, value: Any) -> bytes:
         return value.frame if isinstance(value, EncodedPayload) else super().encode(value)
@@ -88,7 +88,7 @@ class _TolerantCodec(MsgpackCodec):
 
 
 class _BytesCodec(_TolerantCodec):
-    """Codec for bytes. Values of oz itself, such as errors of handlers, are still MessagePack."""
+    """Codec that leaves bytes unchanged. Values that oz itself sends, such as errors of handlers, are MessagePack."""
 
     def encode(self, value: Any) -> bytes:
         return value if isinstance(value, bytes) else super().encode(value)
@@ -101,16 +101,16 @@ class PayloadForm:
     """Form of payloads on the command line and in the output.
 
     Attributes:
-        codec: for `oz.Node`.
+        codec: codec to pass to `oz.Node`.
     """
 
     def __init__(self, name: str) -> None:
-        """Create one of `FORMS`."""
+        """Create the form with a name of `FORMS`."""
         self.name = name
         self.codec = _BytesCodec() if name == "bytes" else _TolerantCodec()
 
     def read(self, written: bytes) -> Any:
-        """Return the value of a text.
+        """Return the value that a text of the command line stands for.
 
         Raises:
             BadPayload: the form is "json" and the text is not JSON.
@@ -135,7 +135,7 @@ class PayloadForm:
 
 
 class BadPayload(click.UsageError):
-    """Payload that does not have the form of --payload."""
+    """Error: a payload does not have the form that --payload names."""
 
 
 def field(name: str, value: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def field(name: str, value: Any) -> dict[str, Any]:
 
 
 def text_or_bytes(written: bytes) -> str | bytes:
-    """Return bytes as text if they are UTF-8, else as bytes."""
+    """Return bytes as text if they are UTF-8; otherwise return them unchanged."""
     try:
         return written.decode()
     except UnicodeDecodeError:

@@ -46,7 +46,7 @@ _EVENTS = {"peer_up": "up", "peer_silent": "silent", "peer_left": "left", "peer_
 @quiet_option
 @click.pass_context
 def peers(ctx: click.Context, /, watch: bool, as_json: bool, timeout: float, **joining: Any) -> None:
-    """Show the peers; the text of the help is `_HELP`."""
+    """Show the peers; `_HELP` is the text of `--help`."""
     if watch:
         _watch(ctx, joining, as_json=as_json)
         return

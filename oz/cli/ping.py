@@ -58,7 +58,7 @@ def ping(
     as_json: bool,
     **joining: Any,
 ) -> None:
-    """Ping; the text of the help is `_HELP`."""
+    """Ping a node or a subject; `_HELP` is the text of `--help`."""
     times: list[float] = []
     sent, began = 0, 0.0
     with listening() as waiting, joined(ctx, joining, node_options={"echo": False}) as node:
@@ -88,9 +88,10 @@ def ping(
 def _find(
     node: oz.Node, target: str, wait: float, timeout: float, waiting: Waiting
 ) -> Callable[[], str | None] | None:
-    """Return a function that sends a ping, and returns the name of the responder or None without an answer in time.
+    """Return a function that sends one ping to the target.
 
-    Return None in place of a function if no node or subscription for the target exists within `wait` seconds.
+    The function returns the name of the responder, or None if no answer comes in time. If the target has no node and no
+    subscription within `wait` seconds, `_find` returns None in place of the function.
     """
     end = time.monotonic() + wait
     is_ready(node, min(wait, 1.0))

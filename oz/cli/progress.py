@@ -10,19 +10,19 @@ import click
 from oz.cli.output import console, is_quiet
 
 Update = Callable[[int, str], None]
-"""Shows how many units are done, and a text before the bar."""
+"""Function that shows the number of completed units, and a text before the bar."""
 
 
 @contextmanager
 def progress_bar(text: str, total: int | None) -> Iterator[Update | None]:
-    """Show a bar on stderr for a `with` block, if stderr is a terminal and the command is not quiet.
+    """Show a bar on stderr in a `with` block, if stderr is a terminal and `--quiet` was not given.
 
     Args:
         text: the text before the bar.
         total: the number of units; None shows activity without a percentage.
 
     Yields:
-        The function that updates the bar; None without a bar.
+        The function that updates the bar; None if no bar is shown.
     """
     screen = console(stderr=True)
     if not screen.is_terminal or is_quiet(click.get_current_context()):

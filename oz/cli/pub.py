@@ -61,7 +61,7 @@ Examples:
 
 
 class OutgoingMessage(NamedTuple):
-    """Message to publish, and the number of its line of stdin; 0 without stdin."""
+    """Message to publish, and the number of its line on stdin. The number is 0 if the message is not from stdin."""
 
     subject: bytes
     payload: bytes
@@ -119,7 +119,7 @@ def pub(
     form: str,
     **given: Any,
 ) -> None:
-    """Publish; the text of the help is `_HELP`."""
+    """Publish messages; `_HELP` is the text of `--help`."""
     is_bus = is_on_bus(given)
     if is_bus:
         PayloadForm(form).read(raw_text(payload or "null"))
@@ -129,7 +129,7 @@ def pub(
         raise click.UsageError("--json needs - as the SUBJECT, and no --bus")
     messages = _json_lines(payload) if as_json else _messages(subject, payload, count)
     if subject != _FROM_STDIN:
-        # Refuse a bad subject before the command binds or waits.
+        # A wrong subject is rejected before the command binds or waits.
         oz.validate_subject(raw_text(subject), dialect)
     payloads = PayloadForm(form)
     extras: dict[str, Any] = {"headers": headers} if headers else {}
@@ -157,7 +157,7 @@ def pub(
                 unwanted += not recipients.wait_for(topic)
                 publisher.publish(topic, payloads.read(body) if is_bus else body, **extras)
             published += 1
-    # Later subscribers get the newest messages.
+    # With `--last-value`, later subscribers get the newest messages.
     if unwanted and not last_value:
         print_stderr(ctx, f"{unwanted} of {published} messages had no subscriber: check their subjects")
         if unwanted == published:
@@ -166,7 +166,7 @@ def pub(
 
 @contextmanager
 def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
-    """Print the number of the line for an error of a message, in a `with` block."""
+    """Print the line number of a message on stdin before an error of a `with` block."""
     try:
         yield
     except (oz.SubjectError, oz.ProtocolError, oz.PermissionDenied, BadPayload) as error:
@@ -238,10 +238,10 @@ def _split(lines: Iterable[bytes]) -> Iterator[OutgoingMessage]:
 
 
 class _Recipients:
-    """Waits for a subscriber of each new subject, within a limit for all waits.
+    """Waits for a subscriber of each new subject. All waits together have one time limit.
 
     The patterns of one subscriber arrive one after another, so the command waits for each subject. A multicast
-    publisher does not know its subscribers, so it does not wait.
+    publisher does not know its subscribers. For such a publisher, the command does not wait.
     """
 
     def __init__(self, publisher: oz.Publisher | oz.Node, limit: float, *, is_known: bool) -> None:
@@ -251,7 +251,7 @@ class _Recipients:
         self._seen: set[bytes] = set()
 
     def wait_for(self, subject: bytes) -> bool:
-        """Return whether a subscriber receives the subject. Wait for one if the subject is new."""
+        """Return whether a subscriber receives the subject. If the subject is new, wait for a subscriber first."""
         if not self._is_known:
             return True
         if self._left > 0 and subject not in self._seen:
@@ -265,5 +265,5 @@ class _Recipients:
             self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
-        # After `_MANY` subjects all subscribers had time to connect, and the set must not grow for ever.
+        # After `_MANY` subjects, all subscribers had time to connect. The limit also bounds the size of the set.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)

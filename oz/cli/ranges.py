@@ -11,7 +11,7 @@ import click
 from oz.cli.options import dialect_option
 from oz.times import read_moment
 
-if TYPE_CHECKING:  # needs pyarrow, an extra
+if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
     from oz.journal import Journal
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ RANGES = """--start and --end are an offset, a time such as 2026-03-01T09:00, or
 
 
 def range_options(command: _F) -> _F:
-    """Add `--start` and `--end` to a command, as offsets or times."""
+    """Add `--start` and `--end` to a command. Their values are offsets or times."""
     for name, text in (
         ("--end", "The offset or time to stop before."),
         ("--start", "The first offset or time."),
@@ -39,18 +39,18 @@ def pattern_option(command: _F) -> _F:
 
 
 def span_of(journal: Journal, start: object, end: object) -> tuple[int, int]:
-    """Return the first offset and the end of a range for a progress bar. A time bound is ignored."""
+    """Return the first offset and the end of a range for a progress bar. A bound that is a time is ignored."""
     first = max(start, journal.first_offset) if isinstance(start, int) else journal.first_offset
     last = min(end, journal.end_offset) if isinstance(end, int) else journal.end_offset
     return first, max(first + 1, last)
 
 
 def _bound(ctx: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
-    """Read an offset or a time."""
+    """Parse the text of a bound: an offset or a time."""
     if text is None:
         return None
     bound = _read(text)
-    bounds = {**ctx.params, option.name: bound}  # Both, if this is the second to be parsed.
+    bounds = {**ctx.params, option.name: bound}  # Both bounds are known when the second option is parsed.
     start, end = bounds.get("start"), bounds.get("end")
     if type(start) is type(end) and start is not None and end < start:
         raise click.BadParameter(f"the range ends before it begins: --start {start} --end {end}")

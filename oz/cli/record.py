@@ -1,4 +1,4 @@
-"""`oz record`: write the messages that arrive to a journal."""
+"""`oz record`: write incoming messages to a journal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from oz.cli.stop_signals import hold_signals, stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
-if TYPE_CHECKING:  # needs pyarrow, an extra
+if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
     from oz.services.recorder import Recorder
 
 SHOWN_INTERVAL = 0.5  # seconds
@@ -132,7 +132,7 @@ def record(
     dedupe: bool,
     **given: Any,
 ) -> None:
-    """Record; the text of the help is `_HELP`."""
+    """Record messages; `_HELP` is the text of `--help`."""
     from oz.services.recorder import Recorder
 
     raise_descriptors()
@@ -146,7 +146,7 @@ def record(
     check_subscribed(
         security, compiled, is_routed=is_bus or not (bind or filtering == "prefix"), group=group or ""
     )
-    # Messages form no reference cycles, and the collector would visit each of them several times.
+    # Messages form no reference cycles, and the garbage collector would visit each message several times.
     gc.set_threshold(100_000, 20, 100)
     if is_bus:
         with (
@@ -176,12 +176,12 @@ def record(
 
 
 def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> None:
-    """Record until a signal comes, and report the counts.
+    """Record until a signal comes, and print the counts.
 
     Args:
-        ctx: of the command.
-        recorder: of the journal.
-        line: returns the ready line after the publishers of the recorder have answered.
+        ctx: context of the command.
+        recorder: recorder of the journal.
+        line: function that returns the ready line. It is called after the publishers of the recorder have answered.
     """
     printed: str | None = None
 
@@ -215,7 +215,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: Callable[[], str]) -> Non
 
 @contextmanager
 def _shown(recorder: Recorder) -> Iterator[Any]:
-    """Show counts and rate on a terminal; yield the function that updates them."""
+    """Show the counts and the rate on a terminal; yield the function that updates the display."""
     since, recorded = time.monotonic(), 0
     with progress_bar("waiting for messages", None) as update:
 

@@ -31,7 +31,7 @@ from oz.cli.stop_signals import StopSignals, hold_signals
 from oz.configuration import resolve_limits
 from oz.multicast.endpoints import is_multicast
 
-if TYPE_CHECKING:  # needs pyarrow, an extra
+if TYPE_CHECKING:  # the module needs pyarrow, which is an extra
     from oz.journal import Journal
     from oz.services.replayer import Replay
 
@@ -62,7 +62,7 @@ Examples:
 """
 
 SLOWEST = 1e-9
-"""Lowest speed: below it times overflow."""
+"""Lowest speed. With a lower speed, times would overflow."""
 
 
 def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | None:
@@ -105,7 +105,7 @@ def replay(
     security: oz.Security | None,
     **given: Any,
 ) -> None:
-    """Replay; `_HELP` is the text of the help."""
+    """Replay a journal; `_HELP` is the text of `--help`."""
     from oz.journal import Journal
     from oz.services.replayer import Replay
 
@@ -115,7 +115,7 @@ def replay(
         publisher: oz.Publisher | oz.Node
         if is_on_bus(given):
             settings = given | {"bind": bind, "connect": connect, "security": security}
-            # Without echo, because a replay has no subscriptions.
+            # Echo is off, because a replay has no subscriptions.
             options: dict[str, Any] = {"node_options": {"echo": False}, "codec": None}
             publisher = opened.enter_context(joined(ctx, settings, dialect="zmq", on_full="raise", **options))
             line = node_ready_line(publisher, is_whole=is_ready(publisher))
@@ -126,7 +126,7 @@ def replay(
             publisher = _bound(bind, connect, security)
             line = f"{ready_line(publisher.endpoint, bind, connect)}, replaying {recorded}"
         made = Replay(journal, publisher, compiled, start=start, end=end, speed=speed)
-        # Before the wait for a subscriber, which may be long.
+        # The metrics are served before the wait for a subscriber, because this wait may be long.
         opened.enter_context(serve_metrics(ctx, made))
         with closed_when_sent(ctx, publisher, lambda: made.is_stopped):
             report_ready(ctx, line)
@@ -139,8 +139,8 @@ def replay(
 
 def _bound(bind: list[str], connect: list[str], security: oz.Security | None) -> oz.Publisher:
     """Create the publisher of a replay without a bus."""
-    # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
-    # a signal can end it.
+    # The plain dialect allows every recorded subject. With "raise", the replay itself waits for space, and a signal
+    # can end this wait.
     with hold_signals():
         return oz.Publisher(
             bind,
@@ -173,7 +173,7 @@ def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher | oz.Node, 
 
 @contextmanager
 def _pausable(made: Replay) -> Iterator[None]:
-    """Pause and resume at SIGUSR1."""
+    """Pause or resume the replay at each SIGUSR1."""
 
     def toggle(*_: object) -> None:
         (made.resume if made.is_paused else made.pause)()

@@ -29,17 +29,17 @@ from oz.escaping import printable, raw_text
 from oz.system import POLLIN, make_poll
 
 MAX_OUTPUT = 64 << 20
-"""Bytes of the output of one run."""
+"""Maximum size in bytes of the output of one run. A run with a larger output fails."""
 
 _CHUNK = 1 << 16
 
 
 class CommandFailed(Exception):
-    """Failure of a run; its text is the reason."""
+    """Failure of a run. The text of the error is the reason."""
 
 
 class ShellCommand:
-    """Command that `sh` runs for each request, also several runs at once."""
+    """Command that `sh` runs for each request. Several runs may be active at once."""
 
     def __init__(self, text: str, timeout: float) -> None:
         """Create a command with a timeout in seconds for each run."""
@@ -53,12 +53,12 @@ class ShellCommand:
         """Run the command and return its output.
 
         Args:
-            payload: standard input of the command.
-            environment: variables in addition to the environment of this process.
+            payload: bytes for the standard input of the command.
+            environment: variables that are added to the environment of this process.
 
         Raises:
-            CommandFailed: the command cannot be started, takes too long, writes too much, or exits with
-                another code than 0.
+            CommandFailed: the command cannot be started, exceeds the timeout, writes more than `MAX_OUTPUT` bytes, or
+                exits with another code than 0.
         """
         ends = time.monotonic() + self._timeout
         with tempfile.TemporaryFile() as stdin:
@@ -82,7 +82,7 @@ class ShellCommand:
         return written
 
     def end(self) -> None:
-        """Kill all runs, and start no more."""
+        """Kill all runs, and start no further runs."""
         with self._guard:
             self._is_closed = True
             for pid in self._running:
@@ -98,7 +98,7 @@ class ShellCommand:
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     env={**os.environb, **environment},
-                    # A session of its own: a kill reaches all its children, and Ctrl-C does not reach it.
+                    # With its own session, a kill reaches all children of the command, and Ctrl-C reaches none.
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
@@ -141,12 +141,13 @@ _OWN = "oz-"  # Prefix of the names of headers that oz adds.
 
 
 def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return subject and headers as variables: OZ_SUBJECT, and OZ_HEADER_TRACE_ID for a header trace-id.
+    """Return the subject and the headers as environment variables.
 
-    Bytes in headers of oz itself are hexadecimal, because a forwarder adds such headers to each request.
+    The variable OZ_SUBJECT is the subject. A header trace-id becomes the variable OZ_HEADER_TRACE_ID. If a header of oz
+    itself has bytes, they are written in hexadecimal, because a forwarder adds such headers to each request.
 
     Raises:
-        CommandFailed: a value has a zero byte, which a variable cannot have.
+        CommandFailed: a value has a zero byte, which a variable cannot contain.
     """
     named: dict[str, Any] = {"OZ_SUBJECT": subject}
     for name, value in headers.items():
@@ -228,7 +229,7 @@ def reply(
     form: str,
     **joining: Any,
 ) -> None:
-    """Reply to requests; the text of the help is `_HELP`."""
+    """Reply to requests; `_HELP` is the text of `--help`."""
     if [shell_command is not None, echo, text is not None].count(True) != 1:
         raise click.UsageError("give one of --command, --echo and --text")
     patterns = parse_all([pattern], dialect)
@@ -239,7 +240,7 @@ def reply(
         constant = payloads.read(raw_text(text))
         answer = lambda _message: constant  # noqa: E731
     service = _Service(ctx, answer)
-    # One more thread than runs of commands, so that other handlers of the node still run.
+    # The node has one more thread than there are runs of the command, so that other handlers still run.
     arguments: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec}
     threads = {"threads": concurrency + 1}
     with (
@@ -262,7 +263,7 @@ def reply(
 
 @contextmanager
 def _failures_not_logged() -> Iterator[None]:
-    """Drop log records of the node for failures that the command prints itself."""
+    """Drop log records of the node about failures in a `with` block, because the command prints these itself."""
 
     def is_other_record(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], (CommandFailed, BadPayload)))
@@ -276,7 +277,7 @@ def _failures_not_logged() -> Iterator[None]:
 
 
 class _Service:
-    """Handler of requests with counts. The threads of the node call it."""
+    """Handler of requests, which counts its replies. The threads of the node call the handler."""
 
     def __init__(self, ctx: click.Context, answer: Answer) -> None:
         self._ctx, self._answer = ctx, answer
@@ -308,7 +309,7 @@ class _Service:
 
 
 def _command_answer(command: ShellCommand, payloads: PayloadForm) -> Answer:
-    """Return the function that answers with the output of a command."""
+    """Return the function that runs a command for a request, and returns its output as the answer."""
 
     def answer(message: oz.Message) -> Any:
         payload = payloads.write(message.payload)

@@ -73,11 +73,11 @@ def request(
     form: str,
     **joining: Any,
 ) -> None:
-    """Send the request; `_HELP` has the help."""
+    """Send a request; `_HELP` is the text of `--help`."""
     if as_json and raw:
         raise click.UsageError("give --json or --raw, not both")
     named = text_or_bytes(raw_text(subject))
-    # Check subject and payload before joining the bus.
+    # The subject and the payload are checked before the command joins the bus.
     oz.validate_subject(named, dialect)
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))

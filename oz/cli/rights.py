@@ -1,7 +1,7 @@
 """Checks of the key of a command against its file of permissions.
 
-The peers decide. But a peer does not answer a denied publisher or requester, so that the command would wait
-without a reason. Peers usually have the same file of permissions, so the command checks its own file first.
+The peers decide about permissions. But a peer does not answer a denied publisher or requester, and the command would
+not know why it waits. Peers usually have the same file of permissions. So the command checks its own file first.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from oz.transport.security import credentials_of
 
 
 def check_right(publisher: oz.Publisher | oz.Node, action: Action, subject: bytes) -> None:
-    """Check a subject, before the command waits for a peer; see `oz.security.own_rights`.
+    """Check the rights to a subject, before the command waits for a peer; see `oz.security.own_rights`.
 
     Raises:
-        PermissionDenied: the file denies the subject to the command's key.
+        PermissionDenied: the file of permissions denies the subject to the key of the command.
     """
     engine = publisher._node.publisher if isinstance(publisher, oz.Node) else publisher._engine
     if engine._own_rights is not None:
@@ -31,16 +31,18 @@ def check_right(publisher: oz.Publisher | oz.Node, action: Action, subject: byte
 def check_subscribed(
     security: oz.Security | None, patterns: Sequence[oz.Pattern], *, is_routed: bool, group: str = ""
 ) -> None:
-    """Check patterns by the rules of a publisher with this file. A file without the command's key allows all patterns.
+    """Check patterns as a publisher with the same file of permissions would check them.
+
+    If the file does not contain the key of the command, all patterns are allowed.
 
     Args:
-        security: of the command; None without keys.
-        patterns: of the subscriptions.
-        is_routed: whether publishers receive the patterns. Otherwise they receive prefixes, which match more.
-        group: queue group of the subscriptions, or empty.
+        security: keys of the command; None without keys.
+        patterns: patterns of the subscriptions.
+        is_routed: whether publishers receive the patterns. Otherwise they receive prefixes, which match more subjects.
+        group: queue group of the subscriptions; empty without a group.
 
     Raises:
-        PermissionDenied: the file denies a pattern to the command's key.
+        PermissionDenied: the file of permissions denies a pattern to the key of the command.
     """
     credentials = credentials_of(security)
     permissions = None if credentials is None else credentials.permissions
@@ -50,7 +52,7 @@ def check_subscribed(
     user = permissions.user_of(key)
     if user is None:
         return
-    # The dialect decides only how prefixes are read, and no dialect grants more of a prefix than nats.
+    # The dialect only matters for prefixes. No dialect allows more subjects of a prefix than nats.
     access = Access(lambda: Rights((key,), permissions), dialect="nats")
     for pattern in patterns:
         by_pattern = access.denial(key, [pattern], group)
@@ -74,5 +76,5 @@ def _denial_of_prefixes(access: Access, key: str, pattern: oz.Pattern) -> Denial
 
 
 def of_applications(patterns: Sequence[oz.Pattern]) -> list[oz.Pattern]:
-    """Return the patterns without those for subjects of nodes, about which each node decides."""
+    """Return the patterns for subjects of applications. Each node itself decides about the other patterns."""
     return [pattern for pattern in patterns if not (reaches(pattern, INBOX) or reaches(pattern, OWN))]

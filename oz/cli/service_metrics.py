@@ -1,4 +1,4 @@
-"""Metrics of a service for Prometheus, for the option `--metrics` of all services."""
+"""Metrics of a service for Prometheus. All services have the option `--metrics`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from oz.cli.serving import Runnable
 
 _GAUGES = ("interests", "is_full")
-"""Fields with a value of now. Other fields count since the service was created."""
+"""Fields that hold a present value. Other fields count events since the service was created."""
 
 
 @contextmanager
 def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[], bool]) -> Iterator[str]:
-    """Serve the metrics of a service in a `with` block; yield the address, which is empty without `address`.
+    """Serve the metrics of a service in a `with` block. Yield the bound address, or an empty text without `address`.
 
     Args:
-        address: `HOST:PORT`, or None for no server.
-        service: with `stats` and `_node_engines`, if it has them.
-        is_ready: whether `/healthz` returns 200.
+        address: address to bind, as `HOST:PORT`; None for no server.
+        service: service to describe. Its attributes `stats` and `_node_engines` are read if they exist.
+        is_ready: function that returns whether `/healthz` returns 200. Otherwise it returns 503.
 
     Raises:
         ConfigurationError: the address cannot be used.
@@ -31,7 +31,7 @@ def metrics_server(address: str | None, service: Runnable, is_ready: Callable[[]
     if address is None:
         yield ""
         return
-    # Most services run without it, and an HTTP server takes 30 ms to import.
+    # This import takes 30 ms, and most services run without an HTTP server.
     from oz.metrics import Server
 
     with Server(address, lambda: service_metrics(service), is_ready) as server:

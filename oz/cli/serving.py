@@ -39,13 +39,13 @@ _IS_READY, _IS_STOPPING, _METRICS = "oz.cli.is_ready", "oz.cli.is_stopping", "oz
 
 
 class Runnable(Protocol):
-    """Service that `serve` runs."""
+    """Service that `serve` can run."""
 
     def run(self, on_poll: OnPoll | None = None, /) -> object:
-        """Serve until `stop`; see `oz.services.service.Service.run`."""
+        """Run the service until `stop` is called; see `oz.services.service.Service.run`."""
 
     def stop(self) -> object:
-        """End `run`; a signal handler calls it."""
+        """End `run`. A signal handler calls this method."""
 
 
 class Opened(Runnable, AbstractContextManager[Any], Protocol):
@@ -57,7 +57,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def service_options(command: _F) -> _F:
-    """Add the options that all services have. `serve` reads them."""
+    """Add the options that all services have. `serve` reads these options."""
     metrics = click.option(
         "--metrics",
         metavar="HOST:PORT",
@@ -73,16 +73,17 @@ def _keep_metrics(ctx: click.Context, _option: click.Parameter, address: str | N
 
 
 def report_ready(ctx: click.Context, line: str) -> None:
-    """Print the ready line of a service, and report to systemd that it is ready, and later that it stops."""
+    """Print the ready line of a service, and report the start to systemd; later also report its end."""
     ctx.meta[_IS_READY] = True
     print_status(ctx, line)
-    # A replay may end while it waits for a subscriber, before `serve`. A signal may come at once after READY=1.
+    # The end is reported by the context, because a replay may end before `serve`, and a signal may come directly after
+    # READY=1.
     ctx.call_on_close(lambda: _report_stopping(ctx))
     notify_systemd("READY=1")
 
 
 def _report_stopping(ctx: click.Context) -> None:
-    """Report to systemd, once, that a service stops."""
+    """Report to systemd that a service stops. Further calls do nothing."""
     ctx.meta[_IS_READY] = False
     if not ctx.meta.get(_IS_STOPPING):
         ctx.meta[_IS_STOPPING] = True
@@ -100,11 +101,12 @@ def open_and_serve(
     """Create a service, run it until a signal comes, and close it.
 
     Args:
-        ctx: of the command, with `service_options`. The log of the service becomes its lines.
-        make: creates the service.
-        state: returns the state of the service as text; None while it is not ready.
-        summary: returns the summary of the service as text.
-        level: of the log.
+        ctx: context of a command with `service_options`. Log records of the service are printed as lines of the
+            command.
+        make: function that creates the service.
+        state: function that returns the state of the service as text; None while the service is not ready.
+        summary: function that returns the summary of the service as text.
+        level: lowest level of the log records to print.
     """
     raise_descriptors()
     with log_in_lines(ctx, level=level), hold_signals(), make() as made:
@@ -119,13 +121,13 @@ def serve(
     *,
     on_poll: OnPoll | None = None,
 ) -> StopSignals:
-    """Run a service until a signal comes, or it ends; return the handler of the signals.
+    """Run a service until a signal comes or the service ends; return the handler of the signals.
 
     Args:
-        ctx: of the command, with `service_options`.
-        service: that exists.
-        state: returns the state of the service as text; None while it is not ready.
-        on_poll: shows progress on a terminal.
+        ctx: context of a command with `service_options`.
+        service: service to run.
+        state: function that returns the state of the service as text; None while the service is not ready.
+        on_poll: function that shows progress on a terminal; None shows no progress.
     """
     printed: str | None = None
 
@@ -143,7 +145,7 @@ def serve(
         if on_poll is not None:
             on_poll()
             return None
-        # Nothing wakes a service that is not ready, so that it is polled ten times a second.
+        # A service that is not ready is polled ten times a second, because no event reports that it becomes ready.
         return None if line is None else inf
 
     with stop_on_signals(service.stop) as signals, serve_metrics(ctx, service):
@@ -156,7 +158,7 @@ def serve(
 
 @contextmanager
 def serve_metrics(ctx: click.Context, service: Runnable) -> Iterator[None]:
-    """Serve the metrics of `--metrics` in a `with` block. A second call for a command has no effect."""
+    """Serve metrics in a `with` block, if `--metrics` was given. A second call in the same command has no effect."""
     address = ctx.meta.pop(_METRICS, None)
     with metrics_server(address, service, lambda: ctx.meta.get(_IS_READY, False)) as bound:
         if bound:

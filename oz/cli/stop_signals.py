@@ -1,8 +1,8 @@
 """Signals that end a command: Ctrl-C (SIGINT) and SIGTERM.
 
-The first signal ends the command in order: it calls the function that the command gave to `stop_on_signals`,
-or raises an exception in the main thread. A second Ctrl-C ends the process at once. A second SIGTERM is
-ignored.
+The first signal ends the command in order. Its handler calls the function that the command gave to `stop_on_signals`.
+If there is no such function, it raises an exception in the main thread. A second Ctrl-C ends the process at once. A
+second SIGTERM is ignored.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class StopSignals:
         self._number: int | None = None
 
     def __call__(self, number: int, _frame: object) -> None:
-        """Handle one signal."""
+        """Handle a signal, as the module describes."""
         now = time.monotonic()
         if self._first is None:
             self._first, self._number = now, number
-            # Ignored, because Python restores the default of a handled signal before the process ends.
+            # SIGTERM is ignored from now on. Python restores the default of a handled signal before the process ends.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if self.stop is not None:
                 self.stop()
@@ -56,7 +56,7 @@ class StopSignals:
     def installed(self) -> Iterator[None]:
         """Install the handler for a `with` block.
 
-        It stays installed if a signal has come, so that a repeated SIGTERM does not disturb the end.
+        If a signal has come, the handler stays installed, so that a repeated SIGTERM does not interrupt the end.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -78,7 +78,7 @@ class StopSignals:
 def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
     """Call `stop` at the first SIGINT or SIGTERM, in place of an exception; yield the handler.
 
-    For the main thread only.
+    Only the main thread may call this function.
     """
     found = [item for item in map(signal.getsignal, _SIGNALS) if isinstance(item, StopSignals)]
     handler = found[0] if found else StopSignals()
@@ -86,7 +86,7 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
     if handler._first is not None:
         # The signal came in an outer block, or Python has dropped its exception, as in a callback of a weak reference.
         stop()
-    # A service ends on an ignored SIGINT too: `kill -INT` is the way to end it in a script.
+    # A service handles SIGINT even if the shell ignores it, so that a script can end the service with `kill -INT`.
     for number in _SIGNALS:
         signal.signal(number, handler)
     try:
@@ -96,8 +96,8 @@ def stop_on_signals(stop: Callable[[], object]) -> Iterator[StopSignals]:
 
 
 def hold_signals() -> AbstractContextManager[object]:
-    """Defer the first signal in a `with` block, until `stop_on_signals`.
+    """Defer a first signal that comes in a `with` block until `stop_on_signals`.
 
-    An exception in a constructor would leave open sockets behind.
+    Without the block, the signal could raise an exception in a constructor, and sockets would stay open.
     """
     return stop_on_signals(lambda: None)

@@ -49,7 +49,7 @@ from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
 
 SERVICE_SECONDS = 1.0
-"""Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
+"""Maximum time in seconds between two reads of a subscriber. It answers its publishers only when it is read."""
 
 _HELP = """Print the messages whose subject matches one of the PATTERNs, one line each.
 
@@ -85,7 +85,7 @@ _FIELDS = ("subject", "payload", "headers", "time")
 
 
 def _read_template(_ctx: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-    """Check the fields of a template, and replace its backslash escapes."""
+    """Check the fields of a template, and return it with its backslash escapes replaced."""
     if text is None:
         return None
     try:
@@ -144,7 +144,7 @@ def sub(
     form: str,
     **given: Any,
 ) -> None:
-    """Print messages; the text of the help is `_HELP`."""
+    """Print messages; `_HELP` is the text of `--help`."""
     is_bus = is_on_bus(given)
     if template is not None and (as_json or with_headers):
         raise click.UsageError("--format writes the whole line: leave out --json and --headers")
@@ -154,7 +154,7 @@ def sub(
         raise click.UsageError("--filtering prefix does not go with --bus: nodes filter at the publisher")
     compiled = parse_all(patterns, dialect)
     delivery = delivery_arguments(given)
-    # Refuse a denied pattern before the command binds or waits.
+    # A denied pattern is rejected before the command binds or waits.
     check_subscribed(
         given["security"],
         of_applications(compiled) if is_bus else compiled,
@@ -187,14 +187,15 @@ def sub(
 
 
 class _Source(NamedTuple):
-    """Source of the messages.
+    """Source of the messages: a node on a bus, or a subscriber.
 
     Attributes:
-        receive: returns the next message, or raises `oz.Timeout`.
-        payloads: returns the payload frames of a message, as they are printed.
-        check: is called before each receive.
-        interval: seconds after which the source is read without an event.
-        why_silent: returns why no message may have arrived, as the continuation of a sentence; empty without a reason.
+        receive: function that returns the next message, or raises `oz.Timeout`.
+        payloads: function that returns the payload frames of a message in their printed form.
+        check: function that is called before each receive.
+        interval: maximum time in seconds between two reads, also if no message arrives.
+        why_silent: function that returns why no message may have arrived, as the continuation of a sentence; empty
+            without a reason.
     """
 
     receive: Callable[..., oz.Message]
@@ -222,7 +223,7 @@ def _on_bus(
         def receive(*, timeout: float) -> oz.Message:
             with suppress(oz.PermissionDenied):
                 return subscription.receive(timeout=timeout)
-            # The log has each refusal of a peer. Messages of other peers still arrive.
+            # The log has a record of each denial by a peer. Messages of other peers still arrive.
             return receive(timeout=timeout)
 
         yield _Source(receive, lambda message: [form.write(message.payload)])

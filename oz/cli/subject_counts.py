@@ -10,17 +10,17 @@ from oz.node.bus_view import MAX_SUBJECTS
 from oz.node.observation import observe
 
 OTHERS = "(other subjects)"
-"""Row of the messages of subjects beyond `MAX_SUBJECTS`."""
+"""Name of the row that counts the messages of all subjects beyond the limit `MAX_SUBJECTS`."""
 
 
 class SubjectCounts:
-    """Counts of the messages of a subscription since the last call of `take`."""
+    """Counts of messages and bytes by subject since the last call of `take`."""
 
     def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
 
     def subscribe(self, node: oz.Node, pattern: str) -> oz.Subscription:
-        """Count the messages of a pattern. Publishers do not wait for this subscription."""
+        """Subscribe to a pattern and count its messages. Publishers do not wait for this subscription."""
         return observe(node, [pattern], self._put)
 
     def _put(self, message: oz.Message) -> None:
@@ -37,8 +37,8 @@ class SubjectCounts:
         """Return the subjects with the most messages, and reset the counts.
 
         Args:
-            seconds: since the last call.
-            limit: number of subjects.
+            seconds: duration in seconds since the last call, for the rates.
+            limit: maximum number of subjects to return.
         """
         counts, self._counts = self._counts, {}
         busiest = nlargest(limit, list(counts.items()), key=lambda item: item[1][0])

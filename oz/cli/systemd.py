@@ -6,7 +6,7 @@ import os
 import socket
 from contextlib import suppress
 
-_TIMEOUT = 1.0  # seconds for which a message may wait
+_TIMEOUT = 1.0  # seconds for which sending may wait
 
 
 def notify_systemd(state: str) -> None:
@@ -16,5 +16,5 @@ def notify_systemd(state: str) -> None:
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.settimeout(_TIMEOUT)
-        # An @ stands for the zero byte of an abstract address.
+        # An @ at the beginning stands for the zero byte of an abstract address.
         sender.sendto(state.encode(), address.replace("@", "\0", 1) if address[0] == "@" else address)

@@ -79,7 +79,7 @@ def top(
     limit: int,
     **joining: Any,
 ) -> None:
-    """Show the bus; the text of the help is `_HELP`."""
+    """Show the tables; `_HELP` is the text of `--help`."""
     with listening() as waiting, joined(ctx, joining, codec=None, node_options={"echo": False}) as node:
         source = _Source(node, limit)
         if subjects is not None:
@@ -114,9 +114,9 @@ class _Source:
     """Samples of the bus.
 
     Attributes:
-        at: time of the last sample, in monotonic seconds.
+        at: time of the last sample, in seconds of the monotonic clock.
         nodes: number of nodes that answered.
-        pattern: counts of the subjects, or None.
+        pattern: pattern of the subjects that are counted; None if subjects are not counted.
     """
 
     def __init__(self, node: oz.Node, limit: int) -> None:
@@ -130,18 +130,18 @@ class _Source:
         self.nodes = 0
 
     def count(self, pattern: str) -> None:
-        """Count the messages of a pattern."""
+        """Start to count the messages of a pattern by subject."""
         self._counts.subscribe(self._node, pattern)
         self.pattern, self._counted_at = pattern, time.monotonic()
 
     def ask(self) -> Sample:
-        """Ask all nodes for a sample. The rates of the next sample count from this sample."""
+        """Request a sample from all nodes. The rates of the next sample count from this sample."""
         self._before = found = take_sample(self._node, _ANSWER_SECONDS)
         self.at, self.nodes = found.at, len(found.snapshots)
         return found
 
     def sample(self) -> dict[str, list[Row]]:
-        """Ask all nodes; return the tables."""
+        """Request a sample from all nodes, and return it as tables."""
         before, sample = self._before, self.ask()
         found = {view: rows[: self._limit] for view, rows in tables(sample, before, self._id).items()}
         since, self._counted_at = self._counted_at, time.monotonic()
@@ -155,7 +155,7 @@ class _Source:
 
 
 class _Screen:
-    """Table on the whole terminal, and its keys."""
+    """Screen of the terminal: it shows one table, and handles pressed keys."""
 
     def __init__(self, source: _Source, interval: float, wanted: str) -> None:
         self._source, self._interval, self._wanted = source, interval, wanted
@@ -241,7 +241,7 @@ class _Screen:
 
 @contextmanager
 def _keys(waiting: Waiting) -> Iterator[Callable[[], str]]:
-    """Return a function that reads the pressed keys, without echo and without Enter, in a `with` block."""
+    """Yield a function that returns the pressed keys. In the `with` block, keys are not echoed and need no Enter."""
     if not sys.stdin.isatty():
         yield lambda: ""
         return
@@ -267,7 +267,7 @@ def _keys(waiting: Waiting) -> Iterator[Callable[[], str]]:
 
 
 def _filtered(rows: list[Row], wanted: str) -> list[Row]:
-    """Return the rows whose first column contains a text, or matches it as a pattern."""
+    """Return the rows whose first column contains the text `wanted`, or matches this text as a pattern."""
     if not wanted:
         return rows
     matches: Callable[[str], bool] = lambda text: False  # noqa: E731
@@ -288,7 +288,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _sort_key(value: Any) -> tuple[bool, Any]:
-    """Return a sort key: large numbers first, and texts after them in order."""
+    """Return a sort key. It sorts large numbers first, and then texts in their order."""
     if isinstance(value, (int, float)):
         return False, -value
     return True, "" if value is None else str(value)

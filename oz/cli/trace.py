@@ -56,7 +56,7 @@ def trace(
     form: str,
     **joining: Any,
 ) -> None:
-    """Trace; the text of the help is `_HELP`."""
+    """Trace a message; `_HELP` is the text of `--help`."""
     oz.validate_subject(subject)
     payloads = PayloadForm(form)
     payload = None if sent is None else payloads.read(sent.encode(errors="surrogateescape"))
@@ -91,18 +91,18 @@ def trace(
 
 
 _ENDS = ("received", "handled", "recorded")
-"""Time of each kind of report."""
+"""Names of the field with the time of a report. Each kind of report has one of these fields."""
 
 
 class _Branch(NamedTuple):
-    """Line of the tree, and the lines below it."""
+    """Branch of the printed tree: one line, and the branches below it."""
 
     text: str
     below: list[_Branch]
 
 
 class _View:
-    """Answers and reports of a trace, for the output."""
+    """Output of a trace, made from the answers and the reports of the nodes."""
 
     def __init__(self, found: Trace, names: dict[str, str], published: int | None) -> None:
         self._found, self._published = found, published
@@ -112,7 +112,7 @@ class _View:
             self._parents.setdefault(hop["asker"], []).append(hop)
 
     def summary(self, subject: str) -> dict[str, Any]:
-        """Return the JSON object: hops with their deliveries, and the nodes that have not answered."""
+        """Return the result for `--json`: the path with all deliveries, and the nodes that have not answered."""
         own = self._found.hops[0]
         return {
             "subject": subject,
@@ -124,7 +124,7 @@ class _View:
         }
 
     def without_details(self) -> list[str]:
-        """Return the names of the nodes that have denied the question or not answered it."""
+        """Return the names of the nodes that have denied the trace, or have not answered."""
         untraced = [hop["name"] for hop in self._found.hops if hop["untraced"]]
         return sorted({*untraced, *self._unanswered()})
 
@@ -169,14 +169,14 @@ class _View:
         return round((time_ns - (self._published or time_ns)) / 1e6, 3)
 
     def tree(self, subject: str) -> _Branch:
-        """Return the tree of the terminal."""
+        """Return the tree that is printed on the terminal."""
         own = self._found.hops[0]
         below = self._peers(own)
         below += [_Branch(f"{name}: no answer", []) for name in self._unanswered()]
         return _Branch(f"{subject} from {own['name']} on bus {own['bus']}", below)
 
     def _peers(self, publisher: Hop) -> list[_Branch]:
-        """Return the branches of the peers of a publisher that receive, miss or pass on the message."""
+        """Return a branch for each peer of a publisher that receives the message, misses it or forwards it."""
         given = {(each["node"], each["group"]): each for each in publisher["recipients"]}
         receivers = {node for node, _ in given}
         branches, shown = [], set()
@@ -214,7 +214,7 @@ class _View:
                 yield f"handler of {', '.join(timed['patterns'])} {times}"
 
     def _fate(self, hop: Hop, subscription: dict[str, Any], given: dict[str, Any] | None) -> str:
-        """Return whether a subscription receives the message, and the reason if not."""
+        """Return as text whether a subscription receives the message, and otherwise the reason."""
         if subscription["refused"]:
             return f"the publisher refuses it: {subscription['refused']}"
         if given is None and hop["kind"] == "forwarder" and subscription["group"] is not None:

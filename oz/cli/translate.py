@@ -1,4 +1,4 @@
-"""`oz translate`: a pattern in another dialect, and the difference in meaning."""
+"""`oz translate`: write a pattern in another dialect, and report the difference in meaning."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Examples:
 def translate(
     ctx: click.Context, pattern: str, target: str, dialect: str, exchange: bool, as_json: bool
 ) -> None:
-    """Translate a pattern; the text of the help is `_HELP`."""
+    """Translate a pattern; `_HELP` is the text of `--help`."""
     from oz.subjects.translate import translate as translated
 
     [compiled] = parse_all([pattern], dialect)

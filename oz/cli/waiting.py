@@ -19,29 +19,29 @@ from oz.transport.bell import Bell, poll_until
 class Waiting:
     """Wait of a command that prints messages.
 
-    A readable descriptor, a signal, or the end of the reader of stdout ends the wait. Without the check of the
-    reader, `oz sub … | head -1` would run until the next message.
+    Three events end the wait: a readable descriptor, a signal, and the end of the process that reads stdout. Without
+    the last event, `oz sub … | head -1` would run until the next message.
     """
 
     def __init__(self, bell: Bell) -> None:
-        """Create a wait that ends when the bell rings. Signals and subscriptions of nodes ring it."""
+        """Create a wait that ends when the bell rings. Signals and subscriptions of nodes ring the bell."""
         self.bell = bell
         self._poller = zmq.Poller()
         self._poller.register(bell, zmq.POLLIN)
         self._stdout = _pipe_of_stdout()
         if self._stdout is not None:
-            # POLLERR reports the end of the reader.
+            # POLLERR reports that the reader of stdout has ended.
             self._poller.register(self._stdout, zmq.POLLERR)
 
     def add(self, descriptor: int) -> None:
-        """End waits also when a descriptor is readable."""
+        """End further waits also when a descriptor is readable."""
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, until: float) -> None:
-        """Wait for an event.
+        """Wait for one of the events, or for a time.
 
         Args:
-            until: `time.monotonic()` at which the wait returns at the latest; infinite for no limit.
+            until: latest time of the return, as a value of `time.monotonic()`; infinity for no limit.
 
         Raises:
             BrokenPipeError: the reader of stdout has closed its end.
@@ -54,7 +54,7 @@ class Waiting:
 
 @contextmanager
 def listening() -> Iterator[Waiting]:
-    """Return a `Waiting` for a `with` block in the main thread."""
+    """Yield a `Waiting` for a `with` block in the main thread."""
     with closing(Bell()) as bell, bell.rung_by_signals():
         yield Waiting(bell)
 
@@ -63,8 +63,8 @@ def listening() -> Iterator[Waiting]:
 def await_signal() -> Iterator[Callable[[], None]]:
     """End a command at the first SIGINT or SIGTERM; yield the function that waits for the signal.
 
-    For a `with` block in the main thread. A lock or a queue cannot be used, because the system may deliver the
-    signal to another thread, or directly before the wait. Then the wait of the main thread would not end.
+    Only the main thread may enter the `with` block. The function does not wait with a lock or a queue. The system may
+    deliver the signal to another thread, or directly before the wait, and then such a wait would not end.
     """
     was_received = False
 
@@ -92,6 +92,6 @@ def _pipe_of_stdout() -> int | None:
         mode = os.fstat(descriptor).st_mode
     except (OSError, ValueError):  # In tests stdout is not a file.
         return None
-    # Without poll, only a write detects the end of the reader.
+    # Without poll, only a write can detect that the reader has ended.
     has_poll = hasattr(select, "poll")
     return descriptor if has_poll and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) else None

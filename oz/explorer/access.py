@@ -1,8 +1,9 @@
-"""Requests that the explorer rejects: from other sites, and from sites whose name resolves to this machine.
+"""Check of requests to the explorer: it rejects requests of other sites, also if their names resolve to this machine.
 
 A page of another site can send requests to the explorer through the browser of its reader. The browser names the site
-in `Origin`. After DNS rebinding the browser takes the site for the explorer, but `Host` has the name of the site. An
-address in place of a name cannot be rebound.
+in the header `Origin`. After DNS rebinding, the name of the site resolves to the explorer, and the browser reports no
+other origin. The header `Host` then still has the name of the site. DNS rebinding needs a name, so a `Host` that is an
+address is accepted.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from urllib.parse import urlsplit
 
 
 def refusal(host: str | None, origin: str | None, names: Collection[str]) -> str:
-    """Return why a request is rejected; empty if it is not.
+    """Return the reason for which a request is rejected; empty if the request is accepted.
 
     Args:
         host: value of the header `Host`, or None.
         origin: value of the header `Origin`, or None.
-        names: further names of this server, beside `localhost` and all addresses.
+        names: names of this server that are accepted in addition to `localhost` and all addresses.
     """
     name = _name_of(host or "")
     if not (name == "localhost" or name in names or _is_address(name)):
@@ -44,6 +45,6 @@ def _is_address(name: str) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Return whether only this host reaches an address `HOST:PORT`."""
+    """Return whether an address `HOST:PORT` can be reached from this host only."""
     name = _name_of(address)
     return name == "localhost" or (_is_address(name) and ip_address(name).is_loopback)

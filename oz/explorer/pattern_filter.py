@@ -1,6 +1,6 @@
 """Pattern of the page, and the subjects of a table that match it.
 
-The cost of a pattern is bounded: `advance` tests new subjects only, and stops after some seconds.
+The cost of a pattern is bounded: `advance` tests new subjects only, and has a time limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PatternFilter:
     """Subjects of a table that match a pattern.
 
     Attributes:
-        matched: entries of the subjects that match.
+        matched: table entries of the subjects that match.
     """
 
     def __init__(self, pattern: Pattern, table: SubjectTable) -> None:
@@ -35,8 +35,8 @@ class PatternFilter:
         """Test the new subjects since the last call.
 
         Args:
-            clock: returns seconds.
-            seconds: after which to stop, so that a slow regex does not block the page.
+            clock: function that returns the time in seconds.
+            seconds: maximum duration in seconds, so that a slow regex does not block the page.
         """
         end = clock() + seconds
         while self._tested < len(self._table.subjects) and clock() < end:
@@ -53,11 +53,11 @@ class PatternFilter:
             self.matched.append(entry)
 
     def busiest(self, count: int) -> list[Entry]:
-        """Return the busiest matching subjects by name."""
+        """Return the `count` matching subjects with the highest rates, sorted by name."""
         return sorted(busiest(self.matched, count), key=lambda entry: entry.subject or "")
 
     def summary(self) -> dict[str, Any]:
-        """Return prefixes, regex, and the counts of subjects and messages for the page."""
+        """Return, for the page, the prefixes and the regex of the pattern, and the counts of subjects and messages."""
         pattern = self._pattern
         return {
             "dialect": pattern.dialect,

@@ -10,7 +10,7 @@ from oz.escaping import json_text, json_value, printable
 from oz.wire.codec import MsgpackCodec
 
 _HEX_BYTES = 4_096
-"""Number of bytes that are shown as hexadecimal digits."""
+"""Maximum number of bytes of a payload that are shown as hexadecimal digits."""
 _PREVIEW_BYTES = 256
 _PREVIEW_CHARACTERS = 80
 
@@ -21,7 +21,7 @@ def decode(payload: bytes, form: str) -> tuple[str, str]:
     """Return the form of a payload, and its text.
 
     Args:
-        payload: bytes.
+        payload: bytes of the message.
         form: one of `FORMS`. "auto" selects the first form that fits: JSON, text, MessagePack or hex.
     """
     return _decode(payload, form, indent=2)
@@ -35,11 +35,11 @@ def preview(payload: bytes) -> str:
 
 
 def encode(text: str, form: str) -> bytes:
-    """Return the payload of a text from the form of the page.
+    """Return the payload for a text that the reader has typed on the page.
 
     Args:
-        text: typed.
-        form: "msgpack" for JSON that is sent as MessagePack, else the bytes of the text are sent.
+        text: the typed text.
+        form: "msgpack" if the text is JSON and is sent as MessagePack. Otherwise the bytes of the text are sent.
 
     Raises:
         ValueError: the text is not JSON.
@@ -59,7 +59,7 @@ def _decode(payload: bytes, form: str, indent: int | None) -> tuple[str, str]:
         try:
             return name, _DECODERS[name](payload, indent)
         except Exception:
-            # Decoders of untrusted bytes raise many classes, RecursionError too.
+            # Decoders of untrusted bytes raise exceptions of many classes, also RecursionError.
             continue
     return "hex", _hex(payload, indent)
 

@@ -1,7 +1,7 @@
-"""Web server of the explorer: it serves one page, and answers its requests by JSON.
+"""Web server of the explorer: it serves one page, and answers the requests of the page with JSON.
 
-The page asks once a second (`POST /api/subjects`, `GET /api/bus`), so that a slow tab sends fewer requests, and a
-hidden tab none. There is no WebSocket.
+The page sends requests once a second (`POST /api/subjects`, `GET /api/bus`). There is no WebSocket. Therefore a slow
+tab sends fewer requests, and a hidden tab sends no requests.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def make_app(view: BusView, *, publish: Publish | None = None, names: Collection
     """Return the ASGI application.
 
     Args:
-        view: of the bus.
+        view: samples of the bus that the page shows.
         publish: publishes the message of the form; None for a page without the form.
         names: further names of this server in the header `Host`.
     """
@@ -135,7 +135,7 @@ def _check(request: Request, names: Collection[str]) -> None:
 async def _body(request: Request) -> dict[str, Any]:
     """Return the JSON object of a request.
 
-    A form of another site cannot send this content type.
+    Only the content type of JSON is accepted, because an HTML form of another site cannot send it.
     """
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise HTTPException(415, "the content type is not application/json")
@@ -176,11 +176,11 @@ class Server:
     def __init__(
         self, view: BusView, address: str, *, publish: Publish | None = None, names: Collection[str] = ()
     ) -> None:
-        """Bind and serve.
+        """Bind the address and start the server.
 
         Args:
-            view: of the bus.
-            address: `HOST:PORT`; port 0 is a free port.
+            view: samples of the bus that the page shows.
+            address: address to bind, as `HOST:PORT`. Port 0 selects a free port.
             publish: publishes the message of the form; None for a page without the form.
             names: further names of this server in the header `Host`.
 

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-`put` adds each message to the entry of its subject only. `tick` adds the messages of an interval to the branches above,
-and computes rates. Both costs depend on the subjects with messages, and not on all subjects. `rows` returns the open
-branches, and of each the busiest entries.
+`put` adds each message to the entry of its subject only. `tick` adds the messages of an interval to the branches above
+the subjects, and computes rates. The costs of `put` and `tick` depend on the subjects that have new messages, and
+not on all subjects. `rows` returns the busiest entries of each open branch.
 
 The table is bounded: `MAX_SUBJECTS` subjects, `MAX_LEVELS` levels, `PAYLOAD_BYTES` of each payload, and `TOTAL_BYTES`
 of all payloads. Messages of further subjects are counted in `others`.
@@ -23,26 +23,26 @@ MAX_LEVELS = 16
 MAX_ROWS = 500
 """Maximum number of rows of the tree."""
 BRANCH_ROWS = 50
-"""Maximum number of rows of one branch: the busiest entries."""
+"""Maximum number of rows of one branch. Above it, only the busiest entries are shown."""
 PAYLOAD_BYTES = 64 << 10
 TOTAL_BYTES = 64 << 20
 SHORT_BYTES = 256
-"""Number of bytes that are kept of each payload when all payloads together have `TOTAL_BYTES`."""
+"""Maximum number of bytes that are kept of a new payload when all payloads together exceed `TOTAL_BYTES`."""
 
 
 class Entry:
     """Branch of the tree, subject, or both.
 
     Attributes:
-        label: part of the subject at this level.
-        parent: branch above; None for the root.
-        children: entries below by label.
-        subject: None for a branch without a subject.
-        messages: until the last tick, with the messages of the entries below.
-        rate: messages in a second, in the last interval.
+        label: part of the subject at the level of the entry.
+        parent: entry of the level above; None for the root.
+        children: entries of the next level, by their labels.
+        subject: full subject; None for a branch that is not a subject itself.
+        messages: number of messages until the last tick, with the messages of all entries below.
+        rate: messages per second between the last two ticks.
         payload: first bytes of the last payload.
-        payload_bytes: length of the whole last payload.
-        time_ns: of the last message, since 1970.
+        payload_bytes: length in bytes of the last payload as it was received.
+        time_ns: time of the last message, in nanoseconds since 1970.
     """
 
     __slots__ = (
@@ -57,8 +57,8 @@ class Entry:
         self.subject: str | None = None
         self.messages, self.rate, self.time_ns = 0, 0.0, 0
         self.payload, self.payload_bytes = b"", 0
-        self._new = 0  # Messages of the subject since the last tick.
-        self._step = 0  # Messages that a tick adds.
+        self._new = 0  # Number of messages of the subject since the last tick.
+        self._step = 0  # Number of messages that the running tick adds.
 
 
 class Row(NamedTuple):
@@ -66,8 +66,9 @@ class Row(NamedTuple):
 
     Attributes:
         path: labels from the first level to this entry, joined by the separator.
-        level: from 1.
-        shown: number of rows of this branch; 0 for a closed branch.
+        level: level in the tree, from 1.
+        shown: number of entries that are shown directly below this row; 0 for a closed branch.
+        entry: entry of the table that the row shows.
     """
 
     path: str
@@ -80,9 +81,9 @@ class SubjectTable:
     """Subjects, rates and last payloads.
 
     Attributes:
-        root: entry above all entries.
+        root: entry above the entries of the first level.
         subjects: entries of the subjects, in the order of their first messages.
-        others: messages of subjects beyond the limit of the table, until the last tick.
+        others: number of messages until the last tick whose subjects did not fit into the table.
     """
 
     def __init__(self, separator: str = ".", max_subjects: int = MAX_SUBJECTS) -> None:
@@ -104,7 +105,7 @@ class SubjectTable:
 
     @property
     def others(self) -> int:
-        """Messages of subjects that are not in the table."""
+        """Number of messages until the last tick whose subjects did not fit into the table."""
         return self._others.messages
 
     def put(self, subject: str, payload: bytes, time_ns: int) -> None:
@@ -143,10 +144,10 @@ class SubjectTable:
         return self._by_subject.get(subject)
 
     def tick(self, seconds: float) -> None:
-        """Count the messages since the last call in all branches, and compute rates.
+        """Add the messages since the last call to all branches, and compute rates.
 
         Args:
-            seconds: since the last call.
+            seconds: duration in seconds since the last call.
         """
         for entry in self._moving:
             entry.rate = 0.0
@@ -167,7 +168,7 @@ class SubjectTable:
         self._busiest.clear()
 
     def rows(self, opened: Collection[str]) -> list[Row]:
-        """Return the visible rows of the tree in the order of the page.
+        """Return the visible rows of the tree, from top to bottom.
 
         Args:
             opened: paths of the open branches.
@@ -190,7 +191,7 @@ class SubjectTable:
             self._append_rows(rows, entry, path + self._separator, level + 1, opened)
 
     def _busiest_of(self, branch: Entry) -> list[Entry]:
-        """Return the busiest entries of a branch by name, so that rows keep their places."""
+        """Return the busiest entries of a branch. They are sorted by name, so that rows keep their places."""
         found = self._busiest.get(branch)
         if found is None:
             found = self._busiest[branch] = busiest(branch.children.values(), BRANCH_ROWS)
@@ -199,7 +200,7 @@ class SubjectTable:
 
 
 def busiest(entries: Collection[Entry], count: int) -> list[Entry]:
-    """Return the entries with the highest rates, and of equal rates with the most messages."""
+    """Return the `count` entries with the highest rates. Among equal rates, more messages decide."""
     if len(entries) <= count:
         return list(entries)
     return nlargest(count, entries, key=lambda entry: (entry.rate, entry.messages))

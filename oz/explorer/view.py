@@ -1,6 +1,6 @@
-"""Answers of the explorer to its page: subjects, pattern, payload, and the nodes of the bus.
+"""Data that the explorer sends to its page: subjects, pattern, payload, and the nodes of the bus.
 
-Without an open page, only the messages are counted. All pages share one sample of each second.
+If no page is open, the explorer only counts messages. All open pages share one sample per second.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from oz.subjects.pattern import PatternLike
 from oz.subjects.pattern import compile as compile_pattern
 
 TICK_SECONDS = 1.0
-"""Seconds between two samples of the subjects, and of the nodes."""
+"""Minimum number of seconds between two samples of the subjects, and between two samples of the nodes."""
 ANSWER_SECONDS = 1.0
-"""Seconds for the nodes to answer."""
-_FILTER_SECONDS = 0.1  # Time of one answer for testing subjects.
-_FILTERS = 8  # Patterns whose matches are kept.
+"""Seconds for which a sample waits for the answers of the nodes."""
+_FILTER_SECONDS = 0.1  # Maximum time for which one answer tests subjects.
+_FILTERS = 8  # Number of patterns whose matches are kept.
 _TABLE_ROWS = 200
 _LINKS = 1_000
 
 
 class BusView:
-    """Samples of a bus. Threads may share it."""
+    """Samples of a bus. Several threads may call the methods of one view."""
 
     def __init__(self, node: Node, patterns: Sequence[PatternLike], separator: str = ".") -> None:
-        """Subscribe. Publishers never wait for this subscription.
+        """Subscribe to the messages of the bus. Publishers never wait for this subscription.
 
         Args:
-            node: without a codec.
-            patterns: of the subjects.
+            node: node without a codec, so that payloads are bytes.
+            patterns: patterns of the subjects to show.
             separator: text between two levels of a subject.
         """
         self.node = node
@@ -65,10 +65,10 @@ class BusView:
 
         Args:
             opened: paths of the open branches.
-            pattern: text of the pattern; empty for the tree.
-            dialect: of the pattern; None for the dialect that the text names.
+            pattern: text of a pattern whose matching subjects are returned; empty for the tree.
+            dialect: dialect of the pattern; None for the dialect that the text names.
             selected: subject whose payload is shown, or None.
-            form: of the payload; one of `payload.FORMS`.
+            form: form in which the payload is shown; one of `payload.FORMS`.
         """
         found: dict[str, Any] = {}
         matches: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ class BusView:
         return found
 
     def _matches(self, text: str, dialect: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the summary of a pattern, and rows of its busiest subjects."""
+        """Return the summary of a pattern, and the rows of the busiest matching subjects."""
         with self._filter_lock:
             key = text, dialect
             found = self._filters.pop(key, None)
@@ -169,7 +169,7 @@ class BusView:
 
 
 def _row(entry: Entry, path: str, label: str, level: int, shown: int) -> dict[str, Any]:
-    """Return a row of the tree, or of the matches, for the page."""
+    """Return the JSON object of one row: an entry of the tree, or a matching subject."""
     return {
         "path": path,
         "label": printable(label) or "(empty)",

@@ -1,8 +1,8 @@
-"""The journal: an append-only record of messages in Arrow and Parquet files, which other tools read too.
+"""The journal: an append-only record of messages in Arrow and Parquet files, which other tools can also read.
 
 `Writer` appends, `Journal` reads; any number of readers work beside one writer. `oz.journal.ranges` has the
-functions for readers that share a journal, such as Spark. Needs the extra `ozmq[journal]`; `import oz` alone
-loads nothing of it.
+functions for readers that share a journal, such as Spark. The package needs the extra `ozmq[journal]`; `import oz`
+does not load it.
 """
 
 import importlib
@@ -39,7 +39,7 @@ __all__ = [
     "replay",
 ]
 
-# These need sockets, which readers and writers of files do not load.
+# These classes need sockets. A program that only reads and writes files does not load them.
 _SERVICES = {
     "Recorder": "oz.services.recorder",
     "Replay": "oz.services.replayer",

@@ -2,22 +2,21 @@
 
 A journal is a directory:
 
-    <first>-<segment>.arrows       active segment: an Arrow IPC stream. <first> is the first offset, 20
-    digits.
+    <first>-<segment>.arrows       active segment: an Arrow IPC stream. <first> is the first offset in 20 digits.
                                    <segment> is a random id of 16 hexadecimal digits.
     <first>-<end>-<crc>.parquet    sealed segment, never written again. <crc> is the CRC-32 of its footer.
-                                   Parquet has no checksum of the footer.
+                                   Parquet itself does not check the footer.
     acknowledged                   44 bytes: segment id, first offset, size of the stream in bytes, end offset
                                    (u64 each, little endian), CRC-32. Written after each fsync of the stream.
-    writer.lock                    the lock of the writer, with its process id.
+    writer.lock                    lock file of the writer; it holds the process id of the writer.
 
 **Segment id.** A file name of a stream is never used again, and a writer never continues a stream that it
 finds. So a position in a journal is an offset and the id of the segment that holds the previous record. If the
-id differs, the journal was restored from a copy, and its offsets name other records.
+segment has another id, the journal was restored from a copy, and its offsets name other records.
 
-**Checksums.** The metadata of each message of a stream has the CRC-32 of the message. The segment id is its
-seed, so that a reader detects a batch of another stream. The footer of a sealed file has the CRC-32 of each
-column chunk, and the name of the file has the CRC-32 of the footer. Parquet pages have checksums for Spark.
+**Checksums.** The metadata of each message of a stream holds the CRC-32 of this message. The segment id is the
+seed of this checksum, so that a reader detects a batch of another stream. The footer of a sealed file has the CRC-32 of
+each column chunk, and the file name has the CRC-32 of the footer. Parquet pages have checksums for Spark.
 
 **Offsets** begin at 0 and rise by 1 for each record. An offset is never given twice. Offsets may be missing
 after retention, after damage, and after a power cut with `sync="none"`. A reader reports a gap.
@@ -48,15 +47,15 @@ VERSION = 1
 LOCK = "writer.lock"
 MARK = "acknowledged"
 TEMPORARY = ".tmp"
-"""Suffix of a file that is not complete. Readers ignore it, the next writer removes it."""
+"""Suffix of an incomplete file. Readers ignore such files, and the next writer removes them."""
 DAMAGED = ".damaged"
-"""Suffix of a file that `repair` or a writer set aside. Readers ignore it."""
+"""Suffix of a damaged file that `repair` or a writer has renamed. Readers ignore such files."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Values of errno for a full disk."""
 
 MESSAGE, GAP = 0, 1
-"""Values of `kind`. A gap record stands for `lost` messages that never reached the recorder."""
+"""Values of the column `kind`. A gap record stands for `lost` messages that never reached the recorder."""
 
 SCHEMA = pa.schema(
     [
@@ -74,19 +73,20 @@ SCHEMA = pa.schema(
         pa.field("lost", pa.int64()),
     ]
 )
-"""The columns of both forms.
+"""The columns of active and sealed segments.
 
 - `offset`: the number of the record.
 - `time`: the time of receipt, in microseconds.
 - `kind`: `MESSAGE` or `GAP`.
-- `subject`: the text. U+FFFD replaces bytes that are not UTF-8; `subject_raw` then has the bytes. The subject
-of a
-  gap record is the pattern that the lost messages matched.
+- `subject`: the subject as text. If the subject is not UTF-8, U+FFFD replaces the wrong bytes, and `subject_raw`
+  has the original bytes. The subject of a gap record is the pattern that the lost messages matched.
 - `payload`: the bytes of the message.
 - `reply_to`: the subject for replies.
-- `headers`: MessagePack, see `oz.journal.records`.
-- `origin`, `sequence`, `position`: the id of the publisher, and its two numbers of the message.
-- `lost`: the number of messages of a gap record; null if it is unknown.
+- `headers`: the headers, the further frames and the id of a message as MessagePack, see `oz.journal.records`.
+- `origin`: the id of the publisher.
+- `sequence`: the number of the message in the session between the publisher and the recorder.
+- `position`: the number among all messages of the publisher.
+- `lost`: the number of lost messages that a gap record stands for; null if the number is unknown.
 """
 
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
@@ -95,9 +95,10 @@ NULLABLE: tuple[str, ...] = tuple(field.name for field in SCHEMA if field.nullab
 
 
 def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
-    """Return an Arrow scalar of an integer type, or of another type with the same width.
+    """Return an Arrow scalar of an integer type, or of a type that is stored as an integer, such as a time.
 
-    `pa.scalar` and `pa.array` import pandas if it is installed, which takes a reader up to a second.
+    The function avoids `pa.scalar` and `pa.array`, because they import pandas if it is installed. The import takes up
+    to a second.
 
     Raises:
         OverflowError: the value does not fit the type.
@@ -116,13 +117,13 @@ _ACTIVE = re.compile(r"(\d{20})-([0-9a-f]{16})\.arrows")
 
 
 class SegmentFile(NamedTuple):
-    """A file of a segment, as its name describes it.
+    """File of a segment, with the facts that the file name holds.
 
     Attributes:
         name: the file name.
-        first: the first offset.
-        end: the offset after the last; None for a stream.
-        segment: the id of the segment; empty for a sealed file, whose footer has it.
+        first: the first offset in the file.
+        end: the offset after the last record; None for a stream.
+        segment: the id of the segment; empty for a sealed file, which has the id in its footer.
         crc: the CRC-32 of the footer; 0 for a stream.
     """
 
@@ -148,7 +149,7 @@ def sealed_name(first: int, end: int, crc: int) -> str:
     return f"{first:020}-{end:020}-{crc:08x}.parquet"
 
 
-@lru_cache(1 << 14)  # a reader lists the directory again and again
+@lru_cache(1 << 14)  # a reader lists the directory many times
 def parse_name(name: str) -> SegmentFile | None:
     """Parse a file name; None if it is not the name of a segment."""
     if match := _SEALED.fullmatch(name):
@@ -159,11 +160,12 @@ def parse_name(name: str) -> SegmentFile | None:
 
 
 def sort_segments(names: Iterable[str]) -> list[SegmentFile]:
-    """Return the segments among file names, sorted by offset.
+    """Return the segment files among `names`, sorted by offset.
 
-    A stream whose sealed form is present too is left out: the writer was killed between the rename and the unlink.
+    A stream is left out if its sealed file exists too. In this case, a writer was killed after it had sealed the
+    segment, and before it removed the stream.
     """
-    # Names sort by offset, because it has 20 digits.
+    # Sorted names are in the order of offsets, because each offset is written with 20 digits.
     found = [file for file in map(parse_name, sorted(names)) if file is not None]
     sealed = {file.first for file in found if file.end is not None}
     return [file for file in found if file.end is not None or file.first not in sealed]
@@ -175,13 +177,13 @@ def new_id() -> str:
 
 
 class Head(NamedTuple):
-    """The identity of a segment, in the schema's metadata of both forms.
+    """The identity of a segment, which active and sealed files hold in the metadata of their schema.
 
     Attributes:
         journal: the id of the journal.
         segment: the id of the segment.
-        previous: the id of the segment before it; empty for the first.
-        first: the first offset.
+        previous: the id of the previous segment; empty for the first segment.
+        first: the first offset of the segment.
     """
 
     journal: str
@@ -190,13 +192,13 @@ class Head(NamedTuple):
     first: int
 
     def metadata(self) -> dict[str, str]:
-        """Return the metadata entries."""
+        """Return the identity as metadata entries."""
         entries = {f"oz.{name}": str(value) for name, value in self._asdict().items()}
         return {"oz.version": str(VERSION), **entries}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Head:
-        """Read the metadata entries.
+        """Return the identity that metadata entries hold.
 
         Raises:
             ValueError: an entry is absent or malformed, or the version is unknown.
@@ -215,17 +217,17 @@ class Head(NamedTuple):
 _MARK = struct.Struct("<16sQQQI")
 MARK_SIZE = _MARK.size
 _MARK_READS = 3
-"""Number of times that a mark with a wrong checksum is read. A read may overlap a write, which takes microseconds."""
+"""Maximum number of reads of a mark with a wrong checksum. A read may overlap a write, which takes microseconds."""
 
 
 class Mark(NamedTuple):
     """The acknowledged mark: the end of the acknowledged records of a journal.
 
     Attributes:
-        segment: the id of the active segment; empty while there is none.
-        first: the first offset of the active segment. Without an active segment, the offset after the last record.
-            A greater `end` then records a gap.
-        size: the acknowledged bytes of its stream.
+        segment: the id of the active segment; empty while there is no active segment.
+        first: the first offset of the active segment. Without an active segment, it is the offset after the last
+            record, and an `end` that is greater records a gap.
+        size: the number of acknowledged bytes in the stream of the active segment.
         end: the offset after the last acknowledged record.
     """
 
@@ -235,13 +237,13 @@ class Mark(NamedTuple):
     end: int
 
     def to_bytes(self) -> bytes:
-        """Return the 44 bytes of the file."""
+        """Return the mark as the 44 bytes of the file."""
         data = _MARK.pack(self.segment.encode(), self.first, self.size, self.end, 0)[:-4]
         return data + struct.pack("<I", crc32(data))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Mark | None:
-        """Read the file's bytes; None if the checksum is wrong."""
+        """Return the mark that the bytes of the file hold; None if the checksum is wrong."""
         if len(data) != _MARK.size or crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
             return None
         segment, first, size, end, _ = _MARK.unpack(data)
@@ -263,12 +265,12 @@ def read_mark(directory: Path) -> Mark | None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Sync the data of a file to the disk."""
+    """Wait until the data of a file is on the disk."""
     getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
 
 
 def sync_directory(directory: Path) -> None:
-    """Sync the names in a directory to the disk."""
+    """Wait until the file names of a directory are on the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -277,7 +279,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def fault_text(file: str, first: int | None, end: int | None, position: int | None) -> str:
-    """Return the file and the offsets of a fault as text. Each may be unknown."""
+    """Return the file and the offsets of a fault as text. An unknown offset is left out."""
     parts = [file if position is None else f"{file} at byte {position}"]
     if first is not None:
         parts.append(f"from offset {first}" if end is None else f"offsets {first} to {end - 1}")
@@ -290,9 +292,9 @@ class DamageError(JournalError):
     Attributes:
         file: the path of the file.
         first: the first offset that may be affected; None if it is unknown.
-        end: the offset after the last that may be affected; None if it is unknown.
+        end: the offset after the last offset that may be affected; None if it is unknown.
         reason: the kind of damage.
-        position: the position in the file at which the damage was detected; None if it is unknown.
+        position: the byte of the file at which the damage was detected; None if it is unknown.
     """
 
     def __init__(
@@ -322,7 +324,7 @@ def open_regular(path: Path) -> int:
 
     Raises:
         FileNotFoundError: the file is absent.
-        DamageError: it is no regular file, or the operating system does not open it.
+        DamageError: the file is not a regular file, or the operating system does not open it.
     """
     try:
         # Without O_NONBLOCK the open of a pipe would wait for ever.

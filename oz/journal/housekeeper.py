@@ -1,7 +1,8 @@
 """The housekeeper: the thread of a writer that seals ended streams and applies retention.
 
-It holds no reference to the writer, so that a forgotten writer can be collected. The writer gives it a weak
-`tick` function, which ends a segment by its age, and syncs by the interval of `sync`.
+The housekeeper holds no reference to the writer, so that a forgotten writer can be collected. Instead it calls a `tick`
+function with a weak reference to the writer. The function ends a segment that is too old, and syncs the stream if the
+option `sync` is an interval.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ class Housekeeper:
 
         Args:
             directory: the directory of the journal.
-            tick: performs the timed work of the writer, and returns the seconds until its next call; None
-                if a `wake` comes before it.
-            retain_bytes: as in `Writer`.
-            retain_seconds: as in `Writer`.
-            sync: wait for the disk when sealing.
+            tick: function that performs the timed work of the writer. It returns the seconds until its next call, or
+                None if the next call can wait for `wake`.
+            retain_bytes: limit of the size of the journal, as in `Writer`.
+            retain_seconds: limit of the age of records, as in `Writer`.
+            sync: whether sealing waits until the file is on the disk.
         """
         self._directory, self._tick, self._sync = directory, tick, sync
         self._retain_bytes, self._retain_seconds = retain_bytes, retain_seconds
         self._changed = threading.Condition()
         self._pending: deque[SegmentFile] = deque()
-        self._requested = self._completed = 0  # numbers of passes
+        self._requested = self._completed = 0  # numbers of requested and completed passes
         self._is_stopping = self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="oz-journal", daemon=True)
         self._thread.start()
@@ -64,10 +65,10 @@ class Housekeeper:
         """Request a pass, which seals streams, removes old segments and computes the next deadline.
 
         Args:
-            ended: further streams to seal.
+            ended: ended streams to seal, in addition to the streams that wait for sealing.
 
         Returns:
-            The number of the request.
+            The number of the requested pass.
         """
         with self._changed:
             self._pending.extend(ended)
@@ -76,7 +77,7 @@ class Housekeeper:
             return self._requested
 
     def wait_sealed(self, timeout: float | None) -> bool:
-        """Wait until no stream waits for sealing and a pass is complete; return False if late."""
+        """Wait until all streams are sealed and a pass is complete; return False after `timeout` seconds."""
         request = self.wake()
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending and self._completed >= request, timeout)
@@ -93,7 +94,7 @@ class Housekeeper:
         while True:
             with self._changed:
                 request, is_last = self._requested, self._is_stopping
-            self._retain()  # sealing needs space
+            self._retain()  # before sealing, because sealing needs space
             self._seal_pending()
             expiry = self._retain()
             deadline = self._tick()
@@ -131,7 +132,7 @@ class Housekeeper:
                 self._pending.popleft()
 
     def _retain(self) -> float | None:
-        """Remove the oldest sealed segments. Return the seconds until the next one is too old."""
+        """Remove the oldest sealed segments. Return the seconds until the next segment is too old."""
         if self._retain_bytes is None and self._retain_seconds is None:
             return None
         with suppress(OSError, JournalError):
@@ -146,12 +147,12 @@ def remove_old(
 
     Args:
         directory: the directory of the journal.
-        retain_bytes: as in `Writer`.
-        retain_seconds: as in `Writer`.
+        retain_bytes: limit of the size of the journal, as in `Writer`.
+        retain_seconds: limit of the age of records, as in `Writer`.
         now: seconds since 1970.
 
     Returns:
-        The seconds until the oldest remaining segment is too old; None if there is no such time.
+        The seconds until the oldest remaining segment is too old; None if no further segment will be removed by age.
     """
     store = LocalStore(directory)
     files = store.segments()
@@ -162,7 +163,7 @@ def remove_old(
         if not is_removed and retain_seconds is not None:
             try:
                 age = now - read_footer(store, file).times[1] / 1e6
-            except JournalError:  # damage: the time of the last write stands in for the last record
+            except JournalError:  # damage: the time of the last write is used instead
                 age = now - os.stat(directory / file.name).st_mtime
             if age <= retain_seconds:
                 return retain_seconds - age

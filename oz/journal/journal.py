@@ -1,4 +1,4 @@
-"""The journal for readers; the walk over its files is in `oz.journal.reading`."""
+"""The class `Journal` for readers. The module `oz.journal.reading` reads the files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Segment(NamedTuple):
 
     Attributes:
         name: the file name.
-        first: the first offset.
-        end: the offset after the last; of the active segment, after the last acknowledged record.
-        bytes: the size of the file.
+        first: the first offset of the segment.
+        end: the offset after the last record. In the active segment, only acknowledged records count.
+        bytes: the size of the file in bytes.
         is_sealed: whether the file is a Parquet file.
     """
 
@@ -42,7 +42,7 @@ class Journal:
     """A journal to read, while a writer in this or another process may append to it.
 
     Attributes:
-        directory: the directory, or the URI.
+        directory: the directory or the URI of the journal.
     """
 
     directory: str
@@ -51,9 +51,10 @@ class Journal:
         """Open a journal. No file stays open between reads.
 
         Args:
-            directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed files.
-            codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
-                `decode`, as in `oz.Subscriber`; None leaves bytes.
+            directory: the directory of the journal; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", of which
+                only sealed files are read.
+            codec: codec that decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
+                `decode`, as in `oz.Subscriber`. With None, payloads are bytes.
 
         Raises:
             JournalError: the directory is no journal.
@@ -75,18 +76,20 @@ class Journal:
 
         Args:
             pattern: read only the messages whose subject matches this pattern, or at least one pattern of a list.
-                Text as in `oz.compile`. None reads all.
-            start: the first offset, or the earliest time of receipt. Text without a zone is local time.
-            end: the offset or the time before which to stop; by default the acknowledged end of this moment.
-            follow: wait at the end for further records, until `end` is reached. Without `end` never ends.
+                A text is parsed as in `oz.compile`. None reads all messages.
+            start: the first offset, or the earliest time of receipt. A time without a zone is local time.
+            end: the offset or the time before which to stop; by default the end of the records that are acknowledged
+                at the call.
+            follow: whether to wait for further records at the end of the journal, until `end` is reached. Without
+                `end`, the iterator never ends.
 
         Yields:
-            A `Record` for each message, and a `JournalGap` for missing offsets and for each gap record, because
-            `pattern` may match the lost messages.
+            A `Record` for each message that matches, and a `JournalGap` for missing offsets and for each gap record.
+            Gaps are yielded with any `pattern`, because the pattern may match the lost messages.
 
         Raises:
-            JournalError: a file is damaged; a `DamageError` names the file and the offsets. The codec does not decode
-                a payload.
+            JournalError: the codec cannot decode a payload, or a file is damaged. For damage the error is a
+                `DamageError`, which names the file and the offsets.
             PatternError, ValueError, TypeError: an argument has a wrong type or value.
             PatternTimeout: a pattern exceeded its time limit on a subject.
         """
@@ -111,18 +114,18 @@ class Journal:
         follow: bool = False,
         gaps: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Read records as Arrow batches, none of them empty. Arguments and errors as in `read`.
+        """Read records as Arrow batches, which are never empty. The arguments and errors of `read` apply.
 
         Args:
-            pattern: as in `read`.
-            start: as in `read`.
-            end: as in `read`.
-            follow: as in `read`.
-            columns: names of columns of `oz.journal.SCHEMA`; None reads all.
-            gaps: yield gap records too, with kind 1. Missing offsets are not reported.
+            pattern: pattern of the subjects, as in `read`.
+            start: first offset or earliest time, as in `read`.
+            end: offset or time before which to stop, as in `read`.
+            follow: whether to wait for further records, as in `read`.
+            columns: names of columns of `oz.journal.SCHEMA`; None reads all columns.
+            gaps: whether to yield gap records too. Their column `kind` is 1. Missing offsets are not reported.
 
         Yields:
-            Batches with `columns` in this order.
+            Batches with the columns in the order of `columns`.
         """
         return self._batches(Selection(pattern, start, end, columns, gaps=gaps), follow)
 
@@ -140,7 +143,7 @@ class Journal:
         columns: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> pa.Table:
-        """Return the records as one Arrow table in memory. Arguments and errors as in `batches`."""
+        """Return the records as one Arrow table in memory. The arguments and errors of `batches` apply."""
         batches = self.batches(pattern, start=start, end=end, columns=columns, gaps=gaps)
         schema = pa.schema([SCHEMA.field(name) for name in checked_columns(columns)])
         return pa.Table.from_batches(batches, schema)
@@ -154,12 +157,12 @@ class Journal:
         columns: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> Any:
-        """Return the records as a `pandas.DataFrame`. Arguments and errors as in `batches`."""
+        """Return the records as a `pandas.DataFrame`. The arguments and errors of `batches` apply."""
         return self.table(pattern, start=start, end=end, columns=columns, gaps=gaps).to_pandas()
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first record that is kept; the end offset if there is none."""
+        """The offset of the first record in the journal; the end offset if the journal has no record."""
         files = self._store.segments()
         return files[0].first if files else self.end_offset
 
@@ -178,17 +181,18 @@ class Journal:
             following = files[at + 1].first if at + 1 < len(files) else end
             try:
                 size = self._store.size(file.name)
-            except FileNotFoundError:  # sealed or removed since it was listed
+            except FileNotFoundError:  # the file was sealed or removed after the list was made
                 continue
             reached = mark.end if mark is not None and mark.segment == file.segment else following
             found.append(Segment(file.name, file.first, file.end or reached, size, file.is_sealed))
         return found
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Check every byte; change nothing. A writer may append meanwhile.
+        """Check every byte of the journal, without a change. A writer may append meanwhile.
 
         Args:
-            progress: called after each file with the number of checked bytes and of all bytes.
+            progress: function that is called after each file, with the number of checked bytes and the number of all
+                bytes.
 
         Returns:
             The faults, each with its file and its offsets.
@@ -201,13 +205,13 @@ class Journal:
         A damaged file stays in the directory with the suffix ".damaged".
 
         Args:
-            progress: as in `verify`.
+            progress: function for the progress, as in `verify`.
 
         Returns:
             The faults that were found.
 
         Raises:
-            JournalError: a writer has the journal, or two journals are mixed in the directory.
+            JournalError: a writer has opened the journal, or the directory holds files of two journals.
         """
         if not isinstance(self._store, LocalStore):
             raise JournalError(f"{self.directory}: a remote journal is read only; repair the original")

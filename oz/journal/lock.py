@@ -15,14 +15,14 @@ except ImportError:  # Windows
 
 
 class WriterLock:
-    """The lock that a writer or a repair holds. The system releases it when the process ends."""
+    """The lock that a writer or a repair holds. The operating system releases the lock when the process ends."""
 
     def __init__(self, directory: Path) -> None:
         """Acquire the lock.
 
         Raises:
             JournalError: another writer holds the lock; the message names its process id.
-            OSError: the file cannot be created or opened.
+            OSError: the lock file cannot be created or opened.
         """
         if fcntl is None:
             raise JournalError(f"{directory}: this operating system has no flock, which a writer needs")
@@ -40,13 +40,13 @@ class WriterLock:
                 f"{directory}: {who} writes to this journal; close that writer first"
             ) from None
         except OSError as error:
-            # On a full disk the lock holds all the same, without the process id.
+            # On a full disk the process id cannot be written. The lock is held nevertheless.
             if error.errno not in FULL:
                 self.release()
                 raise
 
     def release(self) -> None:
-        """Release the lock. In a child process this closes only the copy of the descriptor."""
+        """Release the lock. In a child process after a fork, the method only closes the copy of the descriptor."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

@@ -1,8 +1,8 @@
 """Ranges of offsets, for readers that share a journal and store their position, such as Spark.
 
-A planner calls `checkpoint` for the end, `resume` to check its old checkpoint, and `plan` for the files of a
-range. Any reader of Parquet reads the sealed files. Workers read the active part, or any range, by
-`read_range`, which needs nothing but its arguments.
+A planner calls `checkpoint` to find the end of the journal, `resume` to check its old checkpoint, and `plan` to find
+the files of a range. Any reader of Parquet can read the sealed files. Workers call `read_range` to read the active part
+or any other range. `read_range` needs no state beside its arguments.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Checkpoint(NamedTuple):
 
     Attributes:
         offset: the offset of the next record to read.
-        segment: the id of the segment that holds the record before it; empty if there is none.
+        segment: the id of the segment that holds the record before this offset; empty if there is no such record.
     """
 
     offset: int
@@ -54,8 +54,8 @@ class SealedPart(NamedTuple):
 
     Attributes:
         path: the absolute path, or the URI, of the Parquet file.
-        first: the first offset of the range in the file.
-        end: the offset after the last record of the range in the file.
+        first: the first offset of the file that is in the range.
+        end: the offset after the last record of the file that is in the range.
         is_whole: whether the range contains the whole file, so that no filter on `offset` is needed.
         gaps: the number of gap records in the file.
     """
@@ -68,11 +68,12 @@ class SealedPart(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The places of the records of a range.
+    """The files that hold the records of a range.
 
     Attributes:
         sealed: the sealed files, by offset.
-        active: first and end offset of the part that is not sealed, for `read_range`; None if there is none.
+        active: first offset and end of the part that is not sealed, for `read_range`; None if the whole range is
+            sealed.
         missing: the offsets of the range that are not in the journal.
     """
 
@@ -82,10 +83,10 @@ class Plan(NamedTuple):
 
 
 def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
-    """Return the checkpoint of an offset; None: of the acknowledged end.
+    """Return the checkpoint at an offset. None stands for the end of the acknowledged records.
 
     Raises:
-        JournalError: the directory is no journal, or the offset is beyond its end.
+        JournalError: the directory is no journal, or the offset is beyond the end of the journal.
     """
     store = open_store(directory)
     end = end_offset(store)
@@ -96,15 +97,16 @@ def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
         file = _before(store.segments(), offset)
         try:
             return Checkpoint(offset, _segment_id(store, file) if file is not None else "")
-        except FileNotFoundError:  # sealed or removed since it was listed
+        except FileNotFoundError:  # the file was sealed or removed after the list was made
             continue
 
 
 def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
-    """Check a saved checkpoint.
+    """Check that a saved checkpoint still belongs to the journal.
 
     Returns:
-        None if reading continues at its offset; the gap if retention removed records after it.
+        None if reading can continue at the offset of the checkpoint. A gap if retention removed records after that
+        offset.
 
     Raises:
         JournalError: the offset names another record, because the journal was restored or replaced.
@@ -138,7 +140,7 @@ def _replaced(directory: Directory, saved: Checkpoint, fact: str) -> JournalErro
 
 
 def _before(files: Sequence[SegmentFile], offset: int) -> SegmentFile | None:
-    """Return the segment that holds the record before an offset, or the last one before it."""
+    """Return the last segment that begins before an offset; None if there is no such segment."""
     return next((file for file in reversed(files) if file.first < offset), None)
 
 
@@ -159,13 +161,13 @@ def plan(
     """Return the files of a range of offsets.
 
     Args:
-        directory: the journal.
-        first: the first offset.
-        end: the offset after the last, at most the acknowledged end.
-        pattern: as in `Journal.read`. Sealed files without a matching subject are left out.
-        start_time: leave out sealed files without a record at or after this time.
-        end_time: leave out sealed files without a record before this time.
-        gaps: keep sealed files with gap records, whatever their subjects.
+        directory: the directory or the URI of the journal.
+        first: the first offset of the range.
+        end: the offset after the range. It is at most the end of the acknowledged records.
+        pattern: pattern of the subjects, as in `Journal.read`. Sealed files without a matching subject are left out.
+        start_time: earliest time of receipt. Sealed files with earlier records only are left out.
+        end_time: time of receipt before which to stop. Sealed files without an earlier record are left out.
+        gaps: whether to keep each sealed file with a gap record, also if no subject of the file matches.
 
     Raises:
         JournalError: a footer is damaged.
@@ -175,9 +177,9 @@ def plan(
     while True:
         try:
             found = _plan(store, first, end, selection)
-            # A list may miss a segment that is sealed at the same time; the next list has it.
+            # A list may miss a segment that is sealed during the listing. A second list has the segment.
             return _plan(store, first, end, selection) if found.missing else found
-        except FileNotFoundError:  # sealed or removed since it was listed
+        except FileNotFoundError:  # the file was sealed or removed after the list was made
             continue
 
 
@@ -201,7 +203,7 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
             active = (max(file.first, first) if active is None else active[0], end)
             continue
         if file.end <= first or active is not None:
-            continue  # `read_range` reads sealed files after a stream, and leaves out what is missing
+            continue  # `read_range` reads sealed files after a stream, and leaves out missing records
         reached = file.end
         footer = read_footer(store, file)
         for low, high in footer.missing:
@@ -227,14 +229,15 @@ def range_end(
     max_records: int | None = None,
     max_bytes: int | None = None,
 ) -> int:
-    """Return the end of a range from `first` that keeps the limits: at least one record, at most `end`.
+    """Return the end of the longest range from `first` that keeps the limits. A range has at least one record.
 
     Args:
-        directory: the journal.
-        first: the first offset.
-        end: the offset after the last.
-        max_records: the number of records.
-        max_bytes: the size of the records in memory, in bytes, estimated for each row group and each stream.
+        directory: the directory or the URI of the journal.
+        first: the first offset of the range.
+        end: the greatest offset that the function may return.
+        max_records: the maximum number of records; None for no limit.
+        max_bytes: the maximum size of the records in memory, in bytes; None for no limit. The size of a record is
+            estimated as the mean of its row group or stream.
     """
     if max_records is not None:
         end = min(end, first + max(1, max_records))
@@ -253,7 +256,7 @@ def range_end(
 
 
 def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield first offset, end and size of the row groups and streams of a range."""
+    """Yield the first offset, the end and the size in bytes of each row group and stream of a range."""
     files = store.segments()
     for at, file in enumerate(files):
         following = files[at + 1].first if at + 1 < len(files) else max(end, file.first + 1)
@@ -268,7 +271,7 @@ def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]
                     for group in read_footer(store, file).groups
                     if group.end > first
                 )
-        except FileNotFoundError:  # sealed or removed since it was listed; the limit is an estimate
+        except FileNotFoundError:  # sealed or removed after the listing; the limit is an estimate
             continue
 
 
@@ -287,21 +290,21 @@ def read_range(
     """Read a range of offsets in a worker process.
 
     Args:
-        directory: the journal.
-        first: the first offset.
-        end: the offset after the last, which was acknowledged when the range was planned.
-        pattern: as in `Journal.read`.
-        start_time: read only records at or after this time.
-        end_time: read only records before this time.
-        columns: as in `Journal.batches`.
-        gaps: yield gap records too, with kind 1.
-        removed: "raise": raise if retention removed records of the range; "skip": leave them out.
+        directory: the directory or the URI of the journal.
+        first: the first offset of the range.
+        end: the offset after the range. Its records must be acknowledged.
+        pattern: pattern of the subjects, as in `Journal.read`.
+        start_time: earliest time of receipt of the records to read.
+        end_time: time before which the records to read were received.
+        columns: names of the columns to read, as in `Journal.batches`.
+        gaps: whether to yield gap records too. Their column `kind` is 1.
+        removed: "raise" to raise an error if retention removed records of the range; "skip" to leave them out.
 
     Yields:
-        Batches in the order of offsets, none of them empty. Lost records are left out.
+        Batches in the order of offsets, which are never empty. Lost records are left out.
 
     Raises:
-        JournalError: a file is damaged, or retention removed records.
+        JournalError: a file is damaged; or retention removed records, and `removed` is "raise".
     """
     selection = _selection(pattern, first, end, columns, start_time, end_time, gaps)
     store = open_store(directory)

@@ -1,16 +1,18 @@
 """The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
 
 **The end.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream that
-begins at or after the acknowledged end has no acknowledged record yet. Every other stream has an end mark of the
-writer, up to which it is readable. The mark is read before the directory is listed, so that the files of all records
-before the acknowledged end are in the list, unless they were removed.
+begins at or after the acknowledged end has no acknowledged record yet. Every other stream has an end mark, which the
+writer has appended, and is readable up to this mark. The mark is read before the directory is listed, so that the files
+of all records before the acknowledged end are in the list, unless they were removed.
 
 **The segment of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
 was sealed or removed, and the reader lists the directory again. An open file stays readable after its
-removal. A list may miss a segment that was sealed during the listing: the old name is removed, and the scan has
-passed the position of the new name. So a reader lists the directory a second time before it reports a gap.
+removal. A list may miss a segment that was sealed during the listing: its old name was already removed, and the
+listing had already passed the place of its new name. So a reader lists the directory a second time before it reports a
+gap.
 
-**Damage** raises `DamageError`, unless the stream was removed meanwhile. Its sealed form has the records.
+**Damage** raises `DamageError`, unless the damaged stream was removed meanwhile. In this case the reader opens the
+sealed file of the segment.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ from oz.journal.store import LocalStore, Store
 from oz.journal.stream import END, ActiveStream, Frame, Scan
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end
-_UNIT_ROWS = 32_768  # rows that are decoded at once: few calls, and bounded memory
+_UNIT_ROWS = 32_768  # rows that one call decodes; more rows would need more memory
 _UNIT_BYTES = 16 << 20
 _THREADS = min(4, os.cpu_count() or 1)
 
 
 def acknowledged_mark(store: Store) -> Mark | None:
-    """Read the acknowledged mark; None if it is absent, damaged, or not local."""
+    """Read the acknowledged mark; None if the file is absent or damaged, or the journal is not local."""
     return read_mark(store.directory) if isinstance(store, LocalStore) else None
 
 
@@ -77,12 +79,13 @@ class Reading:
     """One read of a journal: `parts` yields tables of selected records, and gaps of missing offsets."""
 
     def __init__(self, store: Store, selection: Selection, *, follow: bool) -> None:
-        """Prepare a walk.
+        """Prepare the reading.
 
         Args:
             store: the files of the journal.
-            selection: the records to read. Without `follow` it gets an end.
-            follow: wait at the end for further records.
+            selection: the records to read. Without `follow`, the reading sets its end to the present end of the
+                journal.
+            follow: whether to wait for further records at the end of the journal.
         """
         self._store, self._selection, self._follow = store, selection, follow
         if not follow:
@@ -97,7 +100,7 @@ class Reading:
         self._pause = _SHORTEST_WAIT
 
     def parts(self) -> Iterator[pa.Table | JournalGap]:
-        """Yield non-empty tables with dictionaries of subjects, and gaps, in the order of offsets.
+        """Yield tables and gaps in the order of offsets. No table is empty, and its column `subject` is a dictionary.
 
         Raises:
             DamageError: a file is damaged.
@@ -116,7 +119,7 @@ class Reading:
                 except FileNotFoundError:
                     self._list()
                 continue
-            # The list is newer than the mark: records between the place and this end are missing.
+            # The list was made after the mark was read. So records between the position and this end are missing.
             reached = file.first if file is not None else max(mark.end if mark else 0, self._at)
             if self._selection.end is not None:
                 reached = min(reached, self._selection.end)
@@ -140,7 +143,7 @@ class Reading:
         return "missing" if any(file.first < self._at for file in self._files) else "retention"
 
     def _wait(self) -> bool:
-        """Wait for the writer; return False at the end of the reading."""
+        """Wait a short time for new records; return False if the reading ends here."""
         until = self._selection.until
         if not self._follow or (until is not None and microseconds(datetime.now(UTC)) >= until):
             return False
@@ -149,7 +152,7 @@ class Reading:
         return True
 
     def _find(self) -> SegmentFile | None:
-        """Return the segment that contains the offset, or the next one."""
+        """Return the segment that contains the position, or the next segment after the position."""
         place = bisect.bisect_right(self._files, self._at, key=lambda file: file.first)
         for file in self._files[max(0, place - 1) : place + 1]:
             if file == self._ended or (file.end is not None and file.end <= self._at):
@@ -158,7 +161,7 @@ class Reading:
         return None
 
     def _list(self) -> None:
-        """List the segments."""
+        """List the segments, and check that they do not overlap."""
         self._files = self._store.segments()
         for file, following in pairwise(self._files):
             if file.end is not None and following.first < file.end:
@@ -168,7 +171,7 @@ class Reading:
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:
-        # A writer that is killed before its first record leaves an id that no other writer keeps.
+        # A writer that is killed before its first record leaves a journal id that the next writer does not keep.
         if self._seen and journal != (self._journal or journal):
             raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
         self._journal = journal
@@ -205,7 +208,7 @@ class Reading:
     def _read_units(
         self, opened: SealedFile, units: Sequence[Sequence[Group]]
     ) -> Iterator[tuple[Sequence[Group], pa.Table | None]]:
-        """Read units in order; several at a time, because pyarrow decodes a column in one thread."""
+        """Read units in order. Several threads read units, because pyarrow decodes a column in one thread."""
         if len(units) == 1:
             yield units[0], self._read_unit(opened, units[0])
             return
@@ -224,7 +227,7 @@ class Reading:
                     future.cancel()
 
     def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
-        """Read the columns that the selection needs, then the other columns of row groups with a selected record."""
+        """Read the columns that decide the selection, then the other columns of row groups with a selected record."""
         selection = self._selection
         deciding = selection.deciding_columns(unit)
         if not deciding:
@@ -298,7 +301,7 @@ class Reading:
     def _next_batches(
         self, stream: ActiveStream, place: int, limit: int
     ) -> tuple[list[pa.RecordBatch], int, _Outcome]:
-        """Read successive batches of bounded size, and return them with the place after them."""
+        """Read successive batches of bounded size. Return the batches and the position after the last batch."""
         batches: list[pa.RecordBatch] = []
         rows = size = 0
         while rows < _UNIT_ROWS and size < BATCH_BYTES:
@@ -323,7 +326,7 @@ class Reading:
         return batches, place, _Outcome.MORE
 
     def _select(self, table: pa.Table, first: int) -> Iterator[pa.Table]:
-        """Yield the selected records of successive batches, from an offset on."""
+        """Yield the selected records of successive batches that have the offset `first` or a greater offset."""
         skip = max(0, first - table["offset"][0].as_py())
         surplus = 0 if self._selection.end is None else max(0, self._at - self._selection.end)
         table = table.slice(skip, max(0, table.num_rows - skip - surplus))
@@ -368,10 +371,10 @@ def _units(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 
 def _with_gaps(table: pa.Table | None, gaps: deque[JournalGap], end: int) -> Iterator[pa.Table | JournalGap]:
-    """Yield a table, with the gaps before an offset in order."""
+    """Yield a table and the gaps before the offset `end`, and split the table at each gap."""
     while gaps and gaps[0].first < end:
         gap = gaps.popleft()
-        # Without the column of offsets, the caller has no use for the exact place of a gap.
+        # Without the column of offsets, the caller cannot see the exact place of a gap in a table.
         if table is not None and table.num_rows and "offset" in table.schema.names:
             before = pc.less(table["offset"], int_scalar(gap.first, pa.int64()))
             if pc.any(before).as_py():

@@ -1,11 +1,11 @@
 """Records as Python objects, and their layout in the columns of a journal.
 
-The column `headers` is a MessagePack map of the headers of a message. Two entries hold parts without a
-column: `oz-frames` is a list of the frames after the first payload frame. `oz-id` is the id of the message:
-bytes, or a list of a series and a number.
+The column `headers` is a MessagePack map of the headers of a message. Two further entries hold
+parts of a message that have no column. `oz-frames` is a list of the frames after the first payload frame. `oz-id` is
+the id of the message. The id is bytes, or a list of a series and a number.
 
 `make_batches` accepts records in any form that `Writer.append` documents, and yields batches of at most 8,192
-records and about 4 MiB. It converts piece by piece, so that an iterable of any length needs little memory.
+records and about 4 MiB. It converts the records in pieces, so that an iterable of any length needs little memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oz.message import Extras, Gap, Message
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
-MAX_PAYLOAD = 1 << 30  # bytes; an Arrow column of one batch holds 2 GiB
+MAX_PAYLOAD = 1 << 30  # bytes; a column of one Arrow batch holds at most 2 GiB
 
 _FRAMES, _ID = "oz-frames", "oz-id"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,7 +47,7 @@ class Record(Message):
 
     Attributes:
         offset: the number of the record in the journal, from 0.
-        packed_headers: the column `headers`, not decoded.
+        packed_headers: the value of the column `headers`, which is not decoded.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class Record(Message):
         self.position = position
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the columns. A decoded payload is lost; decode it again."""
+        """Pickle the columns. The decoded payload is not pickled, and must be decoded again."""
         names = ("reply_to", "packed_headers", "origin", "sequence", "position")
         fields = (self.offset, self.time_ns // 1000, self.subject, self._body)
         return Record, fields + tuple(getattr(self, name) for name in names)
@@ -121,7 +121,7 @@ class JournalGap(Gap):
     unless the recorder knew the publisher.
 
     Attributes:
-        first: the first missing offset; of a recorded gap, the offset of the gap record.
+        first: the first missing offset. If the reason is "recorded", it is the offset of the gap record.
         end: the offset after the last missing offset, or after the gap record.
         reason: "retention": retention removed the records. "missing": the records are lost, through damage or
             a power cut. "recorded": the messages never reached the recorder.
@@ -136,22 +136,22 @@ class JournalGap(Gap):
 
 
 def missing_gap(first: int, end: int, reason: str) -> JournalGap:
-    """Return the gap of missing offsets."""
+    """Return the gap for the missing offsets from `first` to before `end`."""
     return JournalGap(origin=None, count=end - first, recovered=0, reason=reason, first=first, end=end)
 
 
 def pack_headers(
     headers: Mapping[str, Any], frames: Sequence[bytes] = (), message_id: Any = None
 ) -> bytes | None:
-    """Return the column `headers` of a message; None if it has nothing for it.
+    """Return the value of the column `headers` for a message; None if the message has no such parts.
 
     Args:
-        headers: text to text, bytes, numbers, booleans or None.
+        headers: headers by name. A value is text, bytes, a number, a boolean or None.
         frames: the frames after the first payload frame.
-        message_id: bytes, or a series and a number.
+        message_id: id of the message: bytes, or a series and a number; None without an id.
 
     Raises:
-        TypeError, ValueError: a value has no form in MessagePack.
+        TypeError, ValueError: MessagePack cannot represent a value.
     """
     fields = {name: value for name, value in headers.items() if name not in (_FRAMES, _ID)}
     if frames:
@@ -163,7 +163,10 @@ def pack_headers(
 
 
 def unpack_headers(packed: bytes | None) -> tuple[dict[str, Any], list[bytes], Any]:
-    """Read the column `headers`: headers, further frames, id. Malformed parts are left out."""
+    """Return the headers, the further frames and the id that a value of the column `headers` holds.
+
+    Malformed parts are left out.
+    """
     if packed is None:
         return {}, [], None
     try:
@@ -193,11 +196,11 @@ def _checked_id(value: Any) -> bytes | tuple[bytes, int] | None:
 def read_records(
     table: pa.Table | pa.RecordBatch, decode: Callable[[bytes], Any] | None = None
 ) -> Iterator[Record | JournalGap]:
-    """Return the rows of a table with all columns as objects.
+    """Yield the rows of a table as objects. The table has all columns.
 
     Args:
-        table: the rows. The subject may be a dictionary.
-        decode: decodes the payload; None leaves bytes.
+        table: the rows. The column `subject` may be a dictionary.
+        decode: function that decodes a payload. With None, payloads are bytes.
     """
     offsets, payloads = table["offset"].to_pylist(), table["payload"].to_pylist()
     times = table["time"].cast(pa.int64()).to_pylist()
@@ -229,7 +232,7 @@ def _decoded(records: Iterable[Any], decode: Callable[[bytes], Any]) -> Iterator
 
 
 def _values(column: Any) -> Any:
-    # A conversion to Python costs 0.1 µs for each value, also of columns that are null throughout.
+    # A conversion to Python costs 0.1 µs for each value, also in a column that has nulls only.
     return itertools.repeat(None) if column.null_count == len(column) else column.to_pylist()
 
 
@@ -265,18 +268,18 @@ def _recorded_gap(record: Record, count: int | None) -> JournalGap:
 
 
 def make_batches(records: Any, first: int, now_ns: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Convert records to batches, as `Writer.append` documents.
+    """Convert records to batches.
 
     Args:
-        records: the records.
+        records: the records, in any form that `Writer.append` documents.
         first: the offset of the first record.
-        now_ns: the time of records without a time, in nanoseconds since 1970.
+        now_ns: the time for records that have no time, in nanoseconds since 1970.
 
     Yields:
-        Batches, each with the offset of its first record.
+        Pairs of a batch and the offset of its first record.
 
     Raises:
-        TypeError, ValueError: a value has a wrong type, or does not fit its column.
+        TypeError, ValueError: a value has a wrong type, or does not fit the column.
     """
     for columns in _pieces(records):
         batch = _batch(columns, first, now_ns)
@@ -316,7 +319,7 @@ def _row_count(columns: Mapping[str, Any]) -> int:
 
 
 def _split(columns: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
-    """Split columns into pieces that each fit one batch."""
+    """Split columns into pieces, of which each fits into one batch."""
     for begin in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - begin)
         yield from _halves(columns if count == rows else _slice(columns, begin, count), count)
@@ -349,7 +352,7 @@ def _size(column: Any) -> int:
         return int(column.nbytes)
     try:
         return sum(map(len, column)) if _is_column(column) else 0
-    except TypeError:  # a value is None or wrong, which the conversion reports
+    except TypeError:  # a value is None or has a wrong type; the conversion raises an error for it later
         return 0
 
 
@@ -399,11 +402,11 @@ def _columns_of(records: list[Any]) -> dict[str, Any]:
 
 
 _ABSENT = {"kind": MESSAGE}
-"""Values of a column for records that have no value for it; None in other columns."""
+"""Default values by column, for records that have no value in the column. In other columns the default is None."""
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    """Return the columns of one record. The time is in `time_ns`."""
+    """Return the values of one record by column. The entry `time_ns` holds the time."""
     if isinstance(record, Message):
         return _message_fields(record)
     if isinstance(record, JournalGap):
@@ -565,7 +568,7 @@ _THOUSAND = int_scalar(1000, pa.int64())
 
 
 def _subject_columns(value: Any, rows: int) -> tuple[pa.Array, pa.Array]:
-    """Return the columns `subject` and `subject_raw`."""
+    """Return the columns `subject` and `subject_raw` for the subjects of `rows` records."""
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
         with suppress(pa.ArrowException, TypeError):
             return _cast("subject", value), pa.nulls(rows, pa.binary())

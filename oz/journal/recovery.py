@@ -2,11 +2,11 @@
 
 A kill may leave temporary files, a stream without an end mark, a partial batch, or a stream beside its sealed form.
 Recovery removes the temporary files, cuts the partial batch, writes the end mark, and leaves the sealing to the
-housekeeper. The new writer begins a segment of its own. This segment begins at the end of the records, or at the
-acknowledged end if that is greater, so that no offset is given twice.
+housekeeper. The new writer begins a segment of its own. This segment begins at the end of the existing
+records, or at the acknowledged end if that offset is greater. Otherwise an offset could be given twice.
 
-Damage before the acknowledged end loses records. Recovery then seals the intact batches, and keeps the stream
-with the suffix `.damaged`.
+Damage before the acknowledged end loses records. Recovery then seals the intact batches, and renames the
+damaged stream with the suffix `.damaged`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class RecoveredState(NamedTuple):
 
     Attributes:
         reached: the offset after the last existing record.
-        end: the next offset, which is greater if acknowledged records are lost.
+        end: the offset of the next record. It is greater than `reached` if acknowledged records are lost.
         journal: the id of the journal.
-        previous: the id of the last segment; empty if there is none.
-        pending: the ended streams to seal.
+        previous: the id of the last segment; empty if there is no segment.
+        pending: the ended streams that wait for sealing.
         findings: the faults that were repaired.
     """
 
@@ -91,7 +91,7 @@ def recover(directory: Path) -> RecoveredState:
 
 
 def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]) -> list[str]:
-    """Remove temporary files, and streams whose sealed form is complete. Return the remaining names."""
+    """Remove temporary files, and streams whose sealed file is complete. Return the names of the remaining files."""
     for name in names:
         if name.endswith(TEMPORARY):
             (directory / name).unlink()
@@ -121,7 +121,7 @@ def _end_stream(
     """Cut the partial batch at the end of a stream, and write the end mark.
 
     Returns:
-        The stream if it waits for sealing, and the offset after its last record.
+        The stream if it can be sealed, otherwise None; and the offset after the last record of the stream.
     """
     path = directory / file.name
     acknowledged = mark.end if mark is not None else file.first
@@ -129,7 +129,7 @@ def _end_stream(
         stream = ActiveStream(path, file.segment)
     except DamageError as error:
         if acknowledged <= file.first:
-            path.unlink()  # a kill came between the creation of the file and the first record
+            path.unlink()  # the writer was killed after it had created the file, and before the first record
         else:
             set_aside(directory, file.name)
             findings.append(Finding(file.name, f"set aside: {error.reason}", file.first, position=0))
@@ -173,7 +173,7 @@ def _write_end(path: Path, place: int) -> None:
 
 
 def _last_head(directory: Path, findings: list[Finding]) -> tuple[str, str] | None:
-    """Return the ids of the journal and of its last segment."""
+    """Return the id of the journal and the id of its last segment; None if no segment has an intact head."""
     store, previous = LocalStore(directory), None
     for file in reversed(store.segments()):
         with suppress(FileNotFoundError):
@@ -193,7 +193,7 @@ def _last_head(directory: Path, findings: list[Finding]) -> tuple[str, str] | No
 
 
 def set_aside(directory: Path, name: str) -> None:
-    """Rename a damaged file, so that no reader opens it."""
+    """Rename a damaged file with the suffix `.damaged`, so that no reader opens the file."""
     target = directory / (name + DAMAGED)
     number = 1
     while target.exists():
@@ -204,14 +204,14 @@ def set_aside(directory: Path, name: str) -> None:
 
 
 def seal(directory: Path, file: SegmentFile, *, sync: bool = True) -> SegmentFile | None:
-    """Seal an ended stream, and remove its file.
+    """Write an ended stream as a sealed file, and remove the stream.
 
     Returns:
         The sealed file; None if the stream has no intact record.
 
     Raises:
         DamageError: the head of the stream is damaged.
-        OSError: the operating system failed; the stream is still there.
+        OSError: the operating system failed. The stream still exists.
     """
     stream = ActiveStream(directory / file.name, file.segment)
     try:

@@ -12,11 +12,11 @@ class Finding:
     """One fault of a journal.
 
     Attributes:
-        file: the file name in the directory of the journal; empty if records are missing between files.
+        file: the name of the file; empty if records between two files are missing.
         reason: the fault, or its repair.
         first: the first lost offset; None if no record is lost.
         end: the offset after the last lost record; None if no record is lost.
-        position: the position of the fault in the file; None if the fault concerns the whole file.
+        position: the byte of the file at which the fault begins; None if the fault concerns the whole file.
     """
 
     file: str
@@ -37,7 +37,7 @@ class Report:
 
     Attributes:
         findings: the faults, by offset; empty if the journal is intact.
-        segments: the number of segments.
+        segments: the number of checked segments.
         records: the number of intact records.
         bytes: the size of the checked files, in bytes.
     """
@@ -49,5 +49,5 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no finding."""
+        """Whether the journal is intact, so that there are no findings."""
         return not self.findings

@@ -1,23 +1,24 @@
-"""Sealed segments: Parquet files that are complete under their names, and are never written again.
+"""Sealed segments: Parquet files that get their names when they are complete, and are never written again.
 
-**Row groups** have at most 8,192 rows and 16 MiB. So a reader skips most of a file by the statistics, and sealing
-needs the interpreter, the disk and the memory for a short time only. Groups of 16,384 rows make a file 4% smaller and
-a full scan 4% faster, and a read of a few records twice as slow.
+**Row groups** have at most 8,192 rows and 16 MiB. With the statistics of the groups, a reader can skip most of a
+file. Sealing needs the interpreter, the disk and the memory for a short time only. Groups of 16,384 rows would make a
+file 4% smaller and a full scan 4% faster. But the read of a few records would take twice as long.
 
-**Metadata** of the footer, beside that of `Head`, in the order of the file:
+**Metadata** of the footer, in this order after the entries of `Head`:
 
     oz.end        the offset after the last record
     oz.times      the earliest and the latest time, in microseconds since 1970
     oz.gaps       the number of gap records
-    oz.empty      the columns that are null in all rows, by commas
-    oz.missing    the missing offsets between oz.first and oz.end, as `first-end` by commas
+    oz.empty      the columns that are null in all rows, separated by commas
+    oz.missing    the missing offsets between oz.first and oz.end, as `first-end` separated by commas
     oz.subjects   the subjects of all messages, sorted, as a JSON list; absent if it exceeds 64 KiB. Surrogate
                   escapes stand for bytes that are not UTF-8
     oz.checksums  `crc32:`, then the CRC-32 of each column chunk, row group by row group, 8 digits each
 
 The checksums of Parquet's pages do not cover the headers of pages, in which 4 of 16,688 flipped bits changed
-the decoded values without an error (pyarrow 26). So the reader checks column chunks. The checksums are known after
-the file is complete: the writer reserves space in the footer, and writes them there.
+the decoded values without an error (pyarrow 26). So the reader checks whole column chunks. The checksums are
+known only when the file is complete. So the writer reserves space in the footer, and writes the checksums there at the
+end.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ from oz.journal.store import Store
 
 GROUP_ROWS = 8192
 GROUP_BYTES = 16 << 20
-MAX_GROUP_ROWS = 1 << 17  # of a file that a reader accepts
-MAX_GROUP_BYTES = 256 << 20  # uncompressed; a group ends by its payloads, and other columns may be large
-MAX_SUBJECTS = 1 << 16  # bytes of the list of subjects
+MAX_GROUP_ROWS = 1 << 17  # largest row group that a reader accepts
+MAX_GROUP_BYTES = 256 << 20  # uncompressed; a writer limits the payloads only, other columns may be large
+MAX_SUBJECTS = 1 << 16  # largest size in bytes of the list of subjects
 
 _MAGIC = b"PAR1"
 _TAIL = 8  # bytes after the footer: its length and the magic
@@ -69,7 +70,9 @@ _CHECKSUMS = "crc32:"
 _ALL = range(len(COLUMNS))
 _GROUP_CHECKSUMS = struct.Struct(f">{len(COLUMNS)}I")
 _PHYSICAL = ["INT64", "INT64", "INT32", *["BYTE_ARRAY"] * 6, *["INT64"] * 3]
-"""The physical types of the columns. With another type, statistics abort the process (pyarrow 26)."""
+"""The physical Parquet types of the columns. If a column has another type, a read of its statistics aborts the process
+(pyarrow 26).
+"""
 _MESSAGES = int_scalar(MESSAGE, pa.int8())
 _WRITER_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -158,7 +161,7 @@ class _Summary:
 
 
 def _subjects_of(table: pa.Table) -> set[str]:
-    """Return the subjects of messages. Bytes that are not UTF-8 are surrogate escapes."""
+    """Return the subjects of the messages in a table. Surrogate escapes stand for bytes that are not UTF-8."""
     if pc.max(table["kind"]).as_py() != MESSAGE:
         table = table.filter(pc.equal(table["kind"], _MESSAGES))
     raw = table["subject_raw"]
@@ -178,16 +181,16 @@ def _subjects_of(table: pa.Table) -> set[str]:
 def write_sealed(
     directory: Path, head: Head, batches: Iterable[pa.RecordBatch], *, sync: bool = True
 ) -> SegmentFile | None:
-    """Write a sealed segment. The file gets its name after it is complete and durable.
+    """Write a sealed segment. The file gets its name when it is complete, and on the disk if `sync` is set.
 
     Args:
         directory: the directory of the journal.
         head: the identity of the segment.
-        batches: its records, in the order of offsets.
-        sync: wait for the disk.
+        batches: the records of the segment, in the order of offsets.
+        sync: whether to wait until the file is on the disk.
 
     Returns:
-        The file; None if there is no record.
+        The sealed file; None if there are no records.
 
     Raises:
         OSError: the operating system failed to write.
@@ -244,14 +247,14 @@ def _fill_checksums(descriptor: int, reserved: bytes) -> int:
         for group in range(metadata.num_row_groups)
         for place, length in _chunks(metadata, group)
     )
-    place = footer.index(reserved)  # random digits, so that no subject in the footer equals them
+    place = footer.index(reserved)  # random digits, which no subject in the footer equals
     footer[place : place + len(reserved)] = (_CHECKSUMS + checksums).encode()
     os.pwrite(descriptor, footer, size - len(footer))
     return crc32(footer)
 
 
 def _read_footer(read: Any, size: int) -> bytes:
-    """Read the footer of a Parquet file, with its length and the magic."""
+    """Return the bytes of the footer of a Parquet file, with the length and the magic after it."""
     tail = read(_TAIL, max(0, size - _TAIL))
     length = int.from_bytes(tail[:4], "little") + _TAIL
     if tail[4:] != _MAGIC or length + len(_MAGIC) > size:
@@ -268,7 +271,7 @@ def _column(row_group: Any, at: int) -> Any:
 
 
 def _chunks(metadata: pq.FileMetaData, group: int, columns: Iterable[int] = _ALL) -> list[tuple[int, int]]:
-    """Return place and length of column chunks of a row group."""
+    """Return the position and the length in bytes of each column chunk of a row group."""
     row_group = metadata.row_group(group)
     found = []
     for at in columns:
@@ -282,17 +285,17 @@ def _chunks(metadata: pq.FileMetaData, group: int, columns: Iterable[int] = _ALL
 
 
 class Group(NamedTuple):
-    """A row group, by its statistics.
+    """A row group of a sealed file, described by its statistics.
 
     Attributes:
-        number: its number in the file.
+        number: the number of the row group in the file, from 0.
         first: the first offset.
-        end: the offset after the last.
+        end: the offset after the last record.
         rows: the number of records.
         times: the earliest and the latest time, in microseconds since 1970.
-        subjects: the least and the greatest subject, as Parquet orders them: by their bytes.
-        has_gaps: whether it has gap records.
-        bytes: the size in memory, roughly.
+        subjects: the least and the greatest subject in the order of their bytes.
+        has_gaps: whether the row group has gap records.
+        bytes: the approximate size in memory, in bytes.
     """
 
     number: int
@@ -311,17 +314,18 @@ def _parse(footer: bytes) -> pq.FileMetaData:
 
 
 class Footer:
-    """The verified footer of a sealed file. A process caches footers, see `read_footer`.
+    """The verified footer of a sealed file. `read_footer` caches footers for the process.
 
     Attributes:
-        file: the name of the file, parsed.
-        data: the bytes of the footer, with its length and the magic.
+        file: the parsed name of the file.
+        data: the bytes of the footer, with the length and the magic after it.
         size: the size of the file in bytes.
         head: the identity of the segment.
         times: the earliest and the latest time, in microseconds since 1970.
         gaps: the number of gap records.
         empty: the columns that are null in all rows.
-        missing: the missing offsets between the first and the end, as pairs of first and end.
+        missing: the missing offsets inside the segment, as pairs of the first missing offset and the offset after the
+            last.
         subjects: the subjects of all messages, sorted; None if the list was too long.
     """
 
@@ -359,18 +363,18 @@ class Footer:
         self.rows: int = metadata.num_rows
 
     def parse(self) -> pq.FileMetaData:
-        """Return the metadata of pyarrow.
+        """Parse the bytes of the footer, and return the metadata as pyarrow has it.
 
-        A process caches few footers, because a parsed footer has ten times the size of its bytes.
+        A parsed footer has ten times the size of its bytes. So a process caches the parsed form of few footers only.
         """
         return _parse(self.data)
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The row groups.
+        """The row groups of the file.
 
         Raises:
-            DamageError: a statistic is absent, or a row group is larger than a writer makes it.
+            DamageError: a statistic is absent, or a row group is larger than any that a writer makes.
         """
         try:
             metadata = self.parse()
@@ -389,7 +393,7 @@ class Footer:
         return _GROUP_CHECKSUMS.unpack_from(self._checksums, _GROUP_CHECKSUMS.size * group)
 
     def damage(self, reason: str, group: Group | None = None, position: int | None = None) -> DamageError:
-        """Return the error for damage of the file, or of a row group."""
+        """Return the error to raise for damage of the file, or of one row group of the file."""
         first, end = (self.file.first, self.file.end) if group is None else (group.first, group.end)
         return DamageError(self.file.name, reason, first, end, position)
 
@@ -408,7 +412,7 @@ def _parse_missing(text: str) -> list[tuple[int, int]]:
     return [(int(first), int(end)) for first, end in ranges]
 
 
-_CACHE_BYTES = 32 << 20  # of footers; one has about 20 KB for a segment of 64 MiB
+_CACHE_BYTES = 32 << 20  # bytes of all cached footers; a segment of 64 MiB has a footer of about 20 KB
 _cache: OrderedDict[Hashable, Footer] = OrderedDict()
 _cache_lock = threading.Lock()
 _cache_size = 0
@@ -419,8 +423,8 @@ def read_footer(store: Store, file: SegmentFile, *, is_cached: bool = True) -> F
 
     Args:
         store: the files of the journal.
-        file: the file.
-        is_cached: use the cache of this process. A modified file is read again.
+        file: the sealed file.
+        is_cached: whether to use the cache of this process. A modified file is read again.
 
     Raises:
         FileNotFoundError: retention removed the file.
@@ -449,10 +453,10 @@ def read_footer(store: Store, file: SegmentFile, *, is_cached: bool = True) -> F
 
 
 class SealedFile:
-    """An open sealed file. Its file may be removed while it is read.
+    """An open sealed file. Retention may remove the file while it is read.
 
     Attributes:
-        footer: its footer.
+        footer: the verified footer of the file.
     """
 
     def __init__(self, store: Store, file: SegmentFile, *, is_cached: bool = True) -> None:
@@ -468,8 +472,8 @@ class SealedFile:
         try:
             self._check_size(self.footer.size)
             self._metadata = self.footer.parse()
-            # Column chunks are read to their places in this buffer, verified there, and decoded from there.
-            # The operating system gives memory only to the pages that are used.
+            # Column chunks are read to this buffer at their positions in the file. They are verified and decoded there.
+            # The operating system allocates memory only for the pages that are used.
             self._window = mmap.mmap(-1, self.footer.size)
             self._parquet = pq.ParquetFile(
                 pa.BufferReader(pa.py_buffer(self._window)),
@@ -499,7 +503,7 @@ class SealedFile:
         return DamageError(self._path, reason, first, end, position)
 
     def read(self, groups: Sequence[Group], columns: Sequence[str]) -> pa.Table:
-        """Read columns of successive row groups. The column `subject` is a dictionary.
+        """Read columns of successive row groups. The column `subject` of the result is a dictionary.
 
         Raises:
             DamageError: a checksum differs, or the columns cannot be decoded.
@@ -511,7 +515,7 @@ class SealedFile:
         rows = sum(group.rows for group in groups)
         try:
             numbers = [group.number for group in groups]
-            # To wake threads takes longer than to decode few rows, above all on a busy machine.
+            # Waking threads takes longer than decoding few rows, especially on a busy machine.
             table = self._parquet.read_row_groups(numbers, stored, use_threads=rows > 2 * GROUP_ROWS)
             if table.num_rows != rows:
                 raise ValueError(f"{table.num_rows} rows in place of {rows}")
@@ -551,7 +555,7 @@ class SealedFile:
                         raise self._damage(f"the column {COLUMNS[at]} is damaged", [group], place)
 
     def check_magic(self) -> None:
-        """Check the magic at the beginning of the file, the only bytes without a checksum.
+        """Check the magic at the beginning of the file. Only these bytes have no checksum.
 
         Raises:
             DamageError: the magic is wrong.
@@ -566,13 +570,13 @@ def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def nulls(name: str, rows: int) -> pa.Array:
-    """Return a column of nulls. Such columns share their memory, because most tables have several."""
+    """Return a column of nulls. Columns of nulls share their memory, because most tables have several of them."""
     size = 1 << max(15, (rows - 1).bit_length())
     return _nulls(TYPES[name], size).slice(0, rows)
 
 
 def _runs(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge adjacent chunks into runs of bytes, so that one read fetches a run."""
+    """Merge adjacent chunks into ranges of bytes, because each range needs only one read."""
     runs: list[tuple[int, int]] = []
     for place, length in chunks:
         if runs and runs[-1][1] == place:
@@ -583,6 +587,6 @@ def _runs(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def plain_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Return a table as batches, with the types of `SCHEMA`: subjects as text."""
+    """Yield a table as batches with the types of `SCHEMA`: a dictionary of subjects becomes text."""
     fields = [SCHEMA.field(name) for name in table.schema.names]
     yield from table.cast(pa.schema(fields)).to_batches()

@@ -18,20 +18,21 @@ from oz.times import read_moment
 
 Patterns = str | bytes | Pattern | Sequence[str | bytes | Pattern] | None
 Bound = int | datetime | str | None
-"""An offset, a time, text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h", or None."""
+"""An offset; a time; a text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h"; or None for no bound."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX = (1 << 63) - 1  # the largest offset and time of a column
 _MESSAGE = int_scalar(MESSAGE, pa.int8())
-_MAX_PREFIXES = 16  # more prefixes cost more than the pattern itself
+_MAX_PREFIXES = 16  # a test of more prefixes takes longer than a test of the pattern itself
 _MAX_VERDICTS = 1 << 16
 
 
 def parse_bound(value: Bound) -> int | datetime | None:
-    """Return an offset, or a time with a zone.
+    """Return a bound as an offset or as a time with a zone; None for no bound.
 
     Args:
-        value: an offset, a time, or text as `oz journal` takes it. A time without a zone is local time.
+        value: an offset, a time, or a text as for the option `--start` of `oz journal`. A time without a zone is local
+            time.
 
     Raises:
         TypeError: the value has another type.
@@ -44,7 +45,7 @@ def parse_bound(value: Bound) -> int | datetime | None:
     if isinstance(value, datetime):
         try:
             return value.astimezone(UTC)
-        except (OverflowError, ValueError):  # datetime.min and datetime.max
+        except (OverflowError, ValueError):  # datetime.min and datetime.max have no local time
             return value.replace(tzinfo=UTC)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"start and end are an offset, a datetime or text, not {type(value).__name__}")
@@ -80,12 +81,12 @@ class Selection:
 
     Attributes:
         first: the first offset.
-        end: the offset before which to stop; None for no bound.
-        until: the time before which to stop, in microseconds since 1970; None for no bound.
+        end: the offset before which to stop; None for no limit.
+        until: the time before which to stop, in microseconds since 1970; None for no limit.
         columns: the columns to return.
         gaps: whether gap records are selected too.
-        subjects: the filter of subjects; None if all are selected.
-        is_from_offset: whether `start` is an offset, so that missing records after it are a gap.
+        subjects: the filter of subjects; None if all subjects are selected.
+        is_from_offset: whether the start is an offset. In this case, missing records at the start are a gap.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Selection:
         """Parse the arguments of `Journal.batches`.
 
         Raises:
-            PatternError, TypeError, ValueError: as `Journal.batches`.
+            PatternError, TypeError, ValueError: errors in the arguments, as in `Journal.batches`.
         """
         first, last = parse_bound(start), parse_bound(end)
         self.is_from_offset = isinstance(first, int)
@@ -107,7 +108,7 @@ class Selection:
         self.subjects = None if pattern is None else SubjectFilter(pattern)
 
     def limit(self, end: int) -> None:
-        """Stop before an offset."""
+        """Limit the selection to records before an offset."""
         self.end = end if self.end is None else min(self.end, end)
 
     def wants_file(self, footer: Footer) -> bool:
@@ -126,7 +127,7 @@ class Selection:
             return False
         if self.subjects is None or group.subjects is None or (self.gaps and group.has_gaps):
             return True
-        # Bytes that are not UTF-8 are not in the statistics.
+        # The statistics do not cover subjects that are not UTF-8. The column `subject_raw` holds such subjects.
         return "subject_raw" not in footer.empty or self.subjects.may_match(*group.subjects)
 
     def _wants_times(self, times: tuple[int, int]) -> bool:
@@ -152,10 +153,10 @@ class Selection:
         return names
 
     def mask(self, table: pa.Table | pa.RecordBatch) -> Any:
-        """Return which records are selected, as booleans; None if all are.
+        """Return a boolean for each record: whether it is selected. None if all records are selected.
 
         Args:
-            table: at least the columns that the selection needs.
+            table: records with at least the columns of `deciding_columns`.
 
         Raises:
             PatternTimeout: a pattern exceeded its time limit on a subject.
@@ -183,7 +184,7 @@ class Selection:
         if is_message is None:
             yield matching
         elif self.gaps:
-            # All gap records: few recorders have patterns that exclude the patterns of a reader.
+            # All gap records are selected. A pattern of a recorder seldom excludes the pattern of a reader.
             yield pc.or_(pc.invert(is_message), matching)
         else:
             yield pc.and_(is_message, matching)
@@ -224,7 +225,7 @@ class SubjectFilter:
         return verdict
 
     def matches_some(self, subjects: Sequence[str]) -> bool:
-        """Return whether one of the subjects passes."""
+        """Return whether at least one of the subjects passes."""
         try:
             prefixes: Any = tuple(prefix.decode() for prefix in self._prefixes) or ""
         except UnicodeDecodeError:  # a prefix ends within a character
@@ -235,13 +236,13 @@ class SubjectFilter:
             return True
 
     def may_match(self, low: bytes, high: bytes) -> bool:
-        """Return whether a subject between two subjects may pass, by the prefixes of the patterns."""
+        """Return whether a subject from `low` to `high` may pass. The prefixes of the patterns decide."""
         if not self._prefixes:
             return True
         return any(low[: len(prefix)] <= prefix <= high for prefix in self._prefixes)
 
     def mask(self, subjects: Any, raw: Any) -> Any:
-        """Return which subjects pass.
+        """Return a boolean for each subject: whether it passes.
 
         Args:
             subjects: the column `subject`, as text or as a dictionary.
@@ -277,9 +278,9 @@ class SubjectFilter:
 
 
 def _expand_mask(mask: pa.Array, indices: pa.Array) -> pa.Array:
-    """Return the mask of rows from the mask of their distinct values."""
+    """Return the mask of rows, given the mask of the distinct values in a dictionary."""
     hits = pc.indices_nonzero(mask)
-    if len(hits) == 1:  # three times as fast as `take`
+    if len(hits) == 1:  # a comparison is three times as fast as `take`
         return pc.equal(indices, int_scalar(hits[0].as_py(), indices.type))
     return mask.take(indices) if len(hits) else _booleans(bytes(len(indices)))
 
@@ -287,12 +288,12 @@ def _expand_mask(mask: pa.Array, indices: pa.Array) -> pa.Array:
 def _matches(pattern: Pattern, subject: str) -> bool:
     try:
         return pattern.matches(subject)
-    except SubjectError:  # not UTF-8, in a dialect of text
+    except SubjectError:  # a subject that is not UTF-8 matches no pattern of a text dialect
         return False
 
 
 def _booleans(values: Sequence[bool] | bytes) -> pa.Array:
-    # pa.array imports pandas, see `int_scalar`.
+    # `pa.array` is not used, because it imports pandas; see `int_scalar`.
     return pa.Array.from_buffers(pa.uint8(), len(values), [None, pa.py_buffer(bytes(values))]).cast(
         pa.bool_()
     )

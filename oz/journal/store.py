@@ -41,7 +41,7 @@ class LocalStore:
     """A journal in a local directory.
 
     Attributes:
-        directory: its path.
+        directory: the path of the directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -70,7 +70,7 @@ class LocalStore:
 
         Raises:
             FileNotFoundError: the file is absent.
-            DamageError: it is no regular file, or the operating system does not open it.
+            DamageError: the file is not a regular file, or the operating system does not open it.
         """
         return _LocalFile(self.directory / name)
 
@@ -115,15 +115,15 @@ class _RemoteFile:
 
 
 class RemoteStore:
-    """The sealed files of a journal on a file system of `pyarrow.fs`. Remote streams are not read."""
+    """The sealed files of a journal on a file system of `pyarrow.fs`. Active segments there are not read."""
 
     def __init__(self, uri: str) -> None:
         """Connect to a file system.
 
         Raises:
-            JournalError: pyarrow does not know the URI, or the file system refuses.
+            JournalError: pyarrow does not know the URI, or the file system denies access.
         """
-        from pyarrow import fs  # 20 ms, and local journals do not need it
+        from pyarrow import fs  # the import takes 20 ms, and local journals do not need it
 
         self._uri = uri.rstrip("/")
         self._selector = fs.FileSelector
@@ -136,7 +136,7 @@ class RemoteStore:
         """List the sealed segments, sorted by offset.
 
         Raises:
-            JournalError: the file system refuses.
+            JournalError: the file system denies access.
         """
         try:
             found = self._fs.get_file_info(self._selector(self._root, allow_not_found=True))
@@ -145,7 +145,7 @@ class RemoteStore:
         return [file for file in sort_segments(info.base_name for info in found) if file.is_sealed]
 
     def exists(self) -> bool:
-        """Return whether there is a sealed segment."""
+        """Return whether the directory has a sealed segment."""
         return bool(self.segments())
 
     def open(self, name: str) -> _RemoteFile:
@@ -157,7 +157,7 @@ class RemoteStore:
         return _RemoteFile(self._fs.open_input_file(f"{self._root}/{name}"))
 
     def identity(self, name: str) -> Hashable:
-        """Return the URI. A sealed file is never written again, and its name has a checksum."""
+        """Return the URI of a file as its identity. A sealed file is never modified, and its name has a checksum."""
         return f"{self._uri}/{name}"
 
     def size(self, name: str) -> int:

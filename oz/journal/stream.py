@@ -1,17 +1,17 @@
 """The active segment: batches in an Arrow IPC stream that grows.
 
-`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata, its
-*stamp*:
+`BatchEncoder` makes the messages, and `ActiveStream` reads them. Each message has two entries of custom metadata, which
+are its *stamp*:
 
     oz.batch <crc> <first> <rows> <length>      8 hexadecimal digits; 20, 10 and 20 decimal digits
     oz.head <crc>                               CRC-32 of the head of the stream, which is the schema message
 
-<length> is the size of the message in bytes. It leads to the next message without decoding. <crc> is the
-CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CRC-32 of the segment id. The
-stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
+<length> is the size of the message in bytes. With <length>, a reader finds the next message without decoding the
+present message. <crc> is the CRC-32 of the whole message with eight zeros in place of <crc>. Its seed is the CRC-32 of
+the segment id. The stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
 
 A reader reads no byte beyond the acknowledged size, except in a stream whose writer has begun another segment. Bytes
-after the acknowledged size may be a partial batch, which the next writer cuts. Damage before the acknowledged size
+after the acknowledged size may be a partial batch, which the next writer removes. Damage before the acknowledged size
 raises an error.
 """
 
@@ -36,16 +36,16 @@ _STAMP = b"oz.batch %08x %020d %010d %020d"
 _FOUND = re.compile(rb"oz\.batch ([0-9a-f]{8}) (\d{20}) (\d{10}) (\d{20})")
 _HEAD = re.compile(rb"oz\.head ([0-9a-f]{8})")
 _ZEROS = b"00000000"
-_HEADER_READ = 4096  # bytes of a message that are read to find its stamp; headers have about 900
+_HEADER_READ = 4096  # bytes that are read to find the stamp; a message header has about 900
 _MAX_HEADER = 1 << 16  # bytes
 _MAX_ROWS = 1 << 20
-_HEADER_PART = 2  # after the continuation mark and the length
-_CHUNK = 1 << 20  # bytes of one read in the search for an intact batch
+_HEADER_PART = 2  # index of the header, after the continuation mark and the length
+_CHUNK = 1 << 20  # bytes that one read fetches in the search for an intact batch
 _EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
 class _Parts:
-    """A sink for a stream writer of Arrow. It keeps the parts of a message without a copy of the columns."""
+    """A sink for the stream writer of Arrow. The sink keeps the parts of a message, and does not copy the columns."""
 
     closed = False
 
@@ -64,7 +64,7 @@ class BatchEncoder:
     """Encodes the batches of one segment as messages of an Arrow stream, with checksums.
 
     Attributes:
-        head: the first bytes of the stream: the message of the schema.
+        head: the first bytes of the stream, which are the schema message.
     """
 
     head: bytes
@@ -88,7 +88,7 @@ class BatchEncoder:
             first: the offset of the first record.
 
         Returns:
-            The parts of the message, which are buffers, and its size in bytes.
+            The parts of the message as buffers, and the size of the message in bytes.
         """
         parts = self._sink.parts = []
         stamp = _STAMP % (0, first, batch.num_rows, 0)
@@ -108,7 +108,7 @@ class Frame(NamedTuple):
     """The position of a batch in a stream, from its stamp.
 
     Attributes:
-        place: the first byte of the message.
+        place: the position of the first byte of the message.
         size: the size of the message in bytes.
         first: the offset of the first record.
         rows: the number of records.
@@ -128,7 +128,7 @@ class Frame(NamedTuple):
 
 
 class ActiveStream:
-    """An open stream. While it is read, a writer may append to it, seal it, and remove its file.
+    """An open stream. While it is read, a writer may append to the stream, seal it, and remove the file.
 
     Attributes:
         path: the path of the file.
@@ -187,14 +187,14 @@ class ActiveStream:
         return os.fstat(self._descriptor).st_nlink == 0
 
     def frame(self, place: int, limit: int) -> Frame | bytes | None:
-        """Return the frame at a position, from its stamp alone.
+        """Return the frame at a position. Only the stamp is read.
 
         Args:
-            place: a byte of the file.
-            limit: the byte before which the frame must end.
+            place: a position in the file.
+            limit: the position before which the frame must end.
 
         Returns:
-            The frame, `END`, or None if no whole frame begins here.
+            The frame; `END` if the end mark is at the position; None if no complete frame begins there.
         """
         header = os.pread(self._descriptor, max(0, min(_HEADER_READ, limit - place)), place)
         if header[:8] == END:
@@ -212,8 +212,8 @@ class ActiveStream:
         return Frame(place, size, first, rows, has_head) if is_whole else None
 
     def read(self, frame: Frame) -> pa.RecordBatch | None:
-        """Read a batch; None if a byte of it is wrong."""
-        # `pread` allocates and fills the bytes without the interpreter lock, and a bytearray needs it.
+        """Read a batch; None if the batch is damaged."""
+        # `pread` allocates and fills the bytes without the interpreter lock. A bytearray would need the lock.
         data = os.pread(self._descriptor, frame.size, frame.place)
         found = _FOUND.search(data, 8, 8 + int.from_bytes(data[4:8], "little"))
         if len(data) < frame.size or found is None:
@@ -224,11 +224,11 @@ class ActiveStream:
                 return None
         try:
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(data)), SCHEMA)
-            # A checksum does not protect against a crafted batch, whose wrong buffers crash a process.
+            # The checksum does not protect against a crafted batch. Its buffers could crash the process.
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, MemoryError):
             return None
-        # A writer does not compress. More bytes than in the file come from a crafted batch.
+        # A writer does not compress. If a batch has more bytes than its message in the file, the batch is crafted.
         return batch if batch.nbytes <= frame.size else None
 
     def find_intact(self, place: int, limit: int) -> Frame | None:
@@ -250,10 +250,10 @@ class ActiveStream:
 
 
 class Hole(NamedTuple):
-    """Damage in a stream, before an intact batch.
+    """A damaged part of a stream, which an intact batch follows.
 
     Attributes:
-        place: the first damaged byte.
+        place: the position of the first damaged byte.
         first: the first missing offset.
         end: the offset of the next intact record.
     """
@@ -264,17 +264,17 @@ class Hole(NamedTuple):
 
 
 class Scan:
-    """An iterator of all intact batches of a stream, also of batches after damage.
+    """Iterable over all intact batches of a stream, also over batches after damage.
 
     Attributes:
-        place: the byte after the last batch so far.
+        place: the position after the last batch so far.
         reached: the offset after the last record so far.
-        holes: the damage so far, as far as intact batches follow it.
+        holes: the damaged parts so far. Damage at the end of the stream is not included.
         has_head: whether the head of the stream is intact.
     """
 
     def __init__(self, stream: ActiveStream, limit: int) -> None:
-        """Begin at the first batch; read no batch that ends after the byte `limit`."""
+        """Begin at the first batch. Batches that end after the position `limit` are not read."""
         self._stream, self._limit = stream, limit
         self.place = stream.begin
         self.reached = stream.head.first
@@ -300,7 +300,7 @@ class Scan:
     def _search(self) -> tuple[Frame | None, pa.RecordBatch | None]:
         place = self.place + 1
         while (frame := self._stream.find_intact(place, self._limit)) is not None:
-            # A payload may hold the bytes of an earlier batch of this stream.
+            # A payload may contain the bytes of an earlier batch of this stream. Its offsets are too low.
             if frame.first >= self.reached:
                 return frame, self._stream.read(frame)
             place = frame.place + frame.size

@@ -1,8 +1,8 @@
 """`Journal.verify` and `Journal.repair`.
 
 `verify` reads every byte of every file, and compares the offsets and the ids of successive segments. Missing
-offsets are a finding, unless the journal itself records them. It has three records of missing offsets:
-`oz.missing` of a footer, `oz.previous` of the segment after a gap, and `first` and `end` of the acknowledged
+offsets are a finding, unless the journal itself records them. A journal records missing offsets in three places: in
+`oz.missing` of a footer, in `oz.previous` of the segment after a gap, and in `first` and `end` of the acknowledged
 mark.
 
 `repair` keeps each intact batch and row group at its offset. It writes a damaged file again without the damaged
@@ -37,11 +37,11 @@ from oz.journal.store import LocalStore, Store
 from oz.journal.stream import END, ActiveStream, Scan
 
 Progress = Callable[[int, int], None]
-"""Called with the number of checked bytes and of all bytes."""
+"""Function that is called with the number of checked bytes and the number of all bytes."""
 
 
 class _FileResult(NamedTuple):
-    """The result for one file: its identity, the offset after its last record, and the count of records."""
+    """The result of the check of a file: the identity, the offset after the last record, and the number of records."""
 
     head: Head | None
     end: int
@@ -71,7 +71,7 @@ class _Verification:
                 total = self._bytes + size + sum(map(self._size, files)) if self._progress else 0
                 following = files[0].first if files else max(mark.end, file.first) if mark else None
                 checked = self._sealed(file) if file.is_sealed else self._stream(file, mark, following)
-            except FileNotFoundError:  # sealed or removed since it was listed
+            except FileNotFoundError:  # the file was sealed or removed after the list was made
                 reached = before.end if before is not None else 0
                 mark = acknowledged_mark(self._store)
                 files = [
@@ -116,7 +116,7 @@ class _Verification:
             self._findings.append(Finding("", "a segment is missing", first, end))
 
     def _compare_mark(self, mark: Mark, reached: int) -> None:
-        # Without an active segment, the range from first to end is a gap that the journal records.
+        # Without an active segment, the mark records the offsets from `first` to `end` as a gap.
         expected = mark.end if mark.segment else mark.first
         is_reported = any(finding.end == mark.end for finding in self._findings)
         if expected > reached and not is_reported:
@@ -199,7 +199,7 @@ def repair(directory: Path, progress: Progress | None = None) -> Report:
 
 
 def _rewrite(store: LocalStore, file: SegmentFile, previous: str | None = None) -> None:
-    """Write the intact row groups of a sealed file to a new file, and set the old one aside."""
+    """Write the intact row groups of a sealed file to a new file, and rename the old file."""
     try:
         opened = SealedFile(store, file, is_cached=False)
     except DamageError:
@@ -212,7 +212,7 @@ def _rewrite(store: LocalStore, file: SegmentFile, previous: str | None = None) 
     finally:
         opened.close()
     if written is not None and written.name == file.name:
-        return  # the damage was outside of the columns, and the new file has replaced the old one
+        return  # the damage was outside of the columns, and the new file has replaced the old file
     if previous is None:
         set_aside(store.directory, file.name)
     else:
@@ -234,7 +234,7 @@ def _intact_batches(opened: SealedFile) -> Iterator[pa.RecordBatch]:
 
 
 def _link_segments(store: LocalStore) -> None:
-    """Write the id of the previous segment into each segment, so that missing offsets between them are recorded."""
+    """Write the id of the previous segment into each segment. This records the missing offsets between two segments."""
     previous: str | None = None
     for file in store.segments():
         if not file.is_sealed:

@@ -2,26 +2,26 @@
 
 Theory of operation. A journal has one active segment, a file in the format of an Arrow stream, and sealed
 segments, which are Parquet files. The mark, the file `acknowledged`, has 44 bytes: the active segment, its
-acknowledged size in bytes, and the offset behind its last record. Readers read the stream only up to the mark.
+acknowledged size in bytes, and the offset after its last record. Readers read the stream only up to the mark.
 
 An append takes these steps, under one lock, the *guard*:
 
-1. Encode the batches and write them behind the accepted bytes of the stream.
+1. Encode the batches and write them after the accepted bytes of the stream.
 2. With `sync="batch"`, sync the stream. After a failed sync the state of the file is unknown, so the writer
    refuses all further calls.
 3. Check that the file was not removed. Records in a removed file would be lost.
-4. Write the mark with one `pwrite`. This step makes the records visible. It is not synced: recovery reads the
-   stream behind the mark, and accepts complete batches.
-5. Accept the bytes in memory.
+4. Write the mark with one `pwrite`. This step makes the records visible. The mark is not synced, because recovery
+   reads the stream beyond the mark, and accepts complete batches.
+5. Record in memory that the bytes are accepted.
 
-If a step fails, the bytes behind the accepted size are truncated, and the append has no effect. KeyboardInterrupt
+If a step fails, the bytes after the accepted size are truncated, and the append has no effect. KeyboardInterrupt
 may be raised between any two steps. So each use of the stream begins with `_resolve_interrupted`. It reads the mark,
 and accepts the bytes if step 4 was executed; otherwise it truncates the stream.
 
-A segment ends by size, by age, by `roll` or by `close`. The writer writes an end mark, syncs, and moves the
-mark behind the segment. The housekeeper, a thread, then seals the stream as a Parquet file, and removes old
-segments by the rules of retention. The next append begins a new stream, so that no segment is empty. A writer
-never continues the stream of another writer: recovery cuts its partial batch, and seals it.
+A segment ends when it reaches a size or an age, by `roll`, or by `close`. The writer writes an end mark, syncs, and
+moves the acknowledged mark to the end of the segment. The housekeeper, a thread, then seals the stream as a Parquet
+file, and removes the segments that retention does not keep. The next append begins a new stream, so that no segment is
+empty. A writer never continues the stream of another writer: recovery cuts its partial batch, and seals it.
 
 A full disk is the only error after which a program can continue. The append is undone and raises `JournalFull`. It also
 wakes the housekeeper, which may free space by retention.
@@ -72,7 +72,7 @@ from oz.message import Message
 from oz.program_end import close_all, end_daemon
 
 _RETRY_SECONDS = (
-    1.0  # seconds until the housekeeper tries again, if an append holds the guard or the disk is full
+    1.0  # seconds until the housekeeper calls `tick` again, if an append holds the guard or the disk is full
 )
 _MIN_WAIT = 0.001  # seconds
 
@@ -88,7 +88,7 @@ class Writer:
     The constructor repairs the files of a killed writer; see `findings`.
 
     Attributes:
-        findings: faults that the constructor found and repaired. Each is logged as a warning.
+        findings: faults that the constructor found and repaired. Each fault is logged as a warning.
     """
 
     findings: tuple[Finding, ...]
@@ -108,18 +108,19 @@ class Writer:
 
         Args:
             directory: the directory of the journal; created if it is absent.
-            sync: when records are durable: "batch": before `append` returns. A number: within this many seconds.
-                "none": when the operating system writes them. With "none" a power cut may lose acknowledged
-                records; a killed process loses none.
+            sync: time at which records are on the disk. With "batch", this is before `append` returns. With a number,
+                it is within this number of seconds. With "none", the operating system decides. A power cut may lose
+                acknowledged records that are not on the disk; a killed process loses no acknowledged record.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
-            retain_bytes: size in bytes of all files above which the oldest sealed segments are removed; None keeps
-                all. The newest sealed segment and the active segment are never removed.
-            retain_seconds: age in seconds of the last record from which a sealed segment is removed; None keeps all.
+            retain_bytes: limit of the size of all files in bytes. Above it, the oldest sealed segments are removed.
+                None keeps all segments. The newest sealed segment and the active segment are never removed.
+            retain_seconds: limit of the age in seconds of the last record of a sealed segment. An older segment is
+                removed. None keeps all segments.
 
         Raises:
-            JournalError: another writer has the journal, whose process id the message names; or the directory
-                cannot be read or written.
+            JournalError: another writer has opened the journal, and the message names its process id; or the
+                directory cannot be read or written.
             JournalFull: the disk is full.
             TypeError, ValueError: an argument has a wrong type or value.
         """
@@ -187,7 +188,7 @@ class Writer:
             os.close(descriptor)
 
     def append(self, records: Iterable[Appendable] | Mapping[str, Any] | pa.Table | pa.RecordBatch) -> int:
-        """Append records: all of them, or none if it raises.
+        """Append records. If the method raises an error, no record is appended.
 
         Args:
             records: one of
@@ -207,12 +208,12 @@ class Writer:
             The offset after the last record. With `sync="batch"` the records are durable.
 
         Raises:
-            JournalFull: the disk is full. Nothing of this call is in the journal; free space, append again.
+            JournalFull: the disk is full. No record of this call is in the journal. Free space, and append again.
             JournalError: the operating system failed, or the files were removed. Close the writer and open
                 the journal again.
-            TypeError, ValueError: a value has a wrong type, or does not fit its column.
+            TypeError, ValueError: a value has a wrong type, or does not fit the column.
             ClosedError: the writer is closed.
-            OwnershipError: the process is a fork of the process of the writer.
+            OwnershipError: the writer was created before a fork, in the parent process.
         """
         self._check()
         with self._guard:
@@ -225,14 +226,14 @@ class Writer:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record, which is the offset of the next."""
+        """The offset after the last record. The next record gets this offset."""
         return self._end
 
     def roll(self) -> None:
         """End the active segment now, and seal it in the background.
 
         Raises:
-            JournalFull, JournalError, ClosedError, OwnershipError: as `append`.
+            JournalFull, JournalError, ClosedError, OwnershipError: the errors of `append` apply.
         """
         self._check()
         with self._guard:
@@ -260,7 +261,7 @@ class Writer:
         """Seal the active segment, and release the lock. A second call does nothing.
 
         Raises:
-            JournalError: the operating system failed to write; the writer is closed nevertheless.
+            JournalError: the operating system failed to write. The writer is closed nevertheless.
         """
         self._close(None)
 
@@ -268,7 +269,7 @@ class Writer:
         if self._is_closed or self._owner != os.getpid():
             return
         if sys.is_finalizing():
-            # The other threads are stopped, and one of them may hold the guard. The next writer seals the stream.
+            # All other threads are stopped, and a stopped thread may hold the guard. The next writer seals the stream.
             self._is_closed = True
             return
         with self._guard:
@@ -291,11 +292,11 @@ class Writer:
             raise self._broken_error(self._fault)
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
+        """Close the writer at the end of the program; see `close_all`."""
         self._close(timeout)
 
     def _close_copies(self) -> None:
-        """Close the descriptors in a child process, so that the lock ends with the parent."""
+        """Close the descriptors in a child process after a fork, because they would keep the lock of the parent."""
         for close in (self._close_mark, self._lock.release):
             close()
         if self._stream is not None:
@@ -396,7 +397,7 @@ class Writer:
         return self._broken_error(self._fault)
 
     def _tick(self) -> float | None:
-        """Run due steps; return the seconds until the next step. Called by the housekeeper."""
+        """Run the timed steps that are due, and return the seconds until the next step. The housekeeper calls it."""
         if not self._guard.acquire(blocking=False):
             return _RETRY_SECONDS
         try:
@@ -439,20 +440,20 @@ class Writer:
 
 
 class _OpenStream:
-    """The file of the active segment, while records are appended.
+    """The file of the active segment, to which records are appended.
 
     Attributes:
         path: the path of the file.
         head: the identity of the segment.
-        size: the accepted bytes, which are acknowledged.
-        begun: the time of its creation, of the monotonic clock.
-        is_empty: whether no record is accepted.
-        is_scheduled: whether the housekeeper has the deadline of the segment.
-        dirty_since: the time of the first append after the last sync by the interval; None if there is none.
+        size: the number of accepted bytes. These bytes are acknowledged.
+        begun: the time at which the file was created, in seconds of the monotonic clock.
+        is_empty: whether the file has no accepted record.
+        is_scheduled: whether the housekeeper knows the time at which the segment must end.
+        dirty_since: the time of the first append after the last timed sync; None if there was no append.
     """
 
     def __init__(self, directory: Path, head: Head, *, is_durable: bool) -> None:
-        """Create the file. If it is durable, its name is durable before a record in it is acknowledged."""
+        """Create the file. With `is_durable`, its name is on the disk before a record in the file is acknowledged."""
         self.head = head
         self.path = directory / stream_name(head.first, head.segment)
         self.begun = time.monotonic()
@@ -496,7 +497,7 @@ class _OpenStream:
         return Mark(self.head.segment, self.head.first, self._written, end)
 
     def sync(self) -> None:
-        """Make the written bytes durable."""
+        """Wait until the written bytes are on the disk."""
         sync_data(self._open_descriptor)
 
     def check_name(self) -> None:
@@ -506,7 +507,7 @@ class _OpenStream:
 
     @property
     def has_unaccepted(self) -> bool:
-        """Whether bytes were written and are not accepted."""
+        """Whether the file has written bytes that are not accepted yet."""
         return self._written != self.size
 
     def accept(self, mark: Mark) -> None:
@@ -515,7 +516,7 @@ class _OpenStream:
         self.is_empty = False
 
     def cut(self) -> None:
-        """Truncate the stream after the accepted bytes."""
+        """Remove the bytes after the accepted bytes."""
         os.ftruncate(self._open_descriptor, self.size)
         self._written = self.size
 
@@ -563,7 +564,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _weak_call(method: Callable[[], float | None]) -> Callable[[], float | None]:
-    """Return a function for a thread that calls a method and does not keep its object."""
+    """Return a function that calls a method, and holds only a weak reference to the object of the method."""
     found = WeakMethod(method)
     return lambda: call() if (call := found()) else None
 
@@ -576,7 +577,7 @@ def _check_sync(sync: Any) -> None:
 
 
 def check_positive(**values: Any) -> None:
-    """Check numbers by the names of their arguments.
+    """Check that all values are numbers greater than 0. The errors name the arguments.
 
     Raises:
         TypeError: a value is not a number.

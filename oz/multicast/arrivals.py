@@ -16,14 +16,17 @@ from oz.multicast.endpoints import Endpoint
 from oz.multicast.watchdog import Arriving
 
 FRESH = 2.0
-"""Seconds after its last packet in which a publisher counts as arriving. It sends five packets a second."""
+"""Seconds after the last packet of a publisher for which its packets count as arriving. A publisher sends five packets
+a second.
+"""
 
-_MAX_PACKETS = 1_000  # Packets that are read at once.
+_MAX_PACKETS = 1_000  # Maximum number of packets that one check reads from a socket.
 _BUFFER = 2**16
 _HEAD = struct.Struct(">2s2xB3x6s")
 _REPAIRS = frozenset({0x05, 0x0A})
 _FROM_PUBLISHERS = frozenset({0x00, 0x04}) | _REPAIRS
-"""Types of packets of publishers: SPM (window), data, repairs, and NCF (confirmation of a repair request).
+"""Types of the packets that publishers send: SPM (announces the window), data, repairs, and NCF (confirms a repair
+request).
 Source: RFC 3208, section 8.
 """
 
@@ -32,7 +35,7 @@ _FILTER = struct.Struct("=HBBI")
 _REPAIRS_ONLY = b"".join(
     _FILTER.pack(*step)
     for step in (
-        (0x30, 0, 0, 8 + 4),  # Load the type: the byte behind the header of UDP and both ports.
+        (0x30, 0, 0, 8 + 4),  # Load the packet type: the byte after the UDP header and both PGM ports.
         (0x15, 1, 0, 0x05),
         (0x15, 0, 1, 0x0A),
         (0x06, 0, 0, 0xFFFF),  # Accept these two types,
@@ -49,7 +52,7 @@ class PacketArrivals:
         """Begin to observe.
 
         Args:
-            endpoint: of `epgm`.
+            endpoint: endpoint with the scheme `epgm`. Packets of `pgm` are not in UDP.
 
         Raises:
             OSError: the sockets cannot be opened.
@@ -61,7 +64,7 @@ class PacketArrivals:
         self._sockets: list[socket.socket] = []
         try:
             self._open(endpoint)
-            # A socket for repairs alone, because a fast publisher fills the buffer of the other one.
+            # This socket receives repairs only. A fast publisher fills the buffer of the socket for all packets.
             _accept_repairs_only(self._open(endpoint))
         except BaseException:
             self.close()
@@ -72,21 +75,21 @@ class PacketArrivals:
         self._sockets.append(made)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        # Bound to the group: bound to any address, it would receive the repair requests of a local publisher.
+        # A socket bound to 0.0.0.0 would receive the repair requests that belong to a local publisher.
         made.bind((endpoint.group, endpoint.port))
         membership = socket.inet_aton(endpoint.group) + socket.inet_aton(endpoint.interface)
         made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         return made
 
     def check(self, now: float) -> Arriving | None:
-        """Return the packets that arrived recently; None before the first check.
+        """Return the packets of the last `FRESH` seconds; None until the checks have covered this time.
 
         Args:
-            now: in monotonic seconds.
+            now: current time in seconds of the monotonic clock.
         """
         publishers, has_repairs = self._read()
         if self._checked_at is None or now - self._checked_at > FRESH:
-            # The time of these packets is unknown.
+            # The packets waited since an unknown time, so they do not count.
             self._began_at = now
             publishers.clear()
         elif has_repairs:
@@ -115,7 +118,7 @@ class PacketArrivals:
 
 
 def _packets(raw: socket.socket) -> Iterator[bytes]:
-    """Return the heads of the packets that wait at a socket."""
+    """Yield the header of each packet that waits in the receive buffer of a socket."""
     with suppress(OSError):
         for _ in range(_MAX_PACKETS):
             packet = raw.recv(_HEAD.size)

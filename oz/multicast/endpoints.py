@@ -41,9 +41,9 @@ class Endpoint(NamedTuple):
 
     Attributes:
         scheme: `epgm` (within UDP) or `pgm` (IP protocol 113).
-        interface: IPv4 address of the interface; from `parts`, its name or its address.
+        interface: IPv4 address of the network interface. In a result of `parts` it may be the name of the interface.
         group: IPv4 address of the group.
-        port: UDP port; with `pgm` the number of the session.
+        port: UDP port of `epgm`, or the session number of `pgm`.
     """
 
     scheme: str
@@ -52,12 +52,12 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the text for libzmq."""
+        """Return the endpoint as text for `zmq_connect` of libzmq."""
         return f"{self.scheme}://{self.interface};{self.group}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether its packets stay on this host."""
+        """Whether the packets of the endpoint stay on this host."""
         return ipaddress.ip_address(self.interface).is_loopback
 
 
@@ -114,7 +114,7 @@ def _address(interface: str, text: str) -> str:
             raise EndpointError(f"{text!r} names interface {interface}, which has no IPv4 address")
         return socket.inet_ntoa(address[4:8])
     addresses = _addresses()
-    # A bind is no check: it accepts all of 127.0.0.0/8, and libpgm accepts only addresses of interfaces.
+    # A test with `bind` is not enough: it accepts all of 127.0.0.0/8. libpgm accepts only addresses of interfaces.
     if interface not in addresses:
         raise EndpointError(
             f"{text!r} names interface {interface}, which this host does not have; it has "
@@ -133,7 +133,7 @@ def _addresses() -> list[str]:
 
 
 def _ask(interface: str, what: int) -> bytes | None:
-    """Return an attribute of an interface from the kernel; None without it."""
+    """Return an attribute of an interface from the kernel; None if the interface does not have this attribute."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = ioctl(probe, what, struct.pack("256s", interface.encode()[:15]))
@@ -146,20 +146,20 @@ def check(endpoint: Endpoint, *, mtu: int) -> None:
     """Check that libzmq can open a socket for an endpoint.
 
     Args:
-        endpoint: of `parse`.
-        mtu: bytes of a packet.
+        endpoint: endpoint that `parse` returned.
+        mtu: size in bytes of the largest IP packet.
 
     Raises:
         EndpointError: another program has the port and does not share it, or the interface does not support
-            multicast or packets of this size, or the privilege is missing.
-        zmq.ZMQError: too many files are open.
+            multicast or packets of this size. Or the process may not open the raw socket that `pgm` needs.
+        zmq.ZMQError: fewer than 24 file descriptors are free.
     """
     _check_mtu(endpoint, mtu)
     descriptors.need(_DESCRIPTORS, f"a PGM socket at {endpoint}")
     if endpoint.scheme == "pgm":
         _check_privilege(endpoint)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # libpgm shares its port with programs that set this option too.
+        # libpgm sets SO_REUSEPORT, and shares its port with programs that set this option too.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         _bind(probe, endpoint)
         interface = socket.inet_aton(endpoint.interface)

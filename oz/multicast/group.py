@@ -21,13 +21,13 @@ from oz.transport.capabilities import has
 from oz.transport.errors import EndpointError
 
 _RECEIVE_BUFFER = 4 << 20
-"""Bytes of packets that wait in the kernel; it allows `net.core.rmem_max` at most."""
+"""Size in bytes of the receive buffer. The kernel reduces a size above `net.core.rmem_max`."""
 
 
 def silence_libpgm() -> None:
     """Stop libpgm from writing warnings to the standard output of the program.
 
-    libpgm reads the variable when the first context of the process is created.
+    The function sets an environment variable. libpgm reads it when the first context of the process is created.
     """
     if has("pgm"):
         os.environ.setdefault("PGM_MIN_LOG_LEVEL", "ERROR")
@@ -37,8 +37,8 @@ def configure(socket: Any, options: Multicast, *, is_publisher: bool) -> None:
     """Set the options of a multicast socket.
 
     Args:
-        socket: of ZeroMQ, before its first endpoint.
-        options: of the endpoint.
+        socket: ZeroMQ socket without an endpoint. libzmq reads these options when it opens the endpoint.
+        options: multicast options of the endpoint, such as the rate.
         is_publisher: whether the socket sends.
     """
     values = {
@@ -54,11 +54,11 @@ def configure(socket: Any, options: Multicast, *, is_publisher: bool) -> None:
 
 
 class Claim:
-    """An endpoint that was checked, and for a publisher the claim to its UDP port.
+    """Checked endpoint. A publisher also holds the claim to the UDP port.
 
     Attributes:
         text: endpoint as the program gave it.
-        endpoint: with the address of its interface.
+        endpoint: parsed endpoint, with the IPv4 address of its interface.
     """
 
     def __init__(self, text: str, *, mtu: int, is_publisher: bool) -> None:
@@ -66,8 +66,8 @@ class Claim:
 
         Args:
             text: endpoint as the program gave it.
-            mtu: bytes of a packet.
-            is_publisher: whether to claim the port.
+            mtu: size in bytes of the largest IP packet.
+            is_publisher: whether to claim the UDP port. A subscriber only checks that no publisher has claimed it.
 
         Raises:
             EndpointError: the text is no multicast endpoint, this host cannot use it, the port is
@@ -111,7 +111,7 @@ class Claim:
 
 
 def _is_claimed(endpoint: Endpoint) -> bool:
-    # A claim for a moment would refuse a publisher that starts in this moment.
+    # The probe connects, and does not bind. A short bind would reject a publisher that starts at the same time.
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM) as probe:
         return probe.connect_ex(_name(endpoint)) != errno.ECONNREFUSED
 

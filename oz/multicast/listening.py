@@ -25,15 +25,15 @@ _recv: Any = zmq.backend.Socket.recv
 
 
 class Listener:
-    """SUB of one multicast endpoint, for frames of oz.
+    """SUB socket of one multicast endpoint, which receives the frames of oz publishers.
 
     Attributes:
-        socket: the SUB.
-        endpoint: with the address of the interface.
-        options: of the endpoint.
-        receiver: decoder of the frames.
+        socket: SUB socket of ZeroMQ.
+        endpoint: endpoint as text, with the IPv4 address of its interface.
+        options: multicast options of the endpoint, such as the rate.
+        receiver: decoder of the frames, which also detects losses.
         is_empty: whether the last `read` emptied the socket.
-        reconnects: new connections, because libpgm was stuck.
+        reconnects: number of new connections that were made because libpgm was stuck.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Listener:
         high_water_mark: int,
         on_notice: Callable[[Notice], object] | None = None,
     ) -> None:
-        """Connect.
+        """Create the socket and connect to the endpoint.
 
         Args:
-            context: of the socket.
-            endpoint: to read.
-            options: of the endpoint.
-            high_water_mark: maximum number of frames that wait in the socket.
+            context: ZeroMQ context in which the socket is created.
+            endpoint: multicast endpoint to read, such as "epgm://eth0;239.192.1.1:5555".
+            options: multicast options of the endpoint, such as the rate.
+            high_water_mark: maximum number of frames that wait in the socket before libzmq drops frames.
             on_notice: called with each notice about a publisher; None logs the notices.
 
         Raises:
@@ -80,7 +80,7 @@ class Listener:
             raise
 
     def read(self, limit: int) -> list[Effect]:
-        """Return messages and losses of `limit` frames at most."""
+        """Read at most `limit` frames, and return their messages and the detected losses."""
         effects: list[Effect] = []
         socket, on_frame, now = self.socket, self.receiver.on_frame, time.time_ns()
         self.is_empty = False
@@ -91,17 +91,17 @@ class Listener:
                 self.is_empty = True
                 break
             while _get(socket, _RCVMORE):
-                # Not a frame of oz: a plain publisher sends to this endpoint.
+                # oz sends single frames. A message of several frames comes from a plain publisher at this endpoint.
                 _recv(socket, _NOBLOCK)
                 frame = b""
             effects += on_frame(frame, now)
         return effects
 
     def check(self, now: float) -> list[Effect]:
-        """Run the steps whose time has come; return losses.
+        """Check for silent publishers, connect again if libpgm is stuck, and return the possible losses.
 
         Args:
-            now: in monotonic seconds.
+            now: current time in seconds of the monotonic clock.
         """
         receiver, watchdog = self.receiver, self._watchdog
         effects: list[Effect] = []
@@ -128,7 +128,7 @@ class Listener:
     def _tell(self, notice: Notice) -> None:
         if self._on_notice is None:
             if notice.kind == "corrupt":
-                # The log limits the rate of each line of code. Damaged frames must not hide other notices.
+                # The log limits the rate of records from each line of code. Damaged frames must not hide other notices.
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
             else:
                 _log.warning("multicast at %s: %s", self.endpoint, notice.text)
@@ -159,14 +159,14 @@ class Listener:
             self.socket.connect(self.endpoint)
 
     def _reconnect(self) -> None:
-        """Replace the receiver of libpgm by a new one."""
+        """Connect to the endpoint again, so that libpgm creates a new receiver."""
         self.reconnects += 1
         with suppress(zmq.ZMQError):
             self.socket.disconnect(self.endpoint)
         self._connect()
 
     def next_deadline(self) -> float | None:
-        """Return when `check` is due without a frame, in monotonic seconds; None for never."""
+        """Return the monotonic time in seconds at which `check` is due even if no frame arrives; None for never."""
         return self._watchdog.next_deadline(self.receiver.senders)
 
     def close(self) -> None:

@@ -21,10 +21,12 @@ from oz.options import (
 from oz.wire.datagrams import OVERHEAD
 
 IP_AND_UDP = 28
-"""Bytes of the headers of IPv4 and UDP; RATE counts them."""
+"""Size in bytes of the IPv4 and UDP headers. The option RATE of libzmq counts these bytes."""
 
 PGM_HEADERS = 26
-"""Bytes of PGM's headers, and two bytes with the offset of the first message, from libzmq; RATE counts them."""
+"""Size in bytes of the PGM headers, and of two bytes in which libzmq writes the offset of the first message. RATE
+counts these bytes too.
+"""
 
 HEADERS = IP_AND_UDP + PGM_HEADERS
 
@@ -35,34 +37,41 @@ ITEM = 10
 """Maximum number of bytes that a message adds to a batch beside its subject and payload."""
 
 LONE_FRAMES = 4_000
-"""Incomplete frames per second: in each `max_delay` of 0.5 ms a message alone and the end of a batch."""
+"""Maximum number of frames per second that do not fill a packet. Each `max_delay` of 0.5 ms may have two: a single
+message and the last frame of a batch.
+"""
 
 BEATS = 5
-"""Heartbeats of a publisher per second, each in its own packet. With slow messages they fill most of the window."""
+"""Number of heartbeats that a publisher sends per second, each in its own packet. If messages are rare, heartbeats fill
+most of the window.
+"""
 
 BEAT_SIZE = 92
 """Maximum size of a heartbeat in bytes, without the headers around it."""
 
 BUFFER = 208
-"""Bytes that libpgm keeps beside each packet of a window. Measured: 1,670 in all for packets of 1,500."""
+"""Bytes of memory that libpgm needs for each packet of a window, beside the packet. Measured: 1,670 bytes for a packet
+of 1,500 bytes.
+"""
 
 MARGIN = 1.25
-"""Ratio of RATE to the load, so that a burst does not wait."""
+"""Ratio of RATE to the load. With a ratio of 1, a burst of messages would wait."""
 
 SLOW_SHARE = 0.3
-"""Minimum share of RATE that is sent if libpgm limits each millisecond separately.
+"""Minimum share of RATE that libpgm sends if it limits each millisecond separately.
 
-Measured: 0.50 to 0.97 on a free processor, 0.18 to 0.83 on a busy one; docs/multicast.md.
+Measured: 0.50 to 0.97 on an idle processor, 0.18 to 0.83 on a busy processor; see docs/multicast.md.
 """
 
 HELD_SECONDS = 5.0
-"""Seconds after an outage for which the window keeps its packets, while they are sent again.
+"""Seconds after an outage for which the window must keep the lost packets, because sending them again takes time.
 
-Measured: up to 5 seconds, if two subscribers are cut off together and one receives the confirmations for the other.
+Measured: repairs took up to 5 seconds when two subscribers were cut off together, and the confirmations for one
+subscriber also reached the other subscriber.
 """
 
 WINDOW_MARGIN = 1.5
-"""Factor of the window over its need. With 1.15, repairs arrived too late (measured)."""
+"""Ratio of the window to the packets that it must hold. With a ratio of 1.15, repairs arrived too late (measured)."""
 
 REPAIRED_AT_ONCE = 1_000
 """Number of successive lost packets that were repaired in every run. With 1,450 some runs failed (measured)."""
@@ -73,12 +82,12 @@ class Load:
     """The load to send, and the outage to survive.
 
     Attributes:
-        rate: messages a second of each publisher.
-        size: bytes of a payload.
-        outage: seconds of the longest interruption whose lost packets PGM must repair.
+        rate: number of messages that each publisher sends per second.
+        size: size of a payload in bytes.
+        outage: duration in seconds of the longest interruption whose lost packets PGM must repair.
         publishers: number of publishers.
-        subject: bytes of a subject.
-        mtu: bytes of the largest IP packet.
+        subject: size of a subject in bytes.
+        mtu: size in bytes of the largest IP packet.
     """
 
     rate: float
@@ -94,14 +103,14 @@ class MulticastPlan:
     """Plan for one publisher: options and their effects.
 
     Attributes:
-        load: of the publisher.
-        packets: packets a second, at most, beside the heartbeats.
-        wire_kbps: kilobits a second with heartbeats and all headers that RATE counts, at most.
-        options: of both sides.
-        usable_kbps: kilobits a second that are sent at least.
-        window: packets that can be sent again.
-        memory: bytes that the full window takes: in the publisher always, in a subscriber while it repairs.
-        lost: packets that the outage loses, at most, with the heartbeats.
+        load: load of the publisher for which the plan was made.
+        packets: maximum number of packets per second, without the heartbeats.
+        wire_kbps: maximum rate in kilobits per second, with heartbeats and all headers that RATE counts.
+        options: multicast options for the publisher and its subscribers.
+        usable_kbps: minimum rate in kilobits per second that libpgm sends.
+        window: number of packets that the publisher keeps, so that it can send them again.
+        memory: size of the full window in bytes. A publisher always needs this memory, and a subscriber during repairs.
+        lost: maximum number of packets, heartbeats included, that are lost in the outage.
     """
 
     load: Load
@@ -115,7 +124,7 @@ class MulticastPlan:
 
     @property
     def held(self) -> float:
-        """Seconds of this load that the window holds. A longer outage loses its first packets."""
+        """Seconds of this load that the window holds. A longer outage loses its first packets for good."""
         return self.window / (self.packets + BEATS)
 
     @property
@@ -130,7 +139,7 @@ class MulticastPlan:
 
     @property
     def line(self) -> str:
-        """The `oz.Multicast(…)` to paste."""
+        """Python expression `oz.Multicast(…)` with the options of the plan."""
         usual, options = Multicast(), self.options
         more = {name: getattr(options, name) for name in ("mtu", "stale_after")}
         text = "".join(f", {name}={value:g}" for name, value in more.items() if value != getattr(usual, name))
@@ -138,7 +147,7 @@ class MulticastPlan:
 
 
 def packets_of(load: Load) -> tuple[float, float]:
-    """Return the packets and the bytes a second that a load takes at most, with all headers.
+    """Return the maximum number of packets per second of a load, and of bytes per second with all headers.
 
     Frequent messages are sent in batches; a large message is split into packets.
     """
@@ -153,14 +162,15 @@ def packets_of(load: Load) -> tuple[float, float]:
 
 
 def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
-    """Return the number of packets in a window, as libzmq computes it: in whole bytes per millisecond."""
+    """Return the number of packets in a window. libzmq computes it from the rate in whole bytes per millisecond."""
     return max(1, round(recovery * 1000) * (rate_kbps // 8) // mtu)
 
 
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
-    """Return the part of a RATE that is sent at least.
+    """Return the minimum rate in kilobits per second that libpgm sends with a given RATE.
 
-    If RATE allows a full packet each millisecond, libpgm limits each millisecond separately, and loses the unused part.
+    If RATE allows a full packet in each millisecond, libpgm limits each millisecond separately. It does not use the
+    remainder of a millisecond later.
     """
     return rate_kbps * SLOW_SHARE if rate_kbps >= 8 * mtu else float(rate_kbps)
 
@@ -169,10 +179,11 @@ def plan(load: Load) -> MulticastPlan:
     """Return the plan for a load.
 
     Args:
-        load: of one publisher.
+        load: messages that one publisher sends, and the outage to survive.
 
     Raises:
-        ValueError: an impossible number, or a load above the limit of one publisher; the text has the remedy.
+        ValueError: a number of the load is not possible, or the load exceeds the limit of one publisher. The text of
+            the error has the remedy.
     """
     _check(load)
     packets, size = packets_of(load)
@@ -202,13 +213,13 @@ def plan(load: Load) -> MulticastPlan:
 
 
 def _rate_for(kbps: float, mtu: int) -> int:
-    """Return the lowest RATE for a load: whole bytes a millisecond, and at least one packet a second."""
+    """Return the lowest RATE for a load. RATE is whole bytes per millisecond, and at least one packet per second."""
     rate = 8 * ceil(max(kbps / 8, mtu / 1000))
     return rate if usable_kbps(rate, mtu) >= kbps else 8 * ceil(kbps / SLOW_SHARE / 8)
 
 
 def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
-    """Return the shortest recovery for a window in packets, rounded up to a tenth of a second."""
+    """Return the shortest recovery time for a window of `window` packets, rounded up to a tenth of a second."""
     tenths = max(1, floor(window * mtu / (rate_kbps // 8) / 100))
     while window_of(rate_kbps, tenths / 10, mtu) < window:
         tenths += 1
@@ -216,7 +227,10 @@ def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
 
 
 def _patience_for(outage: float) -> float:
-    """Return `stale_after`: the outage counts too, because packets of `pgm://` are not observed."""
+    """Return the option `stale_after`: the outage plus the time of a repair.
+
+    Packets of `pgm://` cannot be observed, so a subscriber cannot distinguish an outage from a stuck libpgm.
+    """
     return ceil((outage + REPAIR_SECONDS) * 10) / 10
 
 

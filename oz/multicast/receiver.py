@@ -6,8 +6,8 @@ A subscriber reads all messages of its endpoints, also without a matching subscr
 messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
 were lost if the publisher began while the subscriber listened.
 
-A publisher sends records of its state, with its age (`oz.multicast.sender`). A record that has waited in a queue shows
-a start of the publisher that is too late. So two records must agree within `STEADY_NS`, and the age counts from the
+A publisher sends records of its state, with its age (`oz.multicast.sender`). If a record has waited in a queue, the
+start time computed from its age is too late. So two records must agree within `STEADY_NS`, and the age counts from the
 last time at which all frames were read. If the publisher then began after the subscriber, the messages are lost. If it
 began less than `JOINING_NS` after the subscriber, their number is unknown.
 
@@ -24,11 +24,11 @@ from oz.logs import peer_logger
 from oz.wire.datagrams import Head, Record, decode
 
 JOINING_NS = 500_000_000
-"""Nanoseconds after the start of a subscriber in which it may miss messages."""
+"""Nanoseconds after its start for which a subscriber may miss messages, because the join takes time."""
 STEADY_NS = 50_000_000
-"""Nanoseconds by which the start of a publisher may differ between two records."""
+"""Maximum difference in nanoseconds between the start times of a publisher that two of its records show."""
 MAX_SENDERS = 1_024
-"""Maximum number of known publishers. The publisher with the oldest last frame is forgotten first."""
+"""Maximum number of known publishers. Above it, the publisher with the oldest last frame is forgotten."""
 
 _log = peer_logger("oz.subscriber")
 
@@ -38,8 +38,8 @@ class Messages(NamedTuple):
 
     Attributes:
         origin: id of the publisher.
-        sequence: of the first message.
-        flat: subject, payload, extras or None of each message, one after the other.
+        sequence: number of the first message in the sequence of the publisher.
+        flat: list with three items for each message: the subject, the payload, and the extras or None.
     """
 
     origin: bytes
@@ -49,13 +49,14 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Messages that did not arrive.
+    """Loss of messages of one publisher.
 
     Attributes:
         origin: id of the publisher.
-        sequence: of the first lost message; None if unknown.
-        count: None if the number is unknown.
-        reason: "lost", "restarted" (a higher epoch) or "silent" (no frame of the publisher arrives any more).
+        sequence: number of the first lost message; None if unknown.
+        count: number of lost messages; None if unknown.
+        reason: "lost" (numbers are missing), "restarted" (the publisher has a higher epoch) or "silent" (no frame of
+            the publisher arrives any more).
     """
 
     origin: bytes
@@ -68,17 +69,18 @@ Effect = Messages | Loss
 
 
 class HeardSender:
-    """One publisher whose frames arrive.
+    """State of one publisher from which frames have arrived.
 
     Attributes:
-        epoch: of the sequence.
+        epoch: epoch of the sequence. A publisher with a higher epoch has started a new sequence.
         expected: number of the next message.
-        rate: kilobits a second, by its last record; 0 before.
-        heard_at: time of its last frame.
-        has_left: whether its last record announced its end.
-        quiet: seconds of silence that its last frame announced.
-        first: number of the first received message, until it is known whether earlier messages were lost; then None.
-        began_by: time at which it began, by its last record; None before.
+        rate: rate in kilobits per second, from the last record of the publisher; 0 before the first record.
+        heard_at: time of the last frame of the publisher.
+        has_left: whether the last record of the publisher announced its end.
+        quiet: duration in seconds of the silence that the last record announced; 0 after a frame of messages.
+        first: number of the first received message. It is None after the receiver has decided whether earlier messages
+            were lost.
+        began_by: start time of the publisher, computed from its last record; None before the first record.
     """
 
     __slots__ = ("began_by", "epoch", "expected", "first", "has_left", "heard_at", "quiet", "rate")
@@ -96,35 +98,35 @@ class Receiver:
     """Decodes frames and detects losses.
 
     Attributes:
-        senders: publishers whose frames arrived, by origin.
+        senders: state of each publisher from which frames have arrived, by the id of the publisher.
         joined_at: time at which the subscriber began to listen.
         idle_at: last time at which all frames were read.
-        last_heard_at: time of the last frame of any publisher; 0 before.
-        malformed: frames that were damaged or do not decode.
-        repeated: messages that arrived again.
+        last_heard_at: time of the last frame of any publisher; 0 before the first frame.
+        malformed: number of frames that were damaged or did not decode.
+        repeated: number of messages that arrived again.
     """
 
     def __init__(self, now: int) -> None:
         """Begin to listen.
 
         Args:
-            now: time.
+            now: current time in nanoseconds since 1970.
         """
         self.senders: dict[bytes, HeardSender] = {}
         self.joined_at = self.idle_at = now
         self.last_heard_at = self.malformed = self.repeated = 0
 
     def on_frame(self, frame: bytes, now: int) -> list[Effect]:
-        """Return the messages of a frame, after a loss before them.
+        """Decode a frame; return its messages, and first the loss that its number shows.
 
         Args:
-            frame: as it arrived.
-            now: time.
+            frame: bytes of the frame, not verified.
+            now: current time in nanoseconds since 1970.
         """
         try:
             head, content = decode(frame)
         except ProtocolError as error:
-            # The numbers of its messages are missing, so that they count as lost.
+            # The next frame shows that the numbers of these messages are missing, and they count as lost.
             self.malformed += 1
             if self.malformed == 1:
                 _log.warning(
@@ -158,7 +160,7 @@ class Receiver:
 
     @staticmethod
     def _advance(sender: HeardSender, head: Head, effects: list[Effect]) -> bool:
-        """Report a loss before a frame; return whether the frame is of the current epoch, and not old."""
+        """Report a loss before a frame; return whether the frame has the current epoch and is not out of date."""
         if head.epoch < sender.epoch:
             return False
         if head.epoch > sender.epoch:
@@ -168,7 +170,7 @@ class Receiver:
             missing = head.sequence - sender.expected
             effects.append(Loss(head.origin, sender.expected, missing, "lost"))
             sender.expected = head.sequence
-        # A record names the next message: an older record is out of date.
+        # A record holds the number of the next message. With a smaller number, the record is out of date.
         return head.count > 0 or head.sequence == sender.expected
 
     def _on_record(

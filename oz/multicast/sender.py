@@ -5,10 +5,10 @@ Theory of operation
 Every message gets its number before it is sent, so that subscribers report a dropped or interrupted message as a gap.
 A frame fits one packet. A larger message has a frame of its own, which PGM cuts into packets.
 
-Several times a second the publisher sends a *record*: its next number, its rate and its age. The record shows
-the loss of the last messages, and that the publisher is alive. The age shows a subscriber whether the messages
-before its first message were sent while it listened. A record before a large message announces the
-time in which no other frame can arrive.
+Several times a second the publisher sends a *record*: its next number, its rate and its age. A record shows
+that the publisher is alive, and reveals a loss of the last messages. The age shows a subscriber whether the messages
+before its first message were sent while it listened. A record before a large message announces for how
+long no other frame can arrive.
 
 The caller sends `frames` in order. It calls `sent` for each frame that ZeroMQ has accepted, and `drop` for a frame
 that is not sent.
@@ -24,13 +24,13 @@ from oz.options import Multicast
 from oz.wire.datagrams import MAX_COUNT, MAX_QUIET, OVERHEAD, Record, encode_messages, encode_record
 
 BEAT = 0.2
-"""Seconds between two records."""
+"""Seconds between two records of a publisher."""
 FAREWELL = 3.0
-"""Seconds for which a closing publisher remains, so that lost packets can be sent again."""
+"""Seconds for which a closing publisher stays open after its last frame, to send lost packets again."""
 
 _PACKET_OVERHEAD = 1.1  # Bytes on the network for each byte of a frame.
 _ITEM_OVERHEAD = 12  # Bytes of MessagePack around subject, payload and nil.
-_EXTRAS_OVERHEAD = 1 << 16  # A message with extras is a frame of its own.
+_EXTRAS_OVERHEAD = 1 << 16  # Larger than a packet: a message with extras gets its own frame.
 
 
 class Frame(NamedTuple):
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
     Attributes:
         data: bytes of the frame.
-        count: messages; 0 for a record.
+        count: number of messages in the frame; 0 for a record.
     """
 
     data: bytes
@@ -49,11 +49,11 @@ class Sender:
     """Numbers and packs the messages of one publisher.
 
     Attributes:
-        frames: to send, in order.
-        is_announced: whether records are sent: the publisher has an endpoint.
+        frames: frames to send, in order.
+        is_announced: whether records are sent. This is the case after the publisher has got an endpoint.
         sequence: number of the next message.
-        epoch: of the sequence.
-        next_beat: time of the next record.
+        epoch: epoch of the sequence. It rises when the number of lost messages is unknown.
+        next_beat: time in seconds at which the next record is due.
     """
 
     def __init__(self, origin: bytes, options: Multicast, *, epoch: int) -> None:
@@ -61,8 +61,8 @@ class Sender:
 
         Args:
             origin: id of the publisher, 16 bytes.
-            options: of the endpoint.
-            epoch: of the sequence; higher than the epoch of a publisher that this publisher replaces.
+            options: multicast options of the endpoint, such as the rate.
+            epoch: epoch of the sequence. It is higher than the epoch of a publisher that this publisher replaces.
         """
         self.frames: deque[Frame] = deque()
         self.is_announced = False
@@ -78,12 +78,12 @@ class Sender:
         self._is_leaving = False
 
     def resume(self, sequence: int, age: float, now: float) -> None:
-        """Continue the sequence of a publisher with the same origin and epoch that has ended.
+        """Continue the sequence of an ended publisher, which had the same origin and epoch.
 
         Args:
             sequence: number of the next message.
-            age: seconds since the first message.
-            now: in seconds.
+            age: seconds since the first message of the sequence.
+            now: current time in seconds of the monotonic clock.
         """
         self.sequence = sequence
         if sequence:
@@ -93,8 +93,8 @@ class Sender:
         """Number messages and append their frames.
 
         Args:
-            flat: subject, payload, extras or None of each message, one after the other.
-            now: in seconds.
+            flat: list with three items for each message: the subject, the payload, and the extras or None.
+            now: current time in seconds of the monotonic clock.
         """
         start = size = 0
         for at in range(0, len(flat), 3):
@@ -111,7 +111,7 @@ class Sender:
         if self._began_at is None:
             self._began_at = now
         sequence, count = self.sequence, len(flat) // 3
-        # Before the frame is made: an interrupted message keeps its number, and is a gap.
+        # The number rises before the frame is made. If an exception interrupts the code, subscribers report a gap.
         self.sequence += count
         data = encode_messages(flat, self._origin, self.epoch, sequence)
         quiet = _PACKET_OVERHEAD * len(data) / self._least_bytes_per_second
@@ -123,8 +123,8 @@ class Sender:
         """Number messages that were lost before this call, so that subscribers report them.
 
         Args:
-            count: None if the number is unknown.
-            now: in seconds.
+            count: number of lost messages; None if unknown.
+            now: current time in seconds of the monotonic clock.
         """
         if self._began_at is None:
             self._began_at = now
@@ -152,7 +152,7 @@ class Sender:
 
     @property
     def pending(self) -> int:
-        """Messages in `frames`."""
+        """Number of messages in `frames`."""
         return sum(frame.count for frame in self.frames)
 
     def attach(self) -> None:
@@ -160,7 +160,7 @@ class Sender:
         self.is_announced, self.next_beat = True, 0.0
 
     def beat(self, now: float) -> None:
-        """Append a record, if one is due. Waiting frames are newer than a record."""
+        """Append a record if one is due and no frame waits. Waiting frames already show that the publisher is alive."""
         if self.is_announced and now >= self.next_beat:
             self.next_beat = now + BEAT
             if not self.frames:
@@ -169,17 +169,17 @@ class Sender:
     def _record(self, now: float, sequence: int, quiet: float = 0.0) -> Frame:
         age = 0.0
         if self._began_at is not None:
-            # The age when ZeroMQ has sent the frames before this one.
+            # The age at the time when ZeroMQ has sent all earlier frames.
             age = max(now, self._busy_until) - self._began_at
         record = Record(self._rate, age, self._is_leaving, quiet)
         return Frame(encode_record(record, self._origin, self.epoch, sequence), 0)
 
     def leave(self, now: float) -> None:
-        """Announce the end in each further record."""
+        """Announce the end of the publisher in each further record."""
         self._is_leaving, self.next_beat = True, 0.0
         self._stays_from = max(self._busy_until, now)
 
     @property
     def stays_until(self) -> float:
-        """Time until which a publisher that leaves repairs losses."""
+        """Time in seconds until which a closing publisher stays open to repair losses."""
         return self._stays_from + FAREWELL

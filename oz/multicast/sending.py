@@ -15,19 +15,20 @@ from oz.transport.endpoints import refused_by_libzmq
 from oz.transport.errors import EndpointError
 
 MIN_WAITING = 1_000
-"""Minimum number of frames that may wait in the socket, without a `high_water_mark`. The rate of one second may be
-more."""
+"""Minimum for the number of frames that may wait in the socket if no `high_water_mark` is given. The number is greater
+if RATE sends more packets in a second.
+"""
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _send: Any = zmq.backend.Socket.send
 
 
 class Transmitter:
-    """XPUB of one publisher. It has one endpoint.
+    """XPUB socket of one publisher. The socket has at most one endpoint.
 
     Attributes:
-        socket: the XPUB.
-        claim: endpoint and its UDP port; None without an endpoint.
+        socket: XPUB socket of ZeroMQ.
+        claim: endpoint, and the claim to its UDP port; None without an endpoint.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class Transmitter:
         """Set the options of the socket.
 
         Args:
-            socket: an XPUB without endpoint.
-            options: of the endpoint.
-            refuses: whether a full socket refuses a frame. Else libzmq drops the frame.
-            high_water_mark: frames that may wait in the socket; None for the frames of one second.
+            socket: XPUB socket without an endpoint.
+            options: multicast options of the endpoint, such as the rate.
+            refuses: whether `send` stops at a full socket. Otherwise libzmq drops the frame.
+            high_water_mark: maximum number of frames that wait in the socket; None for as many frames as RATE sends in
+                one second.
         """
         self.socket, self._mtu = socket, options.mtu
         self.claim: Claim | None = None
@@ -56,7 +58,7 @@ class Transmitter:
 
     @property
     def endpoint(self) -> str | None:
-        """Endpoint with the address of its interface; None without one."""
+        """Endpoint as text, with the IPv4 address of its interface; None without an endpoint."""
         return None if self.claim is None else str(self.claim.endpoint)
 
     def attach(self, text: str) -> None:
@@ -89,7 +91,7 @@ class Transmitter:
         """Leave the endpoint.
 
         Raises:
-            EndpointError: the text is not the endpoint.
+            EndpointError: the socket does not have this endpoint.
         """
         if self.claim is None or text not in (self.claim.text, self.endpoint):
             raise EndpointError(f"{text!r} is not bound; bound is {self.endpoint or 'none'}")

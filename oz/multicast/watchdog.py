@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-libzmq delivers messages, and reports nothing else. So a network failure, a stopped publisher, a long repair and a
-stuck receiver of libpgm cannot be distinguished. Only a stuck receiver needs a new connection, which ends the repairs
-of libpgm. So the subscriber connects again only if packets of the publisher arrive and no message does, for longer
-than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
+libzmq delivers messages, and reports nothing else. So from libzmq alone, a subscriber cannot distinguish a network
+failure, a stopped publisher, a long repair and a stuck receiver of libpgm. Only a stuck receiver needs a new
+connection, which ends the repairs of libpgm. So the subscriber connects again only if packets of the publisher arrive
+and no message does, for longer than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
 
 ================ ==================================== ==========================================================
 publisher        event                                result
@@ -34,15 +34,15 @@ from oz.multicast.receiver import HeardSender
 SILENCE = 1.5
 """Seconds without a frame after which a publisher is silent. It sends a record every 0.2 s."""
 DOUBT = 5.0
-"""Seconds without a packet of a silent publisher after which messages may be missing."""
+"""Seconds for which no packet of a silent publisher arrives. After them, messages are reported as possibly missing."""
 UNREPAIRED = 5.0
-"""Seconds with packets and without messages and repairs after which libpgm is stuck.
+"""Seconds for which packets arrive, but neither messages nor repairs. After them, libpgm counts as stuck.
 
-If more packets were lost than the window holds, libpgm requests no repair before the publisher announces its window,
-every 30 seconds. After this time the window contains other packets.
+If more packets were lost than the window holds, libpgm requests no repair until the publisher announces its window,
+which happens every 30 seconds. By then the window contains other packets.
 """
 FORGOTTEN = 300.0
-"""Seconds without a packet after which libpgm has forgotten a publisher."""
+"""Seconds without a packet after which libpgm forgets a publisher."""
 MAX_TRIES = 5
 """Maximum number of new connections for one publisher. Each wait is twice as long as the one before."""
 _CHECK_INTERVAL = 0.5  # Seconds between two checks of the packets of a silent publisher.
@@ -52,7 +52,7 @@ class Arriving(NamedTuple):
     """Packets that arrive at an endpoint.
 
     Attributes:
-        publishers: number of publishers with packets.
+        publishers: number of publishers whose packets arrive.
         has_repairs: whether the packets include repairs, or confirmations of repair requests.
     """
 
@@ -68,10 +68,10 @@ class Notice(NamedTuple):
     """Notice of the watchdog.
 
     Attributes:
-        kind: "silent", "heard", "stuck", "gone", "left", "rate" (a publisher has another rate), "corrupt", or
-            "doubt" (messages may be missing), which has no text.
+        kind: "silent", "heard", "stuck", "gone", "left", "rate" (a publisher has another rate), "corrupt" (frames were
+            damaged), or "doubt" (messages may be missing). A notice of the kind "doubt" has no text.
         origin: id of the publisher; None for "corrupt".
-        text: for the log.
+        text: line for the log.
     """
 
     kind: str
@@ -83,16 +83,16 @@ class _Watch:
     """State of one publisher.
 
     Attributes:
-        seen: `heard_at` of the sender at the last check.
-        heard_at: time of that frame.
+        seen: attribute `heard_at` of the `HeardSender` at the last check. A new value shows that a frame arrived.
+        heard_at: time of the check that found the last frame.
         checked_at: time of the last check of a silent publisher.
-        waits_from: time since which its packets arrive without messages.
-        repaired_at: time of the last repairs while it was silent.
-        tries: new connections since its last frame.
+        waits_from: time since which packets of the silent publisher arrive, but no messages.
+        repaired_at: time of the last repairs that arrived while the publisher was silent.
+        tries: number of new connections since the last frame of the publisher.
         state: "heard", "silent" or "gone".
-        is_doubted: whether the doubt was reported.
-        is_compared: whether its rate was compared.
-        has_left: whether its last record announced its end.
+        is_doubted: whether the notice "doubt" was returned since the last frame.
+        is_compared: whether the rate of the publisher was compared with the rate of the subscriber.
+        has_left: whether the last record of the publisher announced its end.
     """
 
     __slots__ = (
@@ -127,8 +127,9 @@ class Watchdog:
         """Start without publishers.
 
         Args:
-            stale_after: seconds for which libpgm may repair.
-            rate_kbps: rate that all publishers should have.
+            stale_after: maximum duration of a repair in seconds. If packets but no messages arrive for longer, libpgm
+                counts as stuck.
+            rate_kbps: rate in kilobits per second that all publishers must have, or losses are not repaired.
         """
         self._stale_after, self._rate = stale_after, rate_kbps
         self._watches: dict[bytes, _Watch] = {}
@@ -150,10 +151,10 @@ class Watchdog:
         """Return the notices since the last check.
 
         Args:
-            senders: publishers whose frames arrived.
-            now: in seconds.
+            senders: state of each publisher from which frames have arrived, by the id of the publisher.
+            now: current time in seconds of the monotonic clock.
             is_idle: whether all frames were read.
-            arriving: packets at the endpoint; None before they are known.
+            arriving: packets that arrive at the endpoint; None if they have not been observed long enough.
             malformed: number of damaged frames so far.
         """
         for origin in self._watches.keys() - senders.keys():
@@ -194,7 +195,10 @@ class Watchdog:
         watch.has_left = sender.has_left
 
     def _unheard(self, arriving: Arriving | None) -> Arriving | None:
-        """Return the packets of publishers whose frames do not arrive."""
+        """Return `arriving` without the publishers that are heard.
+
+        The result counts the publishers whose packets reach this host, but whose messages libpgm does not deliver.
+        """
         if arriving is None or arriving is UNOBSERVED:
             return arriving
         heard = sum(watch.state == "heard" and not watch.has_left for watch in self._watches.values())
@@ -208,7 +212,7 @@ class Watchdog:
         now: float,
         came: Arriving | None,
     ) -> Iterator[Notice]:
-        """Return the notice about a publisher of which no frame arrived."""
+        """Yield a notice if a publisher becomes silent, or if a silent publisher is in doubt, stuck or gone."""
         watch.checked_at = now
         if watch.state == "heard":
             if now >= watch.heard_at + SILENCE + sender.quiet:
@@ -242,10 +246,10 @@ class Watchdog:
         )
 
     def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
-        """Return when `check` is due without another frame; None for never.
+        """Return the time at which `check` is due even if no frame arrives; None for never.
 
         Args:
-            senders: publishers whose frames arrived.
+            senders: state of each publisher from which frames have arrived, by the id of the publisher.
         """
         return min(
             (

@@ -1,7 +1,7 @@
 """Spark for recorded traffic: subject columns, the data source `oz`, archives and reports.
 
-Needs the extra `ozmq[spark]` and Java 17 or newer. `import oz` does not load this package. On a cluster the
-executors need oz too.
+The package needs the extra `ozmq[spark]` and Java 17 or newer. `import oz` does not load it. On a cluster, oz must also
+be installed for the executors.
 """
 
 from oz.errors import SinkError, missing_module

@@ -1,22 +1,24 @@
 """Archives: the records of a journal as Parquet files by day and first token, written by Spark.
 
     <path>/batch=<first>-<end>-<segment>/day=2026-03-01/first_token=flight/part-….parquet
-    <path>.staging/        batches that are being written, and the lock
+    <path>.staging/        batches that are not complete yet, and the lock file
 
 Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging
 directory, and a rename makes it visible, so that readers find complete files only. The names of the batches are the
-only state of an archive: the next batch starts at the highest end offset. A killed process loses at most the batch in
-the staging directory, and the next run writes the batch again.
+only state of an archive: the next batch starts at the highest end offset. If a process is killed, at most the batch
+in the staging directory is lost, and the next run writes this batch again.
 
-A first rename marks a finished batch (`ready`), and a second rename makes it visible. In between, batches inside the
-new range are moved away: earlier versions of the batch, or the small batches that a compaction has merged. `recover`
-completes a finished batch of the staging directory, so that every step can be repeated. No record is ever visible
-twice. While a compaction replaces batches, a query that runs may fail or miss their records.
+A first rename moves a finished batch to the directory `ready`, and a second rename makes the batch visible. Between the
+two renames, visible batches inside the range of the new batch are moved away. They are earlier versions of the batch,
+or the small batches that a compaction has merged. `recover` completes a finished batch of the staging directory, so
+that every step can be repeated. No record is ever visible twice. While a compaction replaces batches, a running query
+may fail or miss the records of these batches.
 
 `<segment>` is the id of the segment that holds the last record of the batch. If the journal has another segment at
-this offset, it was restored or replaced, and its offsets name other records. Batches of a DataFrame have none.
+this offset, the journal was restored or replaced, and its offsets name other records. Batches of a DataFrame that was
+not read from a known journal have no `<segment>`.
 
-The staging directory is a sibling of `<path>`, because DuckDB and Polars read every `**/*.parquet` below it.
+The staging directory is a sibling of `<path>`, because DuckDB and Polars read every `**/*.parquet` below `<path>`.
 """
 
 from __future__ import annotations
@@ -42,10 +44,12 @@ from oz.spark.registration import register
 from oz.spark.session import is_remote
 
 GAPS, OTHER = "@gaps", "@other"
-"""Values of `first_token`: gap records, and tokens that have no directory of their own."""
+"""Values of the column `first_token` for gap records, and for tokens that have no directory of their own."""
 
 MAX_TOKEN_BYTES = 64
-"""Spark writes up to three bytes for a byte of a token, and a file name has at most 255 bytes."""
+"""Maximum length in bytes of a token with a directory of its own. Spark writes up to three bytes for each byte of a
+token, and a file name has at most 255 bytes.
+"""
 
 ROW_GROUP_ROWS = 20_000
 _BATCH = re.compile(r"batch=(\d{20})-(\d{20})(?:-([0-9a-f]+))?")
@@ -57,12 +61,11 @@ _WRITE_OPTIONS: dict[str, Any] = {
 
 Path = str | os.PathLike[str]
 OnProgress = Callable[[int, int], object]
-"""Function that `archive` calls with the number of offsets archived so far, and the number of all in this
-run."""
+"""Function that `archive` calls with two numbers: the offsets that are archived so far, and all offsets of this run."""
 
 
 class ArchiveError(OzError):
-    """An archive cannot be written: another process writes to it, or it belongs to another journal."""
+    """An archive cannot be read or written. For example, another process writes to it, or the journal differs."""
 
 
 @dataclass
@@ -70,12 +73,12 @@ class ArchiveResult:
     """Result of a run of `archive`.
 
     Attributes:
-        rows: records that this run wrote, gap records included.
-        batches: batches that this run wrote.
-        first_offset: the first offset of this run.
+        rows: number of records that this run wrote, gap records included.
+        batches: number of batches that this run wrote.
+        first_offset: the first offset that this run copied.
         end_offset: the offset after the last record in the archive.
-        merged: batches that the compaction replaced.
-        merged_into: batches that the compaction wrote.
+        merged: number of batches that the compaction replaced.
+        merged_into: number of batches that the compaction wrote.
     """
 
     rows: int = 0
@@ -87,7 +90,7 @@ class ArchiveResult:
 
 
 class Batch(NamedTuple):
-    """A batch of an archive: a range of offsets, and the id of the segment that holds the last record."""
+    """A batch of an archive: the range of its offsets, and the id of the segment that holds its last record."""
 
     first: int
     end: int
@@ -95,7 +98,7 @@ class Batch(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the directory."""
+        """The name of the directory that holds the batch."""
         return f"batch={self.first:020}-{self.end:020}" + (f"-{self.segment}" if self.segment else "")
 
 
@@ -105,7 +108,8 @@ class Layout:
 
     Attributes:
         separator: text that ends the first token.
-        max_tokens: first tokens that have a directory of their own in one batch. Rarer tokens share `@other`.
+        max_tokens: maximum number of first tokens with a directory of their own in one batch. The rarer tokens share
+            the directory `@other`.
     """
 
     separator: str = "."
@@ -129,24 +133,26 @@ def archive(
     The next call continues at the end of the archive, also after the process was killed.
 
     Args:
-        spark: a session. Its executors must see the journal and the archive under the same paths.
+        spark: a Spark session. Its executors must see the journal and the archive under the same paths.
         journal: directory of the journal.
         path: directory of the archive, or a URI that Spark writes to.
         separator: text that ends the first token of a subject.
-        max_tokens: first tokens that have a directory of their own in one batch. Rarer tokens share `@other`.
-        batch_rows: offsets of a batch at most.
-        compact: merge small neighbouring batches afterwards. Running queries may fail or miss records
-            meanwhile.
-        fail_on_loss: raise if retention removed records before they were archived. False skips them.
-        on_progress: called before each batch and at the end.
+        max_tokens: maximum number of first tokens with a directory of their own in one batch. The rarer tokens share
+            the directory `@other`.
+        batch_rows: maximum number of offsets in a batch.
+        compact: whether to merge small neighbouring batches at the end. Queries that run at this time may fail or
+            miss records.
+        fail_on_loss: whether to raise an error if retention removed records before they were archived. With False,
+            these records are skipped.
+        on_progress: function that is called before each batch and at the end.
 
     Returns:
-        Counts of this run.
+        The counts of this run.
 
     Raises:
-        ArchiveError: another process writes to the archive, or the session is one of Spark Connect.
-        JournalError: the directory is no journal, is damaged, is another journal than before, or lost
-            records.
+        ArchiveError: another process writes to the archive, or the session is a session of Spark Connect.
+        JournalError: the directory is no journal, or is not the journal of the archive; or records are damaged or
+            lost.
     """
     layout, report = Layout(separator, max_tokens), on_progress or (lambda *_: None)
     with _open_archive(spark, path) as store:
@@ -176,18 +182,20 @@ def archive_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that archives the micro-batches of a stream, each record once.
 
-    Rows whose offset is already in the archive are left out, so that a repeated micro-batch, or a query with
-    a new checkpoint, writes no record twice. The stream must have the columns of one journal, in the order of
+    Rows whose offset is already in the archive are left out. Therefore neither a repeated micro-batch nor a query
+    with a new checkpoint writes a record twice. The stream must have the columns of one journal, in the order of
     offsets.
 
     Args:
         path: directory of the archive, or a URI that Spark writes to.
-        separator: as for `archive`.
-        max_tokens: as for `archive`.
-        journal: the journal of the stream. It lets a later run detect that the journal was replaced.
+        separator: text that ends the first token of a subject, as for `archive`.
+        max_tokens: maximum number of first tokens with a directory of their own, as for `archive`.
+        journal: directory of the journal that the stream reads. With it, a later run detects that the journal was
+            replaced.
 
     Returns:
-        A function of a DataFrame and a batch number. It raises the errors of `archive`.
+        A function with two parameters: a DataFrame and the number of the micro-batch. It raises the errors of
+        `archive`.
     """
     layout = Layout(separator, max_tokens)
 
@@ -214,19 +222,19 @@ def archive_stream(
     position.
 
     Args:
-        spark: as for `archive`.
-        journal: as for `archive`.
-        path: as for `archive`.
-        separator: as for `archive`.
-        max_tokens: as for `archive`.
-        interval: seconds between the starts of micro-batches.
-        fail_on_loss: as for `archive`.
+        spark: a Spark session, as for `archive`.
+        journal: directory of the journal.
+        path: directory or URI of the archive.
+        separator: text that ends the first token of a subject, as for `archive`.
+        max_tokens: maximum number of first tokens with a directory of their own, as for `archive`.
+        interval: seconds between the starts of two micro-batches.
+        fail_on_loss: whether lost records are an error, as for `archive`.
 
     Returns:
-        The `StreamingQuery`.
+        The `StreamingQuery` of Spark, which runs until it is stopped.
 
     Raises:
-        ArchiveError, JournalError: as `archive`.
+        ArchiveError, JournalError: the errors of `archive` apply.
     """
     register(spark)
     with _open_archive(spark, path) as store:
@@ -240,10 +248,12 @@ def archive_stream(
 
 
 def read_archive(spark: SparkSession, path: Path) -> DataFrame:
-    """Return the records of an archive with the columns of the journal, and `batch`, `day` and `first_token`.
+    """Return the records of an archive.
+
+    The columns `batch`, `day` and `first_token` follow the columns of the journal.
 
     Raises:
-        ArchiveError: there is no archive.
+        ArchiveError: the directory is not an archive.
     """
     if not is_remote(spark) and not is_archive(spark, path):
         raise ArchiveError(f"{os.fspath(path)}: there is no archive; `oz spark archive` writes one")
@@ -256,7 +266,7 @@ def is_archive(spark: SparkSession, path: Path) -> bool:
 
 
 class _Files:
-    """The directories of an archive, through Spark's file systems."""
+    """The directories of an archive, on any file system that Spark can use."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
         if is_remote(spark):
@@ -279,14 +289,14 @@ class _Files:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the batches in a directory; no names if it does not exist."""
+        """Return the names of the batches in a directory, sorted; an empty list if the directory does not exist."""
         if not self._system.exists(self._hadoop(directory)):
             return []
         names = (entry.getPath().getName() for entry in self._system.listStatus(self._hadoop(directory)))
         return sorted(name for name in names if _BATCH.fullmatch(name))
 
     def batches(self) -> list[Batch]:
-        """Return the visible batches by offset.
+        """Return the visible batches, sorted by offset.
 
         Raises:
             ArchiveError: the ranges of two batches overlap.
@@ -307,7 +317,7 @@ class _Files:
         """Rename a directory. The target must not exist.
 
         Raises:
-            ArchiveError: the file system refused.
+            ArchiveError: the file system did not rename the directory.
         """
         self.make(target.rpartition("/")[0])
         if not self._system.rename(self._hadoop(source), self._hadoop(target)):
@@ -329,7 +339,7 @@ class _Store(_Files):
 
     @property
     def last(self) -> Batch:
-        """The batch with the highest offsets, an empty one at offset 0 for an empty archive."""
+        """The batch with the highest end offset; in an empty archive, an empty batch at offset 0."""
         return max(self.batches(), key=lambda batch: batch.end, default=Batch(0, 0))
 
     def write(self, rows: DataFrame, layout: Layout, batch: Batch) -> int:
@@ -340,7 +350,7 @@ class _Store(_Files):
         return count
 
     def append(self, rows: DataFrame, layout: Layout, journal: Path | None) -> None:
-        """Write the rows after the end of the archive as a batch."""
+        """Write the rows with offsets after the end of the archive as one batch."""
         staged = f"{self.staging}/writing/stream"
         found = self._stage(rows.where(F.col("offset") >= self.last.end), layout, staged)
         if found.rows:
@@ -350,7 +360,7 @@ class _Store(_Files):
     def read(self, batches: list[Batch]) -> DataFrame:
         """Return the records of batches with the columns of the journal."""
         paths = [f"{self.path}/{batch.name}" for batch in batches]
-        # Without partition discovery, which guesses types from the names of directories.
+        # This option disables partition discovery, which would guess types from the names of directories.
         return self._spark.read.option("recursiveFileLookup", True).parquet(*paths)
 
     def recover(self) -> None:
@@ -367,7 +377,7 @@ class _Store(_Files):
                 laid_out.write.mode("overwrite").partitionBy("day", "first_token").options(**_WRITE_OPTIONS)
             )
             writer.parquet(staged)
-        # Count the rows in the files, so that the result is right even if a task was repeated.
+        # A count of the rows in the files is right, even if Spark has repeated a task.
         written = self._spark.read.schema("offset bigint").option("recursiveFileLookup", True).parquet(staged)
         (found,) = written.agg(F.count("*"), F.min("offset"), F.max("offset") + 1).collect()
         return _Written(*found)
@@ -399,7 +409,7 @@ def _parse(name: str) -> Batch:
 
 @contextmanager
 def _open_archive(spark: SparkSession, path: Path) -> Iterator[_Store]:
-    """Lock and recover an archive. Only archives on a local or shared directory are locked."""
+    """Lock and recover an archive. An archive at a URI is not locked, because only directories support locks."""
     store = _Store(spark, path)
     store.make(store.staging)
     if not store.is_local:
@@ -437,7 +447,11 @@ def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
 
 
 def _compact(store: _Store, layout: Layout, batch_rows: int) -> tuple[int, int]:
-    """Merge neighbouring batches up to `batch_rows` offsets; return their number before and after."""
+    """Merge neighbouring batches into batches of at most `batch_rows` offsets.
+
+    Returns:
+        The number of batches that were merged, and the number of batches that were written for them.
+    """
     groups: list[list[Batch]] = []
     for batch in store.batches():
         if groups and batch.end - groups[-1][0].first <= batch_rows:
@@ -451,17 +465,17 @@ def _compact(store: _Store, layout: Layout, batch_rows: int) -> tuple[int, int]:
 
 
 def _lay_out(rows: DataFrame, layout: Layout) -> DataFrame:
-    """Return rows with the columns `day` and `first_token`, sorted for files and row groups."""
+    """Add the columns `day` and `first_token` to the rows, and sort them for files and row groups."""
     first_token = _first_token(layout)
     common = rows.groupBy(first_token.alias("name")).count().orderBy(F.desc("count"), "name")
     names = [row.name for row in common.limit(layout.max_tokens + 1).collect()]
     if len(names) > layout.max_tokens:
         kept = [*names[: layout.max_tokens], GAPS]
         first_token = F.when(first_token.isin(kept), first_token).otherwise(OTHER)
-    # `to_date` would depend on the time zone of the session.
+    # The result of `to_date` would depend on the time zone of the session.
     day = F.expr("date_from_unix_date(cast(unix_micros(time) div 86400000000 as int))")
     placed = rows.withColumns({"day": day, "first_token": first_token})
-    # Spark splits and joins the partitions of this hint by size, so that files are neither tiny nor huge.
+    # With this hint, Spark splits and joins partitions by size. So the files are neither tiny nor huge.
     balanced = placed.hint("rebalance", "day", "first_token")
     return balanced.sortWithinPartitions("day", "first_token", "subject", "offset")
 

@@ -1,8 +1,9 @@
 """Spark columns about subjects: matching patterns, tokens, and missing sequence numbers.
 
-`matches` and `prefix` are native expressions: an OR of `startswith` over the pattern's prefixes, which
-Parquet uses to skip row groups, and an RLIKE. A pattern that Java reads differently, and a list of patterns,
-run as an Arrow function in Spark's Python workers, once for each distinct subject of a batch.
+`prefix` and `matches` are native expressions. They test with `startswith` whether a subject begins with one of the
+prefixes of the pattern, and Parquet uses this test to skip row groups. `matches` adds an RLIKE. A pattern that Java
+reads differently, and a list of patterns, run as an Arrow function in Python workers of Spark, once for each distinct
+subject of a batch.
 """
 
 from __future__ import annotations
@@ -33,19 +34,21 @@ _UNNUMBERED_PARTITIONS = 1024
 def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
     """Return whether each subject matches a pattern.
 
-    The column is an equality for a literal pattern. For other patterns it is `startswith` of the prefixes and
-    RLIKE, or an Arrow function if Java reads the pattern differently.
+    For a literal pattern, the column is a test for equality. For other patterns, it is a test of the prefixes with
+    `startswith` and an RLIKE. If Java reads the pattern differently, it is an Arrow function.
 
     Args:
-        column: subjects, string or binary. A subject that is not UTF-8 matches no pattern of a text dialect.
-        pattern: a pattern, or text as for `oz.compile`, such as `rv:Foo.*`.
+        column: column of subjects, of type string or binary. A subject that is not UTF-8 matches no pattern of a text
+            dialect.
+        pattern: a pattern, or a text as for `oz.compile`, such as `rv:Foo.*`.
 
     Returns:
-        A boolean column, null for a null subject.
+        A boolean column. It is null for a null subject.
 
     Raises:
-        PatternError: the dialect does not allow the pattern. Without dialect the text is a nats pattern.
-        PatternTimeout: in the query, if Python evaluates the pattern and one subject exceeds the time limit.
+        PatternError: the dialect does not allow the pattern. A text without a dialect is a nats pattern.
+        PatternTimeout: Python evaluates the pattern, and exceeds the time limit for one subject. The query raises this
+            error, and not the call.
     """
     compiled, subject = compile(pattern), _subject(column)
     if compiled.is_literal:
@@ -56,26 +59,26 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
         return decided if b"" in compiled.prefixes else _has_prefix(subject, compiled) & decided
     conditions = [] if b"" in compiled.prefixes and regex else [_has_prefix(subject, compiled)]
     if regex and compiled._dialect.is_bytes:
-        # ISO-8859-1 turns each byte into one character, so that `?` is one byte for Java too.
+        # ISO-8859-1 decodes each byte as one character. So `?` matches one byte in Java too.
         conditions.append(F.decode(subject.cast("binary"), "ISO-8859-1").rlike(regex))
     elif regex:
         conditions.append(subject.rlike(regex))
     if not compiled._dialect.is_bytes:
-        conditions.append(F.is_valid_utf8(subject))  # RLIKE reads invalid bytes as U+FFFD
+        conditions.append(F.is_valid_utf8(subject))  # RLIKE would read invalid bytes as U+FFFD
     return reduce(and_, conditions)
 
 
 def prefix(column: Column | str, pattern: Pattern | str | bytes) -> Column:
-    """Return whether ZeroMQ's prefix filter passes each subject for a pattern.
+    """Return whether the prefix filter of ZeroMQ would deliver each subject for a pattern.
 
-    Every subject that matches passes. A subject that passes may not match.
+    The filter delivers every subject that matches the pattern, and some subjects that do not match.
 
     Args:
-        column: subjects, string or binary.
-        pattern: a pattern, or text as for `oz.compile`.
+        column: column of subjects, of type string or binary.
+        pattern: a pattern, or a text as for `oz.compile`.
 
     Returns:
-        A boolean column, null for a null subject.
+        A boolean column. It is null for a null subject.
 
     Raises:
         PatternError: the dialect does not allow the pattern.
@@ -84,12 +87,12 @@ def prefix(column: Column | str, pattern: Pattern | str | bytes) -> Column:
 
 
 def token(column: Column | str, n: int, *, separator: str = ".") -> Column:
-    """Return one token of each subject, null if the subject has fewer tokens.
+    """Return one token of each subject; null if the subject has fewer tokens.
 
     Args:
-        column: subjects, string or binary.
-        n: position of the token, from 1, or from -1 at the end as in Spark's `split_part`.
-        separator: text between tokens: `/` for mqtt.
+        column: column of subjects, of type string or binary.
+        n: position of the token. 1 is the first token, and -1 the last token, as in `split_part` of Spark.
+        separator: text between two tokens, such as `/` for mqtt.
 
     Raises:
         ValueError: `n` is 0, or the separator is empty.
@@ -103,8 +106,8 @@ def depth(column: Column | str, *, separator: str = ".") -> Column:
     """Return the number of tokens of each subject.
 
     Args:
-        column: subjects, string or binary.
-        separator: text between tokens: `/` for mqtt.
+        column: column of subjects, of type string or binary.
+        separator: text between two tokens, such as `/` for mqtt.
 
     Raises:
         ValueError: the separator is empty.
@@ -115,18 +118,19 @@ def depth(column: Column | str, *, separator: str = ".") -> Column:
 def match_all(column: Column | str, patterns: Iterable[Pattern | str] | Pattern | str) -> Column:
     """Return the patterns that each subject matches, as an array of strings.
 
-    Each Python worker builds one index of all patterns, and looks up each distinct subject of a batch once.
+    Each Python worker builds one index of all patterns, and looks up each distinct subject of a batch in it.
 
     Args:
-        column: subjects, string or binary.
-        patterns: patterns of any dialects, or text as for `oz.compile`; or a single pattern.
+        column: column of subjects, of type string or binary.
+        patterns: a list of patterns or texts as for `oz.compile`, of any dialects; or a single pattern.
 
     Returns:
-        An array of the given texts in the order of `patterns`, each text once; null for a null subject.
+        A column of arrays. An array holds the texts of the matching patterns in the order of `patterns`, each text
+        once. It is null for a null subject.
 
     Raises:
         PatternError: a dialect does not allow a pattern.
-        ValueError: a pattern's text is not UTF-8, so that Spark cannot hold the text.
+        ValueError: the text of a pattern is not UTF-8. Spark cannot hold such a text.
     """
     named = {_text(pattern): compile(pattern) for pattern in _pattern_list(patterns)}
     names = list(named)
@@ -148,13 +152,13 @@ def join_patterns(
 ) -> DataFrame:
     """Return each row once for each pattern that its subject matches, with the pattern in a new column.
 
-    Spark looks up each distinct subject of the data once and joins the result. Rows without a match are left
-    out.
+    Spark looks up each distinct subject of the data once, and joins the result with the rows. Rows without a matching
+    pattern are left out.
 
     Args:
         dataframe: the rows.
         column: the column of `dataframe` with the subjects.
-        patterns: as for `match_all`.
+        patterns: patterns or their texts, as for `match_all`.
         name: name of the new column.
     """
     rows = dataframe.withColumn(_SUBJECT, _subject(column))
@@ -166,24 +170,24 @@ def join_patterns(
 def gaps(sequence: Column | str, origin: Column | str, *, order: Column | str | None = None) -> Column:
     """Return the number of messages of the same publisher that are missing before each row.
 
-    The column is a window expression over each origin, for `select` or `withColumn`. Use it before any filter
-    by subject, because the sequence numbers of filtered rows count as missing.
+    The column is a window expression for `select` or `withColumn`, with one window for each origin. Use it before any
+    filter by subject, because the sequence numbers of removed rows count as missing.
 
     Args:
-        sequence: sequence numbers of the publisher.
-        origin: the publisher. A restarted publisher has another origin.
-        order: column to sort the rows of a publisher by. None sorts by sequence number, so that a late or
-            repeated message is not missing. With `"offset"`, a number that is not above the number before
-            starts a new count, as after the restart of a recorder.
+        sequence: column of the sequence numbers.
+        origin: column of the publisher ids. A restarted publisher has another id.
+        order: column by which the rows of a publisher are sorted. None sorts by sequence number, so that a late or
+            repeated message does not count as missing. With `"offset"`, a number that is not greater than the
+            number before it starts a new count, as after the restart of a recorder.
 
     Returns:
-        A bigint; null for the first row of a publisher or of a new count, and for rows without number or
-        origin.
+        A bigint column. It is null for the first row of a publisher or of a new count, and for rows without a number
+        or an origin.
     """
     number, publisher = _column(sequence).cast("long"), _column(origin)
     position = number if order is None else _column(order)
     is_numbered = number.isNotNull() & publisher.isNotNull()
-    # Without this key one task would sort all rows without a number.
+    # Without this key, a single task would sort all rows that have no number.
     spread = F.when(~is_numbered, F.pmod(F.hash(position), F.lit(_UNNUMBERED_PARTITIONS)))
     before = F.lag(number).over(Window.partitionBy(publisher, is_numbered, spread).orderBy(position))
     step = number - before - 1
@@ -196,7 +200,7 @@ def _column(column: Column | str) -> Column:
 
 
 def _subject(column: Column | str) -> Column:
-    # Spark drops the cast of a string column, so Parquet still sees a plain column.
+    # Spark drops a cast from string to string. So the Parquet reader still gets a plain column.
     return _column(column).cast("string")
 
 
@@ -210,7 +214,7 @@ def _has_prefix(subject: Column, pattern: Pattern) -> Column:
     begins = reduce(or_, (_starts_with(subject, prefix) for prefix in pattern.prefixes))
     if len(pattern.prefixes) == 1 or not (common := _utf8_prefix(pattern.prefix)):
         return begins
-    # Spark pushes no OR into a Python data source, but pushes this startswith.
+    # Spark pushes this `startswith` into a Python data source, but pushes no OR.
     return subject.startswith(common) & begins
 
 
@@ -231,7 +235,7 @@ def _equals(subject: Column, literal: bytes) -> Column:
 
 
 def _utf8_prefix(prefix: bytes) -> str:
-    """Return the longest part of a prefix, from its start, that is UTF-8."""
+    """Return the beginning of a prefix up to its last complete UTF-8 character."""
     try:
         return prefix.decode()
     except UnicodeDecodeError as error:
@@ -243,7 +247,7 @@ def _decided_by_python(subject: Column, pattern: Pattern) -> Column:
         try:
             return pattern.matches(each)
         except SubjectError:
-            return False  # not UTF-8
+            return False  # the subject is not UTF-8
 
     return _for_each_distinct(subject, "matches", matching, BooleanType(), pa.bool_())
 
@@ -283,7 +287,7 @@ def _text(pattern: Pattern | str) -> str:
 
 @lru_cache(maxsize=4)
 def _index(packed: bytes) -> PatternIndex:
-    # Cached because a worker process runs many tasks.
+    # The index is cached, because a worker process runs many tasks.
     index = PatternIndex()
     for number, pattern in enumerate(pickle.loads(zlib.decompress(packed))):
         index.add(pattern, number)

@@ -1,20 +1,20 @@
 r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
-Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end
-the JVM. Three rules make Java agree with Python's engine, and protect the JVM:
+Theory of operation. RLIKE searches with the regex engine of Java. This engine has no time limit, and its recursion can
+end the JVM. Three rules make Java agree with Python's engine, and protect the JVM:
 
 - The output consists of a few constructs with the same meaning in both engines: `\A`, `\z`, escaped literals, classes
-  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in
-  Java.
+  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. The output avoids `$`, `\Z`, `.` and `\w`,
+  which have another meaning in Java.
 
-- Only single characters repeat without a limit; Java runs such a repeat in a loop. The one group that repeats
-  is possessive, which Java also runs in a loop. Text between two stars is matched once, in an atomic group.
-  So the time grows at most with the square of the subject's length.
+- Only single characters repeat without a limit, and Java runs such a repeat in a loop. One group repeats too. It is
+  possessive, so Java also runs it in a loop. A text between two stars is matched once, in an atomic group. So the time
+  grows at most with the square of the subject's length.
 
 - Patterns of tokens and globs are written from their parsed tokens. A pattern of the regex dialect is written
   only if it consists of the constructs in `_REGEX_ITEM`. Python evaluates all other patterns.
 
-A byte dialect matches bytes, so its regex is meant for subjects that were decoded as ISO-8859-1.
+A byte dialect matches bytes. So the regex of such a pattern expects subjects that were decoded as ISO-8859-1.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ from oz.subjects.dialects.globs import ANY_BYTE, Element, Glob, GlobDialect
 from oz.subjects.pattern import Pattern
 
 MAX_WILDCARDS = 100
-"""Java uses stack for each element of a pattern. The stack overflowed near 2,000 elements."""
+"""Maximum number of wildcards in a pattern. Java uses stack for each element of a pattern, and the stack overflowed
+near 2,000 elements.
+"""
 MAX_REPEATS = 3
-"""Repeats of a regex that can match the same characters. Three divide 256 characters in about 3 million ways."""
+"""Maximum number of repeats in a regex that can match the same characters. Three repeats can divide 256 characters in
+about 3 million ways.
+"""
 MAX_REGEX_LENGTH = 300  # characters
 
 ANYTHING = r"[\s\S]*"
@@ -38,14 +42,13 @@ NEVER = "(?!)"
 
 
 def java_regex(pattern: Pattern) -> str | None:
-    """Return a Java regex that decides about a subject which starts with one of the pattern's prefixes.
+    """Return a Java regex for a pattern. The regex only decides about subjects that begin with a prefix of the pattern.
 
     Args:
         pattern: a pattern that is not a literal.
 
     Returns:
-        The regex, for a search. It is empty if the prefixes decide alone. None if Python has to evaluate the
-        pattern.
+        The regex to search for; an empty text if the prefixes alone decide; None if Python must evaluate the pattern.
     """
     if pattern._dialect.is_prefix:
         return ""
@@ -62,7 +65,7 @@ def java_regex(pattern: Pattern) -> str | None:
 
 
 def escape(text: str) -> str:
-    """Return a Java regex that matches a text and nothing else."""
+    """Return a Java regex that matches exactly one text."""
     return "".join(map(_character, text))
 
 
@@ -97,7 +100,7 @@ def _levels(levels: Sequence[Token]) -> str:
         for level in levels
         if isinstance(level, bytes) or level is Wild.ONE
     ]
-    # A wildcard in the first level matches no subject that starts with `$`, and no topic is empty.
+    # A wildcard in the first level does not match a topic that starts with `$`. A topic is never empty.
     guard = r"(?!\z)" if isinstance(levels[0], bytes) else r"(?!\z|\$)"
     if not written:
         return rf"\A{guard}"
@@ -122,7 +125,7 @@ def _routing_key(words: Sequence[Token]) -> str:
     end_of_word = r"(?=\.|\z)"
     written = r"\A(?!\z)" if first is None else rf"\A(?!\z){first}{end_of_word}"
     for segment in others[:-1]:
-        # Each segment has a fixed number of words, so the earliest match is as good as any other.
+        # Each segment has a fixed number of words. So the earliest match is sufficient.
         start = r"(?:\A|\.)" if written == r"\A(?!\z)" else r"\."
         written += rf"(?>{ANYTHING}?{start}{segment}{end_of_word})"
     if others[-1] is not None:
@@ -135,7 +138,7 @@ def _routing_key(words: Sequence[Token]) -> str:
 
 
 def _glob(elements: Sequence[Element], pattern: Pattern) -> str | None:
-    if all(isinstance(element, Glob) for element in elements):  # it matches no empty subject
+    if all(isinstance(element, Glob) for element in elements):  # the regex matches no empty subject
         return r"\A[\s\S]" if Glob.STAR in elements else rf"\A[\s\S]{{1,{len(elements)}}}\z"
     *head, last = elements
     if last is Glob.STAR and Glob.STAR not in head and {len(head)} == set(map(len, pattern.prefixes)):
@@ -179,7 +182,7 @@ def _ranges(members: Iterable[int]) -> str:
     return "".join(f"{_character(chr(low))}-{_character(chr(high))}" for low, high in pairs)
 
 
-# The regex dialect: a subset that both engines read alike -----------------------------------------
+# The regex dialect: constructs that both engines read alike -----------------------------------------
 
 _PLAIN = r"[A-Za-z0-9_\-/:,;@%=~<>!\"']|[^\x00-\x7f]"
 _ESCAPED = r"\\[!-/:-@\[-`{-~]"
@@ -206,7 +209,7 @@ def _regex(pattern: Pattern) -> str | None:
         text, dot = text.removeprefix("(?s)"), r"[\s\S]"
     written: list[str] = []
     repeats, at = 0, 0
-    previous: str | None = None  # the atom of a repeat, if a following literal can end that repeat
+    previous: str | None = None  # the repeated atom, if a following literal can end the repeat
     while at < len(text):
         item = _REGEX_ITEM.match(text, at)
         if item is None:

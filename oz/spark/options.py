@@ -14,12 +14,12 @@ _LARGEST = (1 << 63) - 1
 
 
 def option_error(name: str, value: object, rule: str) -> ConfigurationError:
-    """Return the error for an option.
+    """Return the error to raise for an option.
 
     Args:
-        name: of the option.
-        value: as it was given; None if the option is unknown or absent.
-        rule: that the value breaks, and the remedy.
+        name: name of the option.
+        value: value as it was given; None if the option is unknown or absent.
+        rule: text with the rule that the value breaks, and the remedy.
     """
     if value is None:
         return ConfigurationError(None, None, f"option {name}", rule)
@@ -29,20 +29,20 @@ def option_error(name: str, value: object, rule: str) -> ConfigurationError:
 class OptionValues:
     """The options of one read or write, as Spark passes them.
 
-    Each method returns one option, or its default if the option is absent, and raises `ConfigurationError` for a
-    value that is not allowed. Names are written as in the documentation; Spark passes them in lower case.
+    Each method returns the value of one option, or the default if the option is absent. It raises `ConfigurationError`
+    for a value that is not allowed. The names are written as in the documentation, but Spark passes them in lower case.
     """
 
     def __init__(
         self, given: Mapping[str, str], names: Sequence[str], foreign: Mapping[str, str], side: str
     ) -> None:
-        """Check the names.
+        """Check the names of the given options.
 
         Args:
-            given: names and values.
-            names: the known names.
-            foreign: names of other connectors in lower case, and their replacements.
-            side: "source" or "sink", for the error.
+            given: values of the options by name.
+            names: names of the known options.
+            foreign: names of options of other connectors in lower case, with the options of oz that replace them.
+            side: "source" or "sink", for the text of an error.
 
         Raises:
             ConfigurationError: an option is unknown.
@@ -50,7 +50,7 @@ class OptionValues:
         self._given = {name.lower(): str(value) for name, value in given.items()}
         known = {name.lower(): name for name in names}
         for name in self._given.keys() - known.keys():
-            # A name with a dot belongs to another connector, and resembles none of ours.
+            # A name with a dot is an option of another connector. It is not a misspelled option of oz.
             similar = [] if "." in name else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = foreign.get(name) or (known[similar[0]] if similar else None)
             meant = f"use {hint}. " if hint else ""
@@ -63,15 +63,18 @@ class OptionValues:
         return name.lower() in self._given
 
     def given(self, name: str) -> str | None:
-        """Return an option as it was given; None if it is absent."""
+        """Return the value of an option as it was given; None if the option is absent."""
         return self._given.get(name.lower())
 
     def text(self, name: str) -> str | None:
-        """Return an option as text; None if it is absent or empty."""
+        """Return the value of an option as text; None if the option is absent or empty."""
         return self._given.get(name.lower()) or None
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """Return an option that a function parses; its `ValueError` becomes the rule of the `ConfigurationError`."""
+        """Return the value that the function `parse` returns for an option; None if the option is absent.
+
+        A `ValueError` of the function becomes the rule in the text of a `ConfigurationError`.
+        """
         text = self._given.get(name.lower())
         if text is None:
             return None
@@ -81,7 +84,7 @@ class OptionValues:
             raise option_error(name, text, str(error)) from None
 
     def integer(self, name: str, minimum: int = 1) -> int | None:
-        """Return an integer of at least `minimum`."""
+        """Return the value of an option as an integer of at least `minimum`."""
 
         def parse(text: str) -> int:
             text = text.strip()
@@ -92,7 +95,7 @@ class OptionValues:
         return self.parse(name, parse)
 
     def seconds(self, name: str, default: float, maximum: float = 86_400.0) -> float:
-        """Return a number of seconds, above 0 and at most `maximum`."""
+        """Return the value of an option as seconds, greater than 0 and at most `maximum`."""
 
         def parse(text: str) -> float:
             try:
@@ -107,11 +110,11 @@ class OptionValues:
         return default if found is None else found
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return a boolean."""
+        """Return the value of an option as a boolean."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, allowed: Collection[str], default: str) -> str:
-        """Return one of some words; the case of letters does not matter."""
+        """Return the value of an option, which is one of the words in `allowed`. The case of letters is ignored."""
 
         def parse(text: str) -> str:
             word = text.strip().lower()

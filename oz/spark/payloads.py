@@ -1,9 +1,8 @@
 """Payloads decoded to typed columns: MessagePack as the sockets' codec writes it, JSON, and text.
 
-A payload fits its schema as a whole, or it is malformed: a wrong type in one field makes the whole payload
-    null.
-The caller decides what happens to malformed payloads, by Spark's modes PERMISSIVE, FAILFAST and
-DROPMALFORMED. The functions on Arrow arrays need no session, so that they run in executors.
+A payload fits its schema completely, or it is malformed: a wrong type in one field makes the whole payload null. The
+caller decides about malformed payloads with one of the modes PERMISSIVE, FAILFAST and DROPMALFORMED of Spark. The
+functions for Arrow arrays need no session. Therefore they can run in executors.
 
 docs/spark-reference.md lists the types, and the values that fit each type.
 """
@@ -29,7 +28,7 @@ from oz.errors import OzError
 from oz.wire.codec import MsgpackCodec
 
 MODES = ("PERMISSIVE", "FAILFAST", "DROPMALFORMED")
-"""Treatment of a row with a malformed payload: null, an error, or no row."""
+"""Treatment of a row with a malformed payload: the payload becomes null, the query fails, or the row is dropped."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 60
@@ -38,26 +37,26 @@ Converter = Callable[[Any], Any]
 
 
 class PayloadError(OzError, ValueError):
-    """A payload that does not decode to its schema, in the mode FAILFAST."""
+    """A payload does not decode to its schema, and the mode is FAILFAST."""
 
 
 def from_msgpack(column: Column | str, schema: DataType | str, *, mode: str = "PERMISSIVE") -> Column:
     """Decode MessagePack payloads, as `codec="msgpack"` of the sockets writes them.
 
     Args:
-        column: payloads, binary.
-        schema: a type, or DDL that Spark parses: `"price double, size int"`, `"array<double>"`.
-        mode: `PERMISSIVE` gives null for a malformed payload, `FAILFAST` fails the query. A column cannot
-            drop rows: filter by `isNotNull()` instead of `DROPMALFORMED`.
+        column: binary column of payloads.
+        schema: a type of Spark, or its text in DDL, such as `"price double, size int"` or `"array<double>"`.
+        mode: treatment of a malformed payload. With `PERMISSIVE` the value is null, and with `FAILFAST` the query
+            fails. A column cannot drop rows: use a filter with `isNotNull()` instead of `DROPMALFORMED`.
 
     Returns:
-        A column of that type; null for a null payload.
+        A column of the type `schema`. It is null for a null payload.
 
     Raises:
         TypeError: no payload decodes to the type.
         ValueError: the mode is unknown.
-        ParseException: of Spark, if the DDL is invalid.
-        PayloadError: in the query, in the mode FAILFAST.
+        ParseException: Spark cannot parse the DDL.
+        PayloadError: a payload is malformed, and the mode is FAILFAST. The query raises this error, and not the call.
     """
     if mode.upper() not in MODES[:2]:
         raise ValueError(
@@ -86,12 +85,12 @@ def check_decoded(payloads: pa.Array, decoded: pa.Array, name: str) -> None:
     """Raise PayloadError for the first malformed payload, if there is one.
 
     Args:
-        payloads: binary.
-        decoded: the result of a `decode_*` function for `payloads`.
-        name: name of the format for the message.
+        payloads: binary array of payloads.
+        decoded: array that a `decode_*` function returned for `payloads`.
+        name: name of the format for the text of the error.
 
     Raises:
-        PayloadError: a payload is not null, and its decoded value is.
+        PayloadError: a payload is not null, but its decoded value is null.
     """
     for payload, value in zip(payloads, decoded, strict=True):
         if payload.is_valid and not value.is_valid:
@@ -102,12 +101,12 @@ def check_decoded(payloads: pa.Array, decoded: pa.Array, name: str) -> None:
 
 
 def arrow_type(kind: DataType | pa.DataType) -> pa.DataType:
-    """Return the Arrow type in which Spark transfers a type; an Arrow type is returned as it is."""
+    """Return the Arrow type with which Spark transfers a Spark type. An Arrow type is returned unchanged."""
     return kind if isinstance(kind, pa.DataType) else to_arrow_type(kind, timezone="UTC")
 
 
 def undecodable(kind: DataType) -> Iterator[str]:
-    """Yield the reasons why payloads cannot decode to a type; nothing if they can."""
+    """Yield the reasons why payloads cannot decode to a type; no reasons if the type is allowed."""
     if isinstance(kind, (CharType, VarcharType, VariantType)):
         yield f"{kind.simpleString()}: no payload decodes to this type; docs/spark-reference.md lists the types"
     elif isinstance(kind, StructType):
@@ -133,25 +132,25 @@ def decode_msgpack(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array
     """Decode MessagePack payloads.
 
     Args:
-        payloads: binary.
-        kind: the type to decode to, of Arrow or Spark.
+        payloads: binary array of payloads.
+        kind: Arrow or Spark type of the decoded values.
 
     Returns:
-        An array of that type and of the same length; null for null and malformed payloads.
+        An array of the type `kind` with one value for each payload. A null or malformed payload becomes null.
 
     Raises:
-        TypeError: no payload decodes to the type. No payload makes this function raise.
+        TypeError: no payload decodes to the type. A malformed payload does not raise an error.
     """
     return _decode(payloads, MsgpackCodec().decode, arrow_type(kind))
 
 
 def decode_json(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array:
-    """Decode JSON payloads in UTF-8; arguments, result and errors as for `decode_msgpack`."""
+    """Decode JSON payloads in UTF-8. The arguments, the result and the errors are as for `decode_msgpack`."""
     return _decode(payloads, lambda payload: json.loads(payload.decode()), arrow_type(kind))
 
 
 def decode_string(payloads: pa.Array) -> pa.Array:
-    """Decode text in UTF-8; null for null payloads and for payloads that are not UTF-8."""
+    """Decode payloads as text in UTF-8. A payload that is null or not UTF-8 becomes null."""
     try:
         return payloads.cast(pa.string())
     except pa.ArrowInvalid:
@@ -164,7 +163,7 @@ def _decode(payloads: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataTyp
     def value_of(payload: bytes | None) -> Any:
         try:
             return None if payload is None else convert(decode(payload))
-        except Exception:  # codecs raise many types for malformed bytes, RecursionError for deep nesting
+        except Exception:  # codecs raise many classes of errors, such as RecursionError for deep nesting
             return None
 
     values = [value_of(payload) for payload in payloads.to_pylist()]
@@ -182,8 +181,8 @@ def _is_storable(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-# Converters raise for a value that does not fit. They check exactly the conversions that Arrow does silently,
-# such as text to binary and True to 1; Arrow itself refuses the others.
+# Converters raise an error for a value that does not fit its type. They check exactly the conversions that Arrow does
+# silently, such as text to binary and True to 1. Arrow itself raises an error for other conversions.
 
 
 def _converter(kind: pa.DataType) -> Converter:

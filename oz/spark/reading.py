@@ -1,4 +1,4 @@
-"""`read`: a journal as a DataFrame, by Spark's own Parquet reader.
+"""`read`: a journal as a DataFrame, read with the Parquet reader of Spark.
 
 Sealed segments of a journal are Parquet files, so Spark reads them itself. Spark splits files among tasks, reads
 only the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver
@@ -31,11 +31,12 @@ from oz.subjects.pattern import Pattern, compile
 PatternArgument = Pattern | str | bytes
 
 _NULLABLE_DDL = ", ".join(f"`{name}` {kind.removesuffix(' NOT NULL')}" for name, kind in DDL.items())
-# parquet-mr does not compare page checksums unless it is told to: a flipped byte would give a wrong value.
+# Without this setting, parquet-mr does not compare page checksums, and a flipped byte could give a wrong value.
 _VERIFY = "parquet.page.verify-checksum.enabled"
 _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# Records of the active segment that one task converts. A task costs about 10 ms, as much as 5,000 records.
+# Number of records of the active segment that one task converts. Starting a task takes 10 ms, as long as converting
+# 5,000 records.
 _TASK_ROWS = 65_536
 _TASK_BYTES = 32 << 20
 
@@ -52,25 +53,25 @@ def read(
 ) -> DataFrame:
     """Return the records of a journal as a DataFrame, with the columns of the journal.
 
-    The result holds the records that are acknowledged at the call. The driver holds the matching part of the
-    active segment in memory: at most `segment_bytes` of the writer.
+    The result holds the records that are acknowledged at the call. The driver holds the matching records of the active
+    segment in memory. Their size is at most the option `segment_bytes` of the writer.
 
     Args:
-        spark: a session. Its executors need the journal's directory under the same path. They need oz only if
-            Java reads a pattern differently.
-        journal: the directory; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
-        pattern: return only messages whose subject matches; a list: at least one of them. None returns all.
-        start: the first offset, or the earliest time of receipt. Text without a zone is local time.
-        end: the offset, or the time, before which to stop; None for the end of the journal.
-        gaps: return gap records too, with kind 1, for each pattern.
-        fail_on_loss: raise if records of the range are missing. False logs a warning.
+        spark: a Spark session. Its executors need the directory of the journal under the same path. They need oz only
+            if Java reads a pattern differently.
+        journal: directory of the journal; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
+        pattern: pattern of the subjects, or a list of patterns, of which one must match. None returns all messages.
+        start: the first offset, or the earliest time of receipt. A time without a zone is local time.
+        end: the offset or the time before which to stop; None for the end of the journal.
+        gaps: whether to return gap records too, with any pattern. Their column `kind` is 1.
+        fail_on_loss: whether to raise an error if records of the range are missing. With False, a warning is logged.
 
     Raises:
         JournalError: the directory is no journal, a file is damaged, or records are missing.
-        ConfigurationError: a bound is beyond the end of the journal, or is no offset and no time.
+        ConfigurationError: a bound is beyond the end of the journal, or is neither an offset nor a time.
         PatternError: a pattern is not allowed in its dialect.
 
-    The query itself fails if Spark finds a damaged page.
+    If Spark finds a damaged page, the query fails, and not this call.
     """
     name = _name(journal)
     low, high = _bound("start", start), _bound("end", end)
@@ -104,9 +105,10 @@ def read(
 
 
 def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return a table as a DataFrame. Tasks convert its rows, each task one batch.
+    """Return a table as a DataFrame. Each task of Spark converts one batch of its rows.
 
-    Below `_LOCAL_THRESHOLD`, Spark would convert all rows in the driver, in twice the time.
+    The setting `_LOCAL_THRESHOLD` is 0 meanwhile. Otherwise Spark would convert the rows of a small table in the
+    driver, which takes twice the time.
     """
     rows = max(1, min(_TASK_ROWS, table.num_rows * _TASK_BYTES // table.nbytes))
     wanted = {_LOCAL_THRESHOLD: "0", _BATCH_ROWS: str(rows)}
@@ -121,7 +123,7 @@ def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 class _Selection(NamedTuple):
-    """The records that a call of `read` returns."""
+    """The selection of the records that a call of `read` returns."""
 
     offsets: Range
     patterns: list[Pattern] | None
@@ -130,9 +132,10 @@ class _Selection(NamedTuple):
     gaps: bool
 
     def condition(self, parts: Sequence[ranges.SealedPart]) -> Column | None:
-        """Return the condition for records of sealed files; None if all are selected.
+        """Return the condition for records of sealed files; None if all records are selected.
 
-        A condition that all records of the files meet is omitted, so that Spark does not read its columns.
+        If all records of the files meet a condition, it is omitted, so that Spark does not read the columns of the
+        condition.
         """
         conditions = []
         if not all(part.is_whole for part in parts):
@@ -167,7 +170,7 @@ class _Selection(NamedTuple):
 
 
 def _matching(patterns: Sequence[Pattern]) -> Column:
-    """Return the condition for subjects that match; a subject that is not UTF-8 is in `subject_raw`."""
+    """Return the condition that a pattern matches the subject. A subject that is not UTF-8 is in `subject_raw`."""
     is_text = F.col("subject_raw").isNull()
     conditions = []
     for pattern in patterns:
@@ -210,10 +213,10 @@ _S3 = re.compile(r"^s3://(?:[^/@]*@)?")  # Spark takes credentials from its own 
 
 
 def _spark_path(path: str) -> str:
-    """Return the name of a file for Spark, which expands globs and calls S3 "s3a"."""
+    """Return the path of a file as Spark expects it: without globs, and with the scheme "s3a" for S3."""
     if "://" not in path:
-        # Without a scheme the path would be one of the cluster's default file system.
+        # Without a scheme, Spark would look for the path on the default file system of the cluster.
         return "file://" + _GLOB.sub(lambda found: f"\\{found[0]}", path)
-    base, _, options = path.partition("?")  # options of pyarrow.fs, and the name of the file
+    base, _, options = path.partition("?")  # after `?`: the options of pyarrow.fs, and the name of the file
     uri = f"{base}/{options.rpartition('/')[2]}" if options else base
     return _GLOB.sub(lambda found: f"\\{found[0]}", _S3.sub("s3a://", uri))

@@ -1,4 +1,4 @@
-"""`format("oz")`: the data source that Spark knows, and its registration in a session."""
+"""`format("oz")`: the class of the data source, and its registration in a Spark session."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_TABLES = (
 
 
 class OzDataSource(DataSource):  # type: ignore[misc]
-    """Data source `oz`: journals as source, publishers as sink."""
+    """Data source `oz`: it reads from journals, and writes to publishers."""
 
     parallelism = 1
-    """Number of tasks that the session runs at once; `register` makes a subclass with the number."""
+    """Number of tasks that the session runs at once. `register` makes a subclass with the number of the session."""
 
     _parsed: SourceOptions | None = None
 
@@ -46,25 +46,25 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         return RowFormat(options.rows).ddl
 
     def reader(self, schema: StructType) -> Any:
-        """Return the reader of a batch; errors are those of `JournalReader`."""
+        """Return the reader of a batch. The errors are those of `JournalReader`."""
         from oz.spark.source import JournalReader
 
         return JournalReader(self._source_options(), schema)
 
     def streamReader(self, schema: StructType) -> Any:
-        """Return the reader of a stream; errors are those of `JournalStreamReader`."""
+        """Return the reader of a stream. The errors are those of `JournalStreamReader`."""
         from oz.spark.source import JournalStreamReader
 
         return JournalStreamReader(self._source_options(), schema)
 
     def _source_options(self) -> SourceOptions:
-        # Parsed once, so that a glob and a relative time keep the meaning that they had at load().
+        # The options are parsed once, so that a glob and a relative time keep their meaning from the call of load().
         if self._parsed is None:
             self._parsed = read_source_options(self.options, self.parallelism)
         return self._parsed
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """Return the writer of a DataFrame; errors are those of `oz.spark.sink.sink_task`."""
+        """Return the writer of a DataFrame. The errors are those of `oz.spark.sink.sink_task`."""
         from oz.spark.sink import SinkWriter, sink_task
 
         if overwrite:
@@ -72,17 +72,17 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         return SinkWriter(sink_task(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """Return the writer of a streaming query; errors are those of `oz.spark.sink.sink_task`."""
+        """Return the writer of a streaming query. The errors are those of `oz.spark.sink.sink_task`."""
         from oz.spark.sink import SinkStreamWriter, sink_task
 
         return SinkStreamWriter(sink_task(self.options, schema))
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("oz")` in a session. `oz.spark.session` does it itself.
+    """Register `format("oz")` in a session. A session of `oz.spark.session` is already registered.
 
     Args:
-        spark: a session, whose executors must be able to import oz.
+        spark: a Spark session. Its executors must be able to import oz.
     """
     # A session of Spark Connect has no SparkContext.
     parallelism = spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1

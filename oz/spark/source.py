@@ -1,16 +1,16 @@
 """The source of `format("oz")`: readers of journals, in batch and in streams.
 
 Theory of operation. A journal has one sequence of offsets, and the records of a range of offsets never
-change. The driver plans ranges. A task reads its ranges from the files, which it must see under the same
-path.
+change. The driver plans ranges. A task reads its ranges from the files. It must see the files under the same
+path as the driver.
 
 The position of a stream in a journal is an offset and the id of the segment that holds the record before it.
-Spark keeps the positions in the checkpoint. If a journal was restored or replaced, the segment of the offset
-has another id, and the query fails. A repeated micro-batch reads the same range, and its partitions depend on
-nothing but the range, so that the sink of `format("oz")` makes the same ids again.
+Spark keeps the positions in the checkpoint. If a journal was restored or replaced, this segment has another id, and the
+query fails. A repeated micro-batch reads the same range, and its partitions depend only on the range. Therefore the
+sink of `format("oz")` makes the same ids again.
 
-Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Otherwise they are
-counted, and the count is a part of the position.
+If retention or damage has removed records, they are missing. With `failOnDataLoss`, missing records are an error.
+Otherwise they are counted, and the count is a part of the position.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _log = logger("oz.spark.source")
 
 
 class Range(NamedTuple):
-    """Offsets from `first` to before `end`."""
+    """Range of offsets, from `first` to before `end`."""
 
     first: int
     end: int
 
 
 class Slice(InputPartition):  # type: ignore[misc]
-    """A partition: ranges of one journal."""
+    """A partition of a query: ranges of offsets in one journal."""
 
     def __init__(self, journal: str, ranges: Sequence[Range]) -> None:
         """Describe the partition by the directory or URI of the journal, and the offsets to read."""
@@ -65,7 +65,7 @@ class Slice(InputPartition):  # type: ignore[misc]
 
 
 class SliceReader:
-    """Reads slices; Spark pickles it for the tasks."""
+    """Reads slices. Spark pickles the reader for the tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         """Prepare the columns.
@@ -80,8 +80,8 @@ class SliceReader:
         """Read the rows of a slice, in the order of offsets.
 
         Raises:
-            JournalError: a file is damaged or not visible; or records were removed since the query was
-                planned, and `failOnDataLoss` is set.
+            JournalError: a file is damaged or not visible; or records were removed after the query was planned, and
+                `failOnDataLoss` is set.
         """
         options, columns = self._options, list(self._converter.columns)
         if part.ranges and "://" not in part.journal and not os.path.isdir(part.journal):
@@ -116,12 +116,12 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
     """Return the number of missing offsets.
 
     Args:
-        journal: the directory.
-        missing: gaps.
+        journal: the directory of the journal.
+        missing: gaps with the missing offsets.
         fails: whether missing offsets are an error.
 
     Raises:
-        JournalError: records are missing, and the option makes that an error.
+        JournalError: offsets are missing, and `fails` is set.
     """
     count = sum(gap.end - gap.first for gap in missing)
     if count:
@@ -134,7 +134,7 @@ def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> i
 
 
 def partition_count(rows: int, options: SourceOptions) -> int:
-    """Return the number of partitions for a number of rows."""
+    """Return the number of partitions into which to divide a number of rows."""
     if options.partitions is not None:
         return options.partitions
     tasks = options.parallelism
@@ -143,7 +143,7 @@ def partition_count(rows: int, options: SourceOptions) -> int:
 
 
 def cut(parts: Sequence[Range], count: int) -> list[list[Range]]:
-    """Cut ranges into at most `count` lists of ranges with equal numbers of offsets; no list is empty."""
+    """Divide ranges into at most `count` lists with about the same number of offsets. No list is empty."""
     total = sum(end - first for first, end in parts)
     if not total:
         return []
@@ -163,7 +163,7 @@ def cut(parts: Sequence[Range], count: int) -> list[list[Range]]:
 
 
 class JournalReader(DataSourceReader):  # type: ignore[misc]
-    """Reads journals once, up to their ends when the query is planned."""
+    """Reads journals once. It reads up to the ends that the journals have when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         """Check the options.
@@ -209,7 +209,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         return [Slice(journal, part) for part in cut(parts, partition_count(rows, options))]
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
-        """Read one partition in a task; errors are those of `SliceReader.read`."""
+        """Read one partition in a task. The errors are those of `SliceReader.read`."""
         return self._reader.read(partition)
 
 
@@ -217,7 +217,7 @@ def offset_range(journal: str, options: SourceOptions) -> Range:
     """Return the offsets that a batch reads of a journal.
 
     Raises:
-        ConfigurationError: an offset is beyond the end.
+        ConfigurationError: an offset is beyond the end of the journal.
     """
     opened = Journal(journal)
     kept, available = opened.first_offset, opened.end_offset
@@ -233,8 +233,8 @@ class Positions(NamedTuple):
     """The positions of a stream, as Spark keeps them in the checkpoint.
 
     Attributes:
-        journals: the position in each journal, by directory.
-        lost: the number of records that were missing since the query began.
+        journals: the position in each journal, by the directory or URI of the journal.
+        lost: the number of missing records since the query began.
     """
 
     journals: dict[str, Checkpoint]
@@ -267,7 +267,8 @@ class Positions(NamedTuple):
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads journals as they grow.
 
-    One object plans the batches in a process of the driver while the query runs. Copies of it read in tasks.
+    While the query runs, one reader in a process of the driver plans the micro-batches. Copies of this reader read in
+    tasks.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -282,8 +283,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
                     name, options.given[name], "it is for spark.read; a stream ends with a trigger"
                 )
         self._options = options
-        # startingTime is the position of a new query, and not a filter: a query that continues reads all later records,
-        # also if the option is relative ("-1h").
+        # startingTime is the position of a new query, and not a filter. A query that continues reads all later records,
+        # also if the option is a relative time ("-1h").
         self._reader = SliceReader(replace(options, start_time=None), schema)
         self._ends: dict[str, Checkpoint] | None = None
         self._last: Positions | None = None
@@ -292,8 +293,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Return the position at which a new query begins.
 
         Raises:
-            JournalError: a directory is no journal; or the offset was removed, and `failOnDataLoss` is set.
-            ConfigurationError: the offset is beyond the end.
+            JournalError: a directory is no journal; or the records at the offset were removed, and `failOnDataLoss` is
+                set.
+            ConfigurationError: the offset is beyond the end of the journal.
         """
         return Positions({each: self._beginning(each) for each in self._options.journals}, 0).to_json()
 
@@ -316,7 +318,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ranges.checkpoint(journal, first)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return one of the limits that are set; `latestOffset` applies both."""
+        """Return the limit in rows or, without it, the limit in bytes. If both are set, `latestOffset` applies both."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
@@ -324,14 +326,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Record the ends of the journals, at which the query stops."""
+        """Record the present ends of the journals. The query stops at these ends."""
         self._ends = {each: ranges.checkpoint(each) for each in self._options.journals}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the position at which the next micro-batch ends.
 
         Raises:
-            JournalError: records are missing, and `failOnDataLoss` is set; or a journal was replaced.
+            JournalError: records are missing, and `failOnDataLoss` is set; or a journal was replaced or restored.
         """
         begin = self._positions(start)
         backlogs = {name: self._backlog(name, each) for name, each in begin.journals.items()}
@@ -357,7 +359,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return Range(first, max(first, end.offset))
 
     def _limit(self, backlogs: Mapping[str, Range], limit: ReadLimit) -> dict[str, int]:
-        """Return the end of the micro-batch in each journal."""
+        """Return the offset in each journal at which the micro-batch ends."""
         options = self._options
         if isinstance(limit, ReadAllAvailable):
             return {name: each.end for name, each in backlogs.items()}
@@ -380,7 +382,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the journals, the records after the last micro-batch, and the lost records."""
+        """Return the ends of the journals, and the numbers of lost records and of records that are not read yet."""
         if self._last is None:
             return None
         ends = {name: ranges.checkpoint(name).offset for name in self._last.journals}
@@ -391,7 +393,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Plan the partitions of a micro-batch.
 
         Raises:
-            JournalError: records are missing, and `failOnDataLoss` is set; or a journal was replaced.
+            JournalError: records are missing, and `failOnDataLoss` is set; or a journal was replaced or restored.
         """
         begin, stop = self._positions(start).journals, self._positions(end).journals
         found = []
@@ -399,7 +401,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             first = begin[name].offset
             if first >= last.offset:
                 continue
-            # After a restart Spark plans a batch of the checkpoint again, without latestOffset.
+            # After a restart, Spark plans a batch of the checkpoint again, and does not call latestOffset.
             ranges.resume(name, begin[name])
             ranges.resume(name, last)
             whole = Range(first, last.offset)
@@ -410,17 +412,17 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return found
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the retention of the journal does not depend on queries."""
+        """Do nothing, because the retention of a journal does not depend on queries."""
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
-        """Read one partition in a task; errors are those of `SliceReader.read`."""
+        """Read one partition in a task. The errors are those of `SliceReader.read`."""
         return self._reader.read(partition)
 
     def _positions(self, data: Mapping[str, Any]) -> Positions:
-        """Parse positions, and match them with the journals of the options.
+        """Parse positions, and assign them to the journals of the options.
 
-        A journal without a position is read from its first record. One journal may be at another path than
-        before, because the segment id identifies it.
+        A journal without a position is read from its first record. If the query reads a single journal, its path may
+        have changed, because the segment id identifies the journal.
         """
         known = Positions.from_json(data)
         names = self._options.journals
@@ -443,7 +445,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 
 def offset_at(journal: str, moment: datetime) -> int:
-    """Return the offset of the first record that was received at a time or later; without one, the end."""
+    """Return the offset of the first record that was received at a time or later; without such a record, the end."""
     opened = Journal(journal)
     end = opened.end_offset
     for batch in opened.batches(start=moment, end=end, columns=["offset"], gaps=True):

@@ -1,4 +1,4 @@
-"""The options of the source."""
+"""The options of the source of `format("oz")`, and their parser."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = (
     "timeHeader",
     "numPartitions",
 )
-"""The options of the source; docs/spark-reference.md documents each."""
+"""Names of the options of the source; docs/spark-reference.md documents each option."""
 
 _FOREIGN = {
     "kafka.bootstrap.servers": "journal",
@@ -73,17 +73,17 @@ class SourceOptions:
     Attributes:
         journals: the directories or URIs of the journals.
         patterns: patterns of subjects; empty for all subjects.
-        start: an offset, `EARLIEST` or `LATEST`.
-        start_time: the earliest time of receipt.
+        start: the first offset, `EARLIEST` or `LATEST`.
+        start_time: the earliest time of receipt of a row; None for no limit.
         end: the offset before which a batch ends; None for the end of the journal.
-        end_time: the time before which rows were received.
-        max_rows: limit of a micro-batch in rows.
-        max_bytes: limit of a micro-batch in bytes of the journal's files.
+        end_time: the time before which a row must have been received; None for no limit.
+        max_rows: maximum number of rows in a micro-batch; None for no limit.
+        max_bytes: maximum size in bytes of the records in a micro-batch; None for no limit.
         fail_on_loss: whether missing records are an error.
-        gaps: whether gap records are rows.
+        gaps: whether the rows include gap records.
         rows: the options of the columns.
-        partitions: number of partitions; None chooses it by the number of rows.
-        parallelism: number of tasks that the session runs at once.
+        partitions: number of partitions; None if the number depends on the number of rows.
+        parallelism: number of tasks that the Spark session runs at once.
     """
 
     journals: tuple[str, ...]
@@ -111,8 +111,8 @@ def read_source_options(given: Mapping[str, str], parallelism: int = 1) -> Sourc
     """Parse the options of the source.
 
     Args:
-        given: the options, as Spark passes them.
-        parallelism: number of tasks that the session runs at once.
+        given: the options by name, as Spark passes them.
+        parallelism: number of tasks that the Spark session runs at once.
 
     Raises:
         ConfigurationError: an option is unknown or wrong, or contradicts another one.
@@ -180,10 +180,10 @@ def _rows(values: OptionValues, *, names_journal: bool) -> RowOptions:
 
 
 def _patterns(text: str) -> tuple[Pattern, ...]:
-    """Compile patterns, one in each line."""
+    """Compile the patterns of a text with one pattern in each line."""
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines:
-        # Other connectors separate topics by commas. Here a comma is a character of a subject.
+        # Other connectors separate topics by commas. In oz a comma is a character of a subject.
         if "," in line and line.partition(":")[0] not in dialects.BY_NAME:
             rule = f"write one pattern in each line; if the comma is part of the subject, write nats:{line}"
             raise option_error("subject", line, rule)
@@ -209,7 +209,7 @@ def _time(text: str) -> datetime:
 
 
 def _journals(values: OptionValues) -> tuple[tuple[str, ...], bool]:
-    """Return the journals, and whether the option can name several: by lines, or by a glob."""
+    """Return the journals, and whether the option can name several journals: with several lines, or with a glob."""
     if "journal" in values and "path" in values:
         raise option_error("journal", values.text("journal"), "give either journal or load(path), not both")
     name = "journal" if "journal" in values else "path"
@@ -227,7 +227,7 @@ def _is_glob(line: str) -> bool:
 
 
 def _expand(line: str) -> list[str]:
-    line = line.removeprefix("file:")  # Spark makes a URI of load(path).
+    line = line.removeprefix("file:")  # Spark converts the path of load(path) to a URI.
     if "://" in line:
         return [line]
     path = os.path.abspath(line)

@@ -1,4 +1,4 @@
-"""`oz spark`: archives and reports of recorded traffic. Each command is a module, loaded when it is used."""
+"""`oz spark`: archives and reports of recorded traffic. Each command has a module, which is loaded at its use."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def archive(
     master: str | None,
     conf: dict[str, str],
 ) -> None:
-    """Run the command; its help is `_HELP`."""
+    """Write the archive; `_HELP` is the text of `--help`."""
     import oz.spark
 
     if follow and (compact or as_json):
@@ -91,7 +91,7 @@ def archive(
 
 
 def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
-    # PySpark's own handler cancels all jobs, which would fail the query.
+    # The handler of PySpark would cancel all jobs, and the query would fail.
     signal.signal(signal.SIGINT, lambda *_: query.stop())
     signal.signal(signal.SIGTERM, lambda *_: query.stop())
     print_status(ctx, "archiving; interrupt to end")
@@ -100,7 +100,7 @@ def _run_until_interrupted(ctx: click.Context, query: Any) -> None:
 
 @contextmanager
 def _progress(ctx: click.Context) -> Iterator[Callable[[int, int], object]]:
-    """Show progress on stderr: a bar on a terminal, a line for each batch elsewhere."""
+    """Show the progress on stderr: a bar on a terminal, otherwise a line for each batch."""
     with progress_bar("archiving", None) as update:
 
         def show(done: int, total: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # pyspark is an extra
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[2]"
@@ -17,7 +17,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def engine_options(command: _F) -> _F:
-    """Add `--master` and `--conf` to a command, for `engine`."""
+    """Add `--master` and `--conf` to a command, which passes them to `engine`."""
     master = click.option(
         "--master",
         metavar="URL",

@@ -58,7 +58,7 @@ def report(
     master: str | None,
     conf: dict[str, str],
 ) -> None:
-    """Run the command; its help is `_HELP`."""
+    """Write the report; `_HELP` is the text of `--help`."""
     import oz.spark
 
     compiled = parse_all([pattern], dialect)[0] if pattern is not None else None
