@@ -1,4 +1,4 @@
-"""Findings of `oz doctor`: features of this installation, and a command for each missing one.
+"""Findings of `oz doctor`: features of this installation, and a command that adds each missing feature.
 
 The checks examine Python and its packages, pyzmq and libzmq, the Java for Spark, and limits of the system.
 """
@@ -191,7 +191,7 @@ def java() -> Check:
 
 
 USUAL_FILES = 1_024
-"""Usual limit of open files of a shell. Each TCP connection of a ZeroMQ socket takes one file."""
+"""Usual limit of open files of a shell. Each TCP connection of a ZeroMQ socket is an open file."""
 
 OWN_FILES = 24
 """Number of open files of a program with one node and no connections, with a reserve. On Linux, a publisher opens 11

@@ -255,7 +255,7 @@ class JournalFull(JournalError):
 
 
 class MissingDependency(OzError, ImportError):
-    """A library, or a feature of libzmq, is not installed; the text has the remedy.
+    """A library, or a feature of libzmq, is not installed. The text of the error names the remedy.
 
     Attributes:
         name: name of the missing Python module; None for Java and libzmq.

@@ -85,7 +85,7 @@ def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]
         name: name of the function, as the program calls it.
         given: names of the unknown arguments.
         function: the called function.
-        parts: dataclass of options for each argument that takes one; fields of the dataclass are suggested too.
+        parts: option dataclasses by the name of their argument; fields of a dataclass are suggested too.
     """
     for text in given:
         code = function.__code__

@@ -54,7 +54,7 @@ class Subscription(SubscriptionBase):
         """Wait for the next message of this subscription. A cancellation loses nothing.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
@@ -83,7 +83,7 @@ class Subscription(SubscriptionBase):
         A cancellation ends the subscription.
 
         Args:
-            timeout: seconds to wait for publishers and the handler; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers and the handler; None waits for ever.
 
         Returns:
             Whether all messages published before were delivered within `timeout`.
@@ -128,7 +128,7 @@ class Subscriber(SubscriberBase):
 
         Raises:
             EndpointError: the endpoint cannot be used here.
-            PermissionDenied: with `security`, one side does not trust the key of the other side; see
+            PermissionDenied: with `security`, one side does not trust the other side's key; see
                 `oz.Subscriber.connect`. The endpoint is not connected.
             ClosedError: the subscriber is closed.
         """
@@ -213,7 +213,7 @@ class Subscriber(SubscriberBase):
         """Wait for the next message of the subscriptions without a handler. A cancellation loses nothing.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
@@ -263,7 +263,7 @@ class Subscriber(SubscriberBase):
 
         Args:
             limit: maximum number of messages.
-            timeout: seconds to wait for the first message; None waits for ever.
+            timeout: maximum time in seconds to wait for the first message; None waits for ever.
 
         Returns:
             At least one message, and exactly one with `ack="handled"`. A cancellation loses nothing.
@@ -307,7 +307,7 @@ class Subscriber(SubscriberBase):
         """Wait until each endpoint serves the subscriptions; see `oz.Subscriber.wait_ready`.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text names the endpoint, its
@@ -325,7 +325,7 @@ class Subscriber(SubscriberBase):
         A cancellation ends the subscriptions.
 
         Args:
-            timeout: seconds to wait for publishers and handlers; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers and handlers; None waits for ever.
 
         Returns:
             Whether all messages published before were delivered within `timeout`.
@@ -358,7 +358,7 @@ class Subscriber(SubscriberBase):
 
 
 class _Ending:
-    """Waits for tasks that were cancelled."""
+    """Awaitable that waits until cancelled tasks have ended."""
 
     __slots__ = ("_tasks",)
 

@@ -146,7 +146,7 @@ class SubscriberBase:
 
     @property
     def stats(self) -> SubscriberStats:
-        """Counters since the subscriber was created, as a copy."""
+        """Copy of the counters since the subscriber was created."""
         return self._engine.stats
 
     @property

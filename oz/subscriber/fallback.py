@@ -58,7 +58,9 @@ BINDS_WITHIN = 0.05
 
 
 class Fallback:
-    """Choice for one endpoint. Methods that return a bool return whether the state has changed.
+    """Choice between a link and a plain connection for one endpoint.
+
+    Methods that return a bool return whether the state has changed.
 
     Attributes:
         state: one of ASKING, PREFIX, MOVING and LINK.

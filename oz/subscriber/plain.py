@@ -1,12 +1,13 @@
 """Plain connections: one SUB for each endpoint, which subscribes to the prefixes of the patterns.
 
 With `filtering="prefix"` each endpoint has a SUB. Otherwise an endpoint has a SUB if the subscriber binds the endpoint,
-or if the publisher has no links. The library libzmq filters by prefix, and oz matches the patterns when a message has arrived.
+or if the publisher has no links. The library libzmq filters by prefix, and oz matches the patterns of each message that
+arrives.
 
 - SNDHWM is 0, because a SUB with a limit drops subscriptions of a burst without an error.
 - A SUB is closed but never disconnected, because libzmq aborts if a pipe ends inside the read of a multipart message.
 - The monitor reports the handshake. Before the handshake the publisher does not have the subscriptions.
-- With `filtering="auto"` a SUB begins without subscriptions. It *serves* from the time at which it subscribes.
+- With `filtering="auto"` a SUB begins without subscriptions. When the SUB subscribes, it begins to *serve*.
 """
 
 from __future__ import annotations

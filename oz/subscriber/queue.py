@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 The messages of a subscription without a handler go to the queue of the subscriber (`shared`), until the program calls
-`receive` of the subscription or iterates over the subscription. From then on the messages go to a separate queue,
-and `Subscriber.receive` does not return them. Messages for a handler go to a separate queue from the start. With `inline`, the messages of a subscription are in no queue: `Dispatcher.inline` has the messages, and the
-engine calls the handler in the thread that reads.
+`receive` of the subscription or iterates over the subscription. From then on the messages go to a separate queue, and
+`Subscriber.receive` does not return them. Messages for a handler go to a separate queue from the start. With `inline`,
+the messages of a subscription are in no queue: `Dispatcher.inline` has the messages, and the engine calls the handler
+in the thread that reads.
 
 A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected
 subscriptions do not share a queue, the gap has no position. Then the gap is in `Dispatcher.reports`, and the engine
@@ -157,7 +158,7 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to an equal gap after the last message: same origin and reason. Return False without such a gap."""
+        """Add a gap to a gap with its origin and reason after the last message; return False if there is none."""
         try:
             for place in count(-1, -1):
                 last = self.items[place]
@@ -242,7 +243,8 @@ class Inbox:
         dropped: number of messages that a publisher has dropped for the subscription.
         falls_back: whether plain publishers may serve the subscription.
         is_active: whether the subscription still receives messages.
-        is_removed: whether `unsubscribe` has ended the subscription. Its messages are then dropped.
+        is_removed: whether `unsubscribe` has ended the subscription. Messages of a removed
+            subscription are dropped.
         replier: function of a node that sends a reply. Its arguments are the request, the payload and the headers. None
             without a node.
     """
@@ -331,7 +333,7 @@ class Routes(dict[bytes, Route]):
         self._is_new = True
 
     def update_target(self, route: Route) -> None:
-        """Update `target` for a new route, which may be too long for the cache."""
+        """Update `target` for a new route, whose subject may be too long for the cache."""
         if self._is_new:
             self.target, self._is_new = route.target, False
         elif route.target is not self.target:

@@ -41,7 +41,7 @@ class Subscription(SubscriptionBase):
         """Wait for the next message of this subscription. Other threads may wait at the same time.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
@@ -70,7 +70,7 @@ class Subscription(SubscriptionBase):
         ClosedError.
 
         Args:
-            timeout: seconds to wait for publishers; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers; None waits for ever.
 
         Returns:
             Whether all messages published before were delivered within `timeout`.
@@ -106,7 +106,7 @@ class Subscriber(SubscriberBase, Pollable):
     Raises:
         EndpointError: an endpoint cannot be used here.
         ConfigurationError: an argument has a wrong value.
-        PermissionDenied: with `security`, one side of a connection does not trust the key of the other.
+        PermissionDenied: with `security`, one side of a connection does not trust the other side's key.
     """
 
     def _begin(self) -> None:
@@ -122,7 +122,7 @@ class Subscriber(SubscriberBase, Pollable):
 
         Raises:
             EndpointError: the endpoint cannot be used here.
-            PermissionDenied: with `security`, one side does not trust the key of the other. The endpoint is not
+            PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
                 connected: call `connect` again after the exchange of keys. If a key is refused later, the next call
                 that waits raises the error, and the subscriber continues to connect to the endpoint.
             ClosedError: the subscriber is closed.
@@ -176,7 +176,7 @@ class Subscriber(SubscriberBase, Pollable):
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
         **unknown: Never,
     ) -> Subscription:
-        """Subscribe to a pattern, or to several as one subscription.
+        """Subscribe to a pattern, or to several patterns as one subscription.
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
@@ -210,7 +210,7 @@ class Subscriber(SubscriberBase, Pollable):
         """Wait for the next message of the subscriptions without a handler. Handlers run during the wait.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
@@ -239,7 +239,7 @@ class Subscriber(SubscriberBase, Pollable):
 
         Args:
             limit: maximum number of messages.
-            timeout: seconds to wait for the first message; None waits for ever.
+            timeout: maximum time in seconds to wait for the first message; None waits for ever.
 
         Returns:
             At least one message, and exactly one with `ack="handled"`.
@@ -293,7 +293,7 @@ class Subscriber(SubscriberBase, Pollable):
         subscription of a plain connection raises no error here, but the publisher logs it.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text names the endpoint, its
@@ -312,7 +312,7 @@ class Subscriber(SubscriberBase, Pollable):
         raises ClosedError. An iteration ends after the remaining messages.
 
         Args:
-            timeout: seconds to wait for publishers; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers; None waits for ever.
 
         Returns:
             Whether all messages published before were delivered within `timeout`.

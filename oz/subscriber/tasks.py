@@ -114,7 +114,7 @@ class TaskWaits:
 
 
 class _Wait:
-    """State of one call of `run`, with the last version of the engine that the steps have checked."""
+    """State of a call of `run`. `_seen` is the last engine version that the steps have checked."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
@@ -137,7 +137,7 @@ class _Wait:
         self._seen = engine.version
 
     def close(self) -> None:
-        """End the wait at the engine, if one has begun."""
+        """Record at the engine that the wait has ended, if the wait has begun."""
         if self._has_entered:
             self._engine.leave(self)
 
