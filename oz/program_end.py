@@ -1,9 +1,9 @@
 """The end of a program with open objects.
 
-Python ends a program in four steps. First, Python joins all threads except daemons. Second, Python calls the functions
-of `atexit`. Third, Python stops the daemons at any instruction. Last, Python destroys the remaining objects. In the last step, a `close`
-that waits for a thread never returns. Therefore `close_all` closes objects with threads in the second step.
-A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
+Python ends a program in four steps. First, Python joins all threads except daemons. Second, Python calls the
+functions of `atexit`. Third, Python stops the daemons at any instruction. Last, Python destroys the remaining objects.
+In the last step, a `close` that waits for a thread never returns. Therefore `close_all` closes objects with threads in
+the second step. A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
 """
 
 from __future__ import annotations
