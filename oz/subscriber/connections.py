@@ -1,8 +1,8 @@
 """Connections of a subscriber: endpoints, sent and received frames, moves of `filtering="auto"`, and the clock.
 
 Methods run under the lock of the engine, unless a docstring says otherwise. `oz.subscriber.engine.Engine` is the only
-subclass. A `Place` holds the state of an endpoint. An endpoint has a link, a plain connection, or both. With `filtering="auto"`,
-`oz.subscriber.fallback` decides which.
+subclass. A `Place` holds the state of an endpoint. An endpoint has a link, a plain connection, or both. With
+`filtering="auto"`, `oz.subscriber.fallback` decides which.
 
 `connect` sends at once. Frames that a full socket refuses are sent at the next call. `_touched` holds the places
 that may have frames to send.

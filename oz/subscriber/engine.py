@@ -328,7 +328,7 @@ class Engine(Connections):
             has_more |= self._read_plain(now)
             has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
-            # Unread frames wait in the sockets, so the publishers are not silent.
+            # Silence is not measured, because unread frames wait in the sockets.
             self.listening.leave(now)
             if self._inside:
                 self.listening.enter()
