@@ -1,4 +1,4 @@
-"""`python -m oz`: the command `oz`, if it is not on the path."""
+"""Program of `python -m oz`: the command `oz`, for systems where the command is not in PATH."""
 
 from oz.command import main
 

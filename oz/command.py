@@ -17,7 +17,7 @@ def _end(number: int, _frame: object) -> None:
 
 
 def main(**options: Any) -> None:
-    """Run the command `oz` with the arguments of the process; `options` are those of `click.Command.main`."""
+    """Run the command `oz` with the arguments of the process; see `click.Command.main` for `options`."""
     for number in _EXIT_CODES:
         # A shell without job control starts background commands with SIGINT ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:

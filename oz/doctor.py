@@ -1,6 +1,6 @@
-"""Findings of `oz doctor`: features of this installation, and a command for each missing one.
+"""Findings of `oz doctor`: features of this installation, and a command that adds each missing feature.
 
-The checks are about Python and packages, pyzmq and libzmq, the Java for Spark, and limits of the system.
+The checks examine Python and its packages, pyzmq and libzmq, the Java for Spark, and limits of the system.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from oz.transport.capabilities import apt_line, crypto_library, has, pgm_line, p
 from oz.version import VERSION
 
 State = Literal["yes", "low", "no", "broken"]
-"""Present; present but too small; missing but optional; required and missing or too old."""
+"""States of a feature. "yes" means present, "low" means present but too small, and "no" means missing but optional.
+"broken" means that a required feature is missing or too old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class Check:
         name: name of the feature, also for `oz doctor --require`.
         group: heading in the output.
         state: state of the feature.
-        value: version or number; empty without one.
-        note: purpose of the feature, or the fault.
+        value: version of the feature, or size of the limit; empty if unknown.
+        note: purpose of the feature, or a description of the fault.
         add: command line that adds the feature; empty if the feature is present or no command can add it.
     """
 
@@ -116,7 +117,7 @@ def _extra(package: str, extra: str, note: str) -> Check:
 
 
 def _specs(extra: str) -> list[str]:
-    """Return the requirements of an extra with versions; in a checkout the extra itself."""
+    """Return the packages of an extra as requirements with versions; in a checkout, return the extra itself."""
     try:
         required = metadata.requires("ozmq") or []
     except metadata.PackageNotFoundError:
@@ -147,7 +148,7 @@ def _libzmq() -> Check:
 
 
 def _features() -> list[Check]:
-    # Name, purpose, and command line that adds the feature.
+    # Each entry has the name, the purpose, and the command line that adds the feature.
     known = (
         ("pgm", "multicast: epgm:// and pgm://; needs Debian, Ubuntu or a libzmq built with it", pgm_line()),
         ("curve", "encryption and keys", pip_line(*_WHEEL)),
@@ -190,16 +191,17 @@ def java() -> Check:
 
 
 USUAL_FILES = 1_024
-"""Usual limit of open files of a shell. Each TCP connection of a ZeroMQ socket takes one file."""
+"""Usual limit of open files of a shell. Each TCP connection of a ZeroMQ socket is an open file."""
 
 OWN_FILES = 24
-"""Open files of a program with one node and no connections, with a reserve. On Linux a publisher takes 11, a
-subscriber with its own context 6, and a node 12 on one host or 16 with a TCP endpoint."""
+"""Number of open files of a program with one node and no connections, with a reserve. On Linux, a publisher opens 11
+files, and a subscriber with its own context opens 6. A node opens 12, or 16 with a TCP endpoint."""
 
 ENOUGH_FILES = 65_536
 
 SMALL_BUFFER = 4 << 20
-"""Bytes of a socket buffer. With a smaller buffer, multicast loses packets while the thread of ZeroMQ is busy."""
+"""Sufficient size of a socket buffer in bytes. With a smaller buffer, multicast loses packets while ZeroMQ's thread is
+busy."""
 
 _CORE = Path("/proc/sys/net/core")
 
@@ -259,7 +261,7 @@ class Examination:
     """Result of all checks.
 
     Attributes:
-        findings: in the order of the output.
+        findings: findings of all checks, in the order of the output.
     """
 
     findings: tuple[Check, ...]
@@ -270,7 +272,7 @@ class Examination:
         return [finding.name for finding in self.findings]
 
     def missing(self, required: Collection[str] = ()) -> list[Check]:
-        """Return the missing features that oz needs or that are required.
+        """Return the features that are missing although oz or the caller requires them.
 
         Args:
             required: names of findings that the caller requires.
@@ -283,5 +285,5 @@ class Examination:
 
 
 def examine() -> Examination:
-    """Run all checks. Java is started once for its version."""
+    """Run all checks. One check starts Java, because only Java itself can print its version."""
     return Examination((*requirements(), *zeromq(), *extras(), java(), *limits()))

@@ -9,10 +9,10 @@
     ├── ProtocolError (ValueError)       malformed bytes from a peer
     ├── Timeout (TimeoutError)           the timeout of a call has passed
     ├── NoResponders                     no node of the bus has a subscription for a request
-    ├── PeerLost                         the node that held a request is lost, or has closed
-    ├── ReplyError                       the handler of the responder raised, or a reply to no request
+    ├── PeerLost                         the node that received a request is lost, or has closed
+    ├── ReplyError                       the responder's handler raised, or a replied message is no request
     ├── WouldBlock (BlockingIOError)     a subscriber has reached the high-water mark
-    ├── OwnershipError (RuntimeError)    an object used after a fork, or a node's socket in two threads
+    ├── OwnershipError (RuntimeError)    an object used after a fork, or in another event loop
     ├── ConfigurationError (ValueError)  a wrong value of a setting or option, or a wrong file
     ├── PermissionDenied (PermissionError) permissions deny an action, or a key is not trusted
     ├── EndpointError (ValueError)       a malformed endpoint, or one that this object or system cannot use
@@ -39,7 +39,7 @@ class OzError(Exception):
 
 
 def one_line(text: str | bytes) -> str:
-    """Return the repr of a text, cut to one line."""
+    """Return the repr of a text; a long repr is cut."""
     shown = repr(text)
     return shown if len(shown) <= 120 else f"{shown[:100]}… ({len(text)} long)"
 
@@ -64,9 +64,9 @@ class PatternError(_InvalidText):
     """A pattern that its dialect does not allow.
 
     Attributes:
-        dialect: the dialect's name.
+        dialect: name of the dialect.
         text: the pattern.
-        position: of the error in the text, from 0.
+        position: index in `text` at which the error is, from 0.
         rule: the rule that the text breaks.
     """
 
@@ -74,7 +74,7 @@ class PatternError(_InvalidText):
 
 
 class SubjectError(_InvalidText):
-    """A subject that its dialect does not allow; the attributes are those of `PatternError`."""
+    """A subject that its dialect does not allow; see `PatternError` for the attributes."""
 
     kind = "subject"
 
@@ -84,7 +84,7 @@ class SubjectWarning(UserWarning):
 
 
 class PatternTimeout(OzError, TimeoutError):
-    """The match of a pattern and a subject took longer than its time limit.
+    """The match of a pattern with a subject took longer than the time limit of the pattern.
 
     Attributes:
         pattern: the text of the pattern.
@@ -106,7 +106,7 @@ class PatternTimeout(OzError, TimeoutError):
 
 
 class ProtocolError(OzError, ValueError):
-    """Malformed bytes from a peer, or a refusal of a peer."""
+    """A peer has sent malformed bytes, or a publisher refuses a subscription."""
 
 
 class Timeout(OzError, TimeoutError):
@@ -118,11 +118,11 @@ class NoResponders(OzError):
 
 
 class PeerLost(OzError):
-    """The responder of a request is lost, or has closed. The request may have run.
+    """The responder of a request is lost, or has closed. Its handler may have run.
 
     Attributes:
-        subject: of the request.
-        peer: name of the node.
+        subject: subject of the request.
+        peer: name of the responder's node.
     """
 
     def __init__(self, subject: str, peer: str) -> None:
@@ -140,10 +140,10 @@ class ReplyError(OzError):
     """The handler of the responder raised, or `message.reply` was called for a message that is no request.
 
     Attributes:
-        subject: of the request.
-        kind: class name of the exception.
-        text: text of the exception.
-        node: name of the responder.
+        subject: subject of the request; empty if the message is no request.
+        kind: class name of the handler's exception; empty without one.
+        text: text of the handler's exception.
+        node: name of the responder's node.
     """
 
     def __init__(
@@ -157,14 +157,17 @@ class ReplyError(OzError):
 
 
 class WouldBlock(OzError, BlockingIOError):
-    """A subscriber has reached the high-water mark, and `on_full` of the publisher is "block" or "raise"."""
+    """A subscriber has reached the high-water mark, and the publisher's `on_full` is "block" or "raise"."""
 
 
 class OwnershipError(OzError, RuntimeError):
     """Use of an object outside of its process, thread or event loop.
 
-    Causes: the object is used in the child of a fork, in two threads at once (a drop-in socket), or in another
-    event loop. Another cause is a call that waits in an inline handler, or in a running loop of a test bus.
+    Possible causes:
+
+    - An object is used in the child of a fork, or in another event loop than before.
+    - An inline handler calls a function that waits.
+    - A call that blocks would wait in the running event loop of a test bus.
     """
 
 
@@ -172,18 +175,18 @@ class PermissionDenied(OzError, PermissionError):
     """Permissions deny an action, or a peer does not trust a key.
 
     Attributes:
-        rule: the rule that decided, and its place, or `default = "deny"`; None if a key is not trusted.
-        subject: a denied subject that the pattern matches; None if a key is not trusted, or without an example.
+        rule: text and place of the rule that denies the action, or `default = "deny"`; None if a key is not trusted.
+        subject: example of a denied subject; None if a key is not trusted, or if no example is known.
     """
 
     def __init__(self, message: str, *, rule: str | None = None, subject: str | None = None) -> None:
-        """Create the error with the rule and a subject that it denies."""
+        """Create the error with the rule and an example of a denied subject."""
         super().__init__(message)
         self.rule = rule
         self.subject = subject
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rule and the subject too."""
+        """Pickle the error with its rule and its subject."""
         return _denied_again, (str(self), self.rule, self.subject)
 
 
@@ -195,9 +198,10 @@ class ConfigurationError(OzError, ValueError):
     """A wrong value of an argument, a setting or an option of Spark, or a wrong configuration file.
 
     Attributes:
-        setting: its name; None if a file as a whole is wrong, or if an option is unknown or absent.
+        setting: name of the setting; None if a file as a whole is wrong, or if an option is unknown or absent.
         value: the wrong value.
-        source: "argument", "environment variable OZ_BUS", "file /x/oz.toml", "option of Spark" or "default".
+        source: place of the value, such as "argument", "environment variable OZ_BUS", "file /x/oz.toml", "option of
+            Spark" or "default".
         rule: the rule that the value breaks, and the remedy.
     """
 
@@ -232,8 +236,8 @@ class JournalFull(JournalError):
     """No disk space for an append; nothing of the append is in the journal.
 
     Attributes:
-        directory: of the journal.
-        end_offset: offset of the next record.
+        directory: directory of the journal.
+        end_offset: offset that the next record will have.
         reason: error text of the operating system.
     """
 
@@ -251,10 +255,10 @@ class JournalFull(JournalError):
 
 
 class MissingDependency(OzError, ImportError):
-    """A library, or a feature of libzmq, is not installed; the text has the remedy.
+    """A library, or a feature of libzmq, is not installed. The text of the error names the remedy.
 
     Attributes:
-        name: of the Python module; None for Java and libzmq.
+        name: name of the missing Python module; None for Java and libzmq.
     """
 
 

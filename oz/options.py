@@ -1,4 +1,4 @@
-"""Options of publishers, subscribers and nodes. All are frozen; `dataclasses.replace` changes a copy."""
+"""Options of publishers, subscribers and nodes. The classes are frozen; `dataclasses.replace` makes a changed copy."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Ack = Literal["received", "handled"]
 Policy = Literal["round_robin", "sticky", "failover"]
 
 POLICIES = ("round_robin", "sticky", "failover")
-"""Policies by which a queue group selects the member for a message."""
+"""Policies by which a queue group picks the member that receives a message."""
 OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
-"""Policies for a subscriber that is too slow."""
+"""Policies for messages when too many wait for a slow subscriber."""
 _HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
-"""Name or IPv4 address, or IPv6 address in brackets."""
+"""Regex for a host: a name, an IPv4 address, or an IPv6 address in brackets."""
 
 
 class _StrictOptions:
-    """Base of the options: a misspelled name gets a suggestion."""
+    """Base class of the options. A misspelled option raises an error with a suggestion."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
@@ -37,16 +37,17 @@ class _StrictOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(_StrictOptions):
-    """Limits of a socket, a node or a service. Limits bound the memory, time and connections that a peer can use.
+    """Limits for the memory, the time and the connections that a peer can use at a socket, a node or a service.
 
     Attributes:
-        patterns: subscriptions of one link at a publisher.
-        pattern_time: seconds for one match. A pattern is suspended after three matches that took longer.
-        subscription_bytes: bytes of the subscriptions of one plain subscriber.
-        message_bytes: bytes of the payload of one message. `publish` refuses a larger payload. A peer that sends a
+        patterns: maximum number of subscriptions that a publisher accepts on one link.
+        pattern_time: time limit in seconds for the match of a pattern with a subject. A pattern that exceeds the
+            limit three times is suspended.
+        subscription_bytes: maximum total size in bytes of the subscriptions of one plain subscriber.
+        message_bytes: maximum size of a payload in bytes. `publish` refuses a larger payload. A peer that sends a
             larger payload is disconnected.
-        peers: links of one publisher.
-        handshake: seconds within which a peer ends ZeroMQ's handshake.
+        peers: maximum number of links that one publisher accepts.
+        handshake: seconds after which a connection is closed if ZeroMQ's handshake is not complete.
     """
 
     patterns: int = 100_000
@@ -62,16 +63,18 @@ class Limits(_StrictOptions):
 
 
 MIN_MTU, MAX_MTU = 256, 9_216
-"""Bytes of a packet. libpgm ends the process below 76 bytes, and if the rate is below one packet a second."""
+"""Limits for `mtu` in bytes. libpgm ends the process if a packet has fewer than 76 bytes, or if the rate is lower than
+one packet a second."""
 MAX_RATE = 10_000_000  # kbit/s
 MAX_RECOVERY = 600.0  # seconds
 MAX_WINDOW = 1 << 30
-"""Limit for the bytes that a publisher keeps for repairs, which are `recovery` seconds at `rate_kbps`."""
+"""Limit for the bytes that a publisher keeps for repairs: the packets of `recovery` seconds at `rate_kbps`."""
 REPAIR_SECONDS = 25.0
-"""Seconds after which libpgm gives up a lost packet, at the latest. It asks 50 times for a confirmation and 50
-times for the packet, each time after 50 ms at most, and waits for 200 ms. Source: pgm_socket.cpp of libzmq 4.3.
+"""Maximum time in seconds after which libpgm gives up a lost packet. libpgm asks 50 times for a confirmation, and 50
+times for the packet. Before each question it pauses for at most 50 ms, and after each question it waits for 200 ms.
+Source: pgm_socket.cpp of libzmq 4.3.
 """
-_MIN_STALE = 0.5  # Seconds. A publisher is heard at least twice in this time.
+_MIN_STALE = 0.5  # Seconds. At least two heartbeats of a publisher arrive in this time.
 _MAX_STALE = 3_600.0
 _MAX_HOPS = 255
 
@@ -82,13 +85,13 @@ class Multicast:
 
     Attributes:
         rate_kbps: maximum rate of a publisher in kilobits (1,000 bits) a second; repairs are sent in addition. All
-            hosts need the same value, because a subscriber derives the size of its window from it.
-        recovery: seconds for which lost packets can be sent again.
-        hops: routers that packets may pass, plus one; 1 stays on the LAN.
+            hosts need the same value, because a subscriber computes the size of its buffer from the rate.
+        recovery: seconds for which a publisher keeps packets, so that lost packets can be sent again.
+        hops: maximum number of routers that a packet may pass, plus one. With 1, packets stay on the LAN.
         mtu: maximum size in bytes of a packet on the network, with headers.
-        stale_after: seconds after which a subscriber connects again, if packets of the publisher arrive and no
-            messages do. A repair by libpgm may take 25 seconds, and a new connection ends the repair. Without
-            repairs the subscriber waits at most 5 seconds.
+        stale_after: seconds after which a subscriber connects again, if packets of the publisher arrive but no
+            messages. A repair by libpgm may take 25 seconds, and a new connection ends the repair. If no repair is
+            in progress, the subscriber connects again after at most 5 seconds.
         plain: whether to use plain ZeroMQ messages, without checksums, reports of losses and heartbeats.
     """
 
@@ -100,7 +103,7 @@ class Multicast:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        """Check all values, because libzmq ends the process if it cannot use one."""
+        """Check all values, because libzmq ends the process if it cannot use a value."""
         _check_range("hops", self.hops, 1, _MAX_HOPS, int)
         _check_range("mtu", self.mtu, MIN_MTU, MAX_MTU, int)
         _check_range("rate_kbps", self.rate_kbps, 1, MAX_RATE, int)
@@ -121,7 +124,7 @@ class Multicast:
 
     @property
     def window_bytes(self) -> int:
-        """Bytes that a publisher may keep to send them again."""
+        """Maximum number of bytes that a publisher keeps for repairs."""
         return round(self.rate_kbps * 125 * self.recovery)
 
 
@@ -130,16 +133,16 @@ class Options(_StrictOptions):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
-        high_water_mark: maximum number of messages that wait for one subscriber; 0 for no such limit. `max_pending`
-            of a subscription takes its place.
+        high_water_mark: maximum number of messages that wait for one subscriber; 0 for no limit. A subscription with
+            its own `max_pending` uses that limit instead.
         pending_bytes: maximum size in bytes of the messages that wait for one subscriber at the publisher. With
             `on_full="block"` or "raise", a single message larger than half of this limit may exceed it.
-        resume_bytes: bytes of sent messages that a publisher keeps until they are acknowledged, so that a
-            subscriber can resume without loss.
-        resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
-        send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
+        resume_bytes: maximum size in bytes of the sent messages that a publisher keeps until a subscriber has
+            acknowledged them. A subscriber that connects again receives these messages.
+        resume_seconds: seconds for which a publisher keeps the link of a disconnected subscriber.
+        send_timeout: maximum time in seconds that `publish` waits for a full subscriber, with `on_full="block"`.
         batch: maximum number of messages in a batch.
-        batch_delay: maximum time in seconds that a message waits for a batch.
+        batch_delay: maximum time in seconds that a message waits for other messages of its batch.
         delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are one
             frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a subject
             that contains the delimiter. A subscriber splits messages of plain publishers at the first delimiter. A
@@ -162,7 +165,7 @@ class Options(_StrictOptions):
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Check that no number is negative, and that 0 has a meaning."""
+        """Check the values. Numbers are above 0, except the two options that may be 0."""
         _check_numbers(self, may_be_zero=("high_water_mark", "batch_delay"))
         if self.delimiter is not None and (not isinstance(self.delimiter, bytes) or not self.delimiter):
             rule = 'it is bytes between subject and payload, such as b" ", and not empty'
@@ -173,15 +176,15 @@ class Options(_StrictOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions(Options):
-    """Options of a node: options of a publisher and a subscriber, and five options of nodes.
+    """Options of a node: the options of publishers and subscribers, and options that only nodes have.
 
     Attributes:
         advertise: address or name of this host that other hosts dial, in place of the bound address.
-        directory: where nodes of one host find each other; None for the directory of the user.
-        lost_after: seconds without an answer of a silent peer after which the peer is lost.
-        threads: maximum number of running handlers; unused in asyncio.
-        echo: whether subscriptions of the node receive what the node publishes.
-        error_replies: whether the reply to a request has the text of the exception of a handler.
+        directory: directory in which nodes of one host find each other; None for the user's default directory.
+        lost_after: seconds without an answer after which a silent peer counts as lost.
+        threads: maximum number of handlers that run at once; unused in asyncio.
+        echo: whether the node's subscriptions receive messages that the node itself publishes.
+        error_replies: whether the reply to a request contains the text of an exception that the handler raised.
     """
 
     advertise: str | None = None
@@ -213,13 +216,15 @@ class Delivery(_StrictOptions):
     """Delivery options of a subscription.
 
     Attributes:
-        policy: how a queue group picks the member: "round_robin", "sticky" (by the key of the message, else
-            by its subject) or "failover" (the member that joined first).
+        policy: policy by which a queue group picks the member for a message. The policy "round_robin" picks
+            each member in turn. The policy "sticky" picks by the key of the message, or by the subject of a message
+            without key. The policy "failover" picks the member that joined first.
         max_pending: maximum number of messages that wait for the subscription.
         prefetch: number of unacknowledged messages at which a group prefers other members; None for 64 with
             `ack="handled"`, otherwise 4,096.
-        redeliver: whether the messages that a lost member has not acknowledged go to other members.
-        inline: whether the handler runs in the thread or loop that reads. Such a handler must be fast.
+        redeliver: whether other members receive the messages that a lost member has not acknowledged.
+        inline: whether the handler runs in the thread or event loop that reads the socket. Such a handler must be
+            fast.
     """
 
     policy: Policy = "round_robin"

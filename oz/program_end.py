@@ -1,9 +1,9 @@
 """The end of a program with open objects.
 
-Python ends a program in four steps. It joins all threads except daemons. It calls the functions of `atexit`.
-It stops the daemons at any instruction. It destroys the remaining objects. In the last step a `close`
-that waits for a thread never returns. So objects with threads are closed in the second step, by `close_all`.
-A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
+Python ends a program in four steps. First, Python joins all threads except daemons. Second, Python calls the
+functions of `atexit`. Third, Python stops the daemons at any instruction. Last, Python destroys the remaining objects.
+In the last step, a `close` that waits for a thread never returns. Therefore `close_all` closes objects with threads in
+the second step. A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ends_at = inf
 
 
 class Closable(Protocol):
-    """An object that the end of a program closes."""
+    """An object that `close_all` closes at the end of a program."""
 
     def _close_at_exit(self, timeout: float) -> None:
         """Close within `timeout` seconds."""
 
 
 def close_all(open_objects: Iterable[Closable]) -> None:
-    """Close the objects that a program left open; for functions of `atexit`."""
+    """Close the objects that a program has left open. Functions of `atexit` call this."""
     global _ends_at
     _ends_at = min(_ends_at, time.monotonic() + CLOSE_TIMEOUT)
     for owner in list(open_objects):
@@ -47,7 +47,7 @@ def close_all(open_objects: Iterable[Closable]) -> None:
 
 
 def check_running(kind: str) -> None:
-    """Raise ClosedError if `close_all` was called, because nothing would close a later object."""
+    """Raise ClosedError if `close_all` was called, because no code would close a new object."""
     if _ends_at < inf:
         raise ClosedError(
             f"the program ends, and a new {kind} would never be closed; an atexit function that needs one must "
@@ -56,12 +56,12 @@ def check_running(kind: str) -> None:
 
 
 def end_daemon() -> None:
-    """End the calling thread if it is a daemon and the program ends; for uses of a closed object.
+    """End the calling thread if it is a daemon and the program ends. Methods of closed objects call this.
 
-    `ClosedError` would print the traceback of each daemon that publishes until the program ends.
+    A `ClosedError` would print a traceback for each daemon that still publishes at the end of the program.
 
     Raises:
-        SystemExit: `close_all` was called, and the thread is a daemon. Python prints nothing for it.
+        SystemExit: `close_all` was called, and the thread is a daemon. Python prints nothing for this exception.
     """
     if _ends_at < inf and threading.current_thread().daemon:
         raise SystemExit

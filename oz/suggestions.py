@@ -1,6 +1,7 @@
 """Errors for unknown arguments and attributes, with a suggestion.
 
-A misspelled name gets the nearest name. A name of pyzmq or nats-py gets its counterpart in oz.
+The error for a misspelled name suggests the most similar name. The error for a name of pyzmq or nats-py suggests the
+counterpart in oz.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ARGUMENTS = {
     "topics": "subscribe([pattern, …])",
     "url": "connect= or bind=",
 }
-"""Arguments of pyzmq and nats-py, and common guesses, with the counterpart in oz."""
+"""Arguments of pyzmq and nats-py, and common guesses, each with the counterpart in oz."""
 
 OPTIONS_OF_SOCKETS = {
     "conflate": 'subscribe(pattern, overflow="conflate")',
@@ -46,7 +47,7 @@ OPTIONS_OF_SOCKETS = {
     "sndhwm": _OPTIONS,
     "sndtimeo": "options=oz.Options(send_timeout=…)",
 }
-"""Attributes of pyzmq's sockets that a program assigns, with the counterpart in oz."""
+"""Attributes of pyzmq's sockets that a program assigns, each with the counterpart in oz."""
 
 _ATTRIBUTES = {
     **OPTIONS_OF_SOCKETS,
@@ -74,17 +75,17 @@ _ATTRIBUTES = {
     "term": "close()",
     "unsubscribe": "unsubscribe of a subscription",
 }
-"""Methods of pyzmq and nats-py, with the counterpart in oz."""
+"""Methods of pyzmq and nats-py, each with the counterpart in oz."""
 
 
 def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any], **parts: type) -> None:
-    """Raise TypeError for arguments that a function does not have, with a suggestion.
+    """Raise TypeError with a suggestion for arguments that a function does not have.
 
     Args:
-        name: of the function, as the program calls it.
-        given: names of the arguments.
-        function: that was called.
-        parts: dataclasses of options by the argument that has them; their fields are suggested too.
+        name: name of the function, as the program calls it.
+        given: names of the unknown arguments.
+        function: the called function.
+        parts: option dataclasses by the name of their argument; fields of a dataclass are suggested too.
     """
     for text in given:
         code = function.__code__
@@ -100,24 +101,24 @@ def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]
 
 
 def refuse_positional(name: str, given: tuple[Any, ...], argument: str) -> None:
-    """Raise TypeError for arguments that need a name.
+    """Raise TypeError for positional arguments that must be keyword arguments.
 
     Args:
-        name: of the function, as the program calls it.
-        given: superfluous arguments.
-        argument: name of the positional argument.
+        name: name of the function, as the program calls it.
+        given: superfluous positional arguments.
+        argument: name of the only positional argument.
     """
     if given:
         raise TypeError(f"{name} takes only {argument} by position: write ARGUMENT={given[0]!r}")
 
 
 def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
-    """Return the error for an attribute that a public class does not have, with a suggestion.
+    """Return an error with a suggestion for an attribute that a public class does not have.
 
     Args:
-        name: of the class, as the program knows it.
+        name: public name of the class.
         owner: the class.
-        wrong: name of the attribute.
+        wrong: name of the unknown attribute.
     """
     known = [item for item in dir(owner) if not item.startswith("_")]
     return AttributeError(

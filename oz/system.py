@@ -1,4 +1,4 @@
-"""Features that some operating systems lack. oz can be imported without them."""
+"""Features that some operating systems lack. oz can be imported on systems without these features."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ except ImportError:
     resource = None  # type: ignore[assignment]
 
 LOCK_EX, LOCK_NB = 2, 4
-"""Operations of `flock`. Source: flock(2)."""
+"""Operations of `flock`: an exclusive lock, and no wait for the lock. Source: flock(2)."""
 
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
 
 
 def is_reader_gone(descriptor: int) -> bool:
-    """Return whether the reader of a pipe or socket has closed its end, without writing to it.
+    """Return whether the reader of a pipe or socket has closed its end. The check writes nothing.
 
     Args:
         descriptor: writable end of a pipe or socket, or any other descriptor.
 
     Returns:
-        False also on Windows, which has no `poll`.
+        True if the reader has closed its end. On Windows, which has no `poll`, always False.
     """
     if not hasattr(select, "poll"):
         return False
@@ -47,7 +47,7 @@ def is_reader_gone(descriptor: int) -> bool:
 
 
 def _count_descriptors() -> int:
-    """Return the number of open file descriptors; 0 if the kernel does not count them, as Linux before 6.2.
+    """Return the number of open file descriptors; 0 if the kernel does not report the number (Linux before 6.2).
 
     Raises:
         OSError: the system has no `/proc`.
@@ -56,10 +56,10 @@ def _count_descriptors() -> int:
 
 
 def has_free_descriptors(count: int) -> bool:
-    """Return whether `count` file descriptors are known to be free.
+    """Return whether at least `count` file descriptors are free; False if the number is unknown.
 
-    The number takes 2 µs. To open and close 38 descriptors takes 100 µs, and each may wait for another thread of a
-    busy process.
+    This check takes 2 µs. To open and close 38 descriptors takes 100 µs, and in a busy process each call may wait for
+    another thread.
     """
     try:
         used = _count_descriptors()
@@ -72,7 +72,7 @@ def has_free_descriptors(count: int) -> bool:
 
 
 class Poll:
-    """Subset of `select.poll` for systems with only `select.select`."""
+    """Subset of `select.poll` for systems that have only `select.select`."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
@@ -83,7 +83,11 @@ class Poll:
         self._descriptors.append(number)
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Wait `timeout` milliseconds, or for ever, and return the readable descriptors."""
+        """Wait for readable descriptors and return them.
+
+        Args:
+            timeout: maximum time in milliseconds; None or a negative number waits for ever.
+        """
         seconds = None if timeout is None or timeout < 0 else timeout / 1000
         if not self._descriptors:
             # `select` of Windows refuses an empty list.
@@ -94,7 +98,7 @@ class Poll:
 
 
 make_poll: Callable[[], Poll] = getattr(select, "poll", Poll)
-"""Return a new poll object, of Python if it has one."""
+"""Return a new `select.poll` object, or a `Poll` object on systems without `select.poll`."""
 
 
 def after_fork(work: Callable[[], object]) -> None:
@@ -104,14 +108,14 @@ def after_fork(work: Callable[[], object]) -> None:
 
 
 SERVICE_DESCRIPTORS = 65_536
-"""Limit of open files of a service."""
+"""Number of open files that a service may have."""
 
 
 def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
     """Raise the limit of open files of this process, if the system allows it. Only commands call it.
 
     Args:
-        wanted: the limit. A higher limit stays.
+        wanted: new limit for the number of open files. A higher current limit is kept.
     """
     if resource is None:
         return
@@ -124,7 +128,7 @@ def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
 
 
 def resident_bytes() -> int | None:
-    """Return the resident memory of this process; None on systems without `/proc`."""
+    """Return the resident memory of this process in bytes; None on systems without `/proc`."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -135,7 +139,7 @@ def resident_bytes() -> int | None:
 def open_descriptors() -> int | None:
     """Return the number of open file descriptors of this process; None on systems without `/proc`."""
     try:
-        # The list of 1,000 descriptors takes 1 ms.
+        # To list 1,000 descriptors takes 1 ms.
         return _count_descriptors() or len(os.listdir("/proc/self/fd"))
     except OSError:
         return None
@@ -150,8 +154,8 @@ def flock(descriptor: int, operation: int) -> None:
     """Lock a file as `fcntl.flock` does.
 
     Raises:
-        JournalError: the system has no such locks.
-        BlockingIOError: another process has the lock, with `LOCK_NB`.
+        JournalError: the system has no `flock`.
+        BlockingIOError: another process has the lock, and `operation` contains `LOCK_NB`.
     """
     if not HAS_FCNTL:
         raise JournalError(
@@ -161,5 +165,5 @@ def flock(descriptor: int, operation: int) -> None:
 
 
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
-    """Call `fcntl.ioctl`. It needs `HAS_FCNTL`."""
+    """Call `fcntl.ioctl`, on systems where `HAS_FCNTL` is true."""
     return fcntl.ioctl(descriptor, request, argument)

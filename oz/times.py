@@ -1,4 +1,4 @@
-"""Times as text: ISO 8601, seconds since 1970, and times before now such as `-1h`."""
+"""Parser of times in text: ISO 8601, seconds since 1970, and times before now such as `-1h`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_moment(text: str) -> datetime:
     """Read a time of a user: ISO 8601, `now`, or a time before now such as `-1h`.
 
     Returns:
-        The time with its zone. Without one it is local time.
+        The time with its zone. A text without a zone is local time.
 
     Raises:
         ValueError: the text is not a time.
@@ -68,7 +68,7 @@ def iso_nanoseconds(text: str) -> int | None:
 
 
 def _ago(text: str) -> int | None:
-    """Return the age of a text such as `-1h` in nanoseconds; None for another text."""
+    """Return the nanoseconds before now that a text such as `-1h` means; None for any other text."""
     text = text.strip()
     if text == "now":
         return 0

@@ -1,7 +1,7 @@
-"""Version of oz for setup.cfg, and a check for a name conflict.
+"""Version of oz, which setup.cfg reads, and a check for a name conflict.
 
-PyPI has another package `oz`, a web framework, with a package and a command of the same names. In one
-environment, each of the two overwrites files of the other, and the removal of one breaks the other.
+The package index PyPI has another project `oz`, a web framework. Its Python package and its command are named `oz` too.
+In one environment, each of the two projects overwrites files of the other, and the removal of one breaks the other.
 """
 
 import os
@@ -21,7 +21,7 @@ def check_package(package: ModuleType | None) -> None:
         package: the module `oz`, which may still be loading.
 
     Raises:
-        ImportError: the other `oz` has replaced files of this package, or removed them.
+        ImportError: the other project `oz` has replaced or removed files of this package.
     """
     if hasattr(package, "uimodule"):
         raise ImportError(f"the package `oz` of PyPI has overwritten files of ozmq: {_AGAIN}", name="oz")
@@ -34,7 +34,7 @@ def check_package(package: ModuleType | None) -> None:
 
 
 def warn_of_other(directory: str) -> None:
-    """Warn if the directory of this package has files of the other `oz`."""
+    """Warn if the directory of this package has files of the other project `oz`."""
     if os.path.exists(os.path.join(directory, "aws_cdn")):
         warnings.warn(
             f"the package `oz` of PyPI is installed in {directory} too, and its removal breaks ozmq: {_AGAIN}",

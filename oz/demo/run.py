@@ -1,4 +1,4 @@
-"""Demo of `oz demo`: a publisher process, subscribers with several dialects, and their counts.
+"""Demo of `oz demo`: a publisher process, subscribers with several dialects, and counts of their messages.
 
 The publisher process runs this module as a program, and ends with the process of the demo.
 """
@@ -28,8 +28,8 @@ END = "demo.end"
 def replay(subscribers: int) -> None:
     """Publish every flight and then `END`.
 
-    It waits for `subscribers` subscribers without a timeout, also while they are full: they run in the parent
-    process, and this process ends with its parent.
+    The function waits without a timeout until `subscribers` subscribers are connected, and whenever a subscriber is
+    full. No timeout is needed: the subscribers run in the parent process, and this process ends with its parent.
     """
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:
@@ -48,10 +48,10 @@ SPECS = (
     r"regex:^flight\.(JFK|LGA)\.(ORD|MDW)\..*",
     "flight.EWR.ORD.UA",
 )
-"""Patterns of the demo."""
+"""Patterns of the demo. The dialect is before the colon; without a dialect it is "nats"."""
 
 SILENCE_TIMEOUT = 10.0
-"""Seconds without a message, after the first one or after the end of the publisher, at which the demo fails."""
+"""Seconds without a message after which the demo fails, from the last message or from the end of the publisher."""
 
 _TURN = 500
 _POLL_MS = 100
@@ -65,13 +65,13 @@ class PatternResult:
 
     Attributes:
         pattern: text of the pattern.
-        dialect: of the pattern.
-        prefixes: subscriptions in ZeroMQ.
-        received: messages that crossed the wire.
-        delivered: received messages that matched.
-        expected: flights that match, counted without sockets.
-        rate: received messages a second.
-        spark: flights that match in Spark; None without Spark.
+        dialect: dialect of the pattern.
+        prefixes: prefixes that ZeroMQ filters by.
+        received: number of messages that the subscriber received.
+        delivered: number of received messages that the pattern matches.
+        expected: number of flights in the data that the pattern matches.
+        rate: number of received messages a second.
+        spark: number of flights that the pattern matches in Spark; None without Spark.
     """
 
     pattern: str
@@ -85,7 +85,7 @@ class PatternResult:
 
     @property
     def lost(self) -> int:
-        """Messages that should have been delivered and were not."""
+        """Number of messages that match but were not delivered."""
         return self.expected - self.delivered
 
 
@@ -98,10 +98,10 @@ def run(
     """Run the demo.
 
     Args:
-        specs: the patterns, one subscriber each.
-        progress: called with the number of delivered messages, and of all messages.
-        command: publisher program in place of `oz.demo.run`, for tests.
-        filtering: see `oz.Subscriber`.
+        specs: patterns; each pattern gets a subscriber.
+        progress: function that is called with the number of delivered messages and the number of expected messages.
+        command: command line of another publisher program, for tests.
+        filtering: argument `filtering` of each `oz.Subscriber`.
 
     Raises:
         ChildError: the publisher process has ended, or sends nothing.
@@ -121,7 +121,7 @@ def run(
 
 
 def count_matches(patterns: Sequence[oz.Pattern]) -> list[int]:
-    """Return the number of flights that each pattern matches, from the data."""
+    """Return the number of flights in the data that each pattern matches."""
     subjects = Counter(flights.subjects())
     return [
         sum(count for subject, count in subjects.items() if pattern.matches(subject)) for pattern in patterns
@@ -129,7 +129,7 @@ def count_matches(patterns: Sequence[oz.Pattern]) -> list[int]:
 
 
 class _Listener:
-    """Subscriber with its counts."""
+    """Subscriber with a count of its delivered messages."""
 
     def __init__(self, pattern: oz.Pattern, endpoint: str, filtering: Filtering) -> None:
         self.pattern = pattern
@@ -137,11 +137,11 @@ class _Listener:
         self.began = self.ended = 0.0
         self.subscriber = oz.Subscriber(connect=endpoint, codec="msgpack", filtering=filtering)
         self.subscriber.subscribe(pattern)
-        # Last, because the publisher starts when all subscribers have this subscription.
+        # END is subscribed last, because the publisher starts when all subscribers have this subscription.
         self.subscriber.subscribe(END)
 
     def receive_waiting(self) -> int:
-        """Receive waiting messages, at most `_TURN` for fairness, and return their number."""
+        """Receive up to `_TURN` waiting messages, so that other subscribers have their turn; return the number."""
         for taken in range(_TURN):
             try:
                 message = self.subscriber.receive(timeout=0)
@@ -188,7 +188,7 @@ def _receive_all(listeners: Sequence[_Listener], publisher: Child, total: int, p
 
 
 def require_spark() -> None:
-    """Check for the extra and for Java.
+    """Check that PySpark and Java are installed.
 
     Raises:
         MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.
@@ -199,10 +199,10 @@ def require_spark() -> None:
 
 
 def count_in_spark(specs: Sequence[str]) -> list[int]:
-    """Write the flights as Parquet, sorted by subject, and return the number of matches of each pattern.
+    """Write the flights to Parquet, sorted by subject; return the number of flights that each pattern matches.
 
     Args:
-        specs: the patterns.
+        specs: patterns, which Spark matches.
 
     Raises:
         MissingDependency: the extra `ozmq[spark]` is not installed, or Java is missing or too old.

@@ -1,17 +1,18 @@
-"""The drop-in sockets over `zmq.asyncio`.
+"""Drop-in sockets for asyncio, based on `zmq.asyncio`.
 
-**Theory of operation.** A socket of `zmq.asyncio` works through a blocking shadow of itself. It watches FD
-and asks the shadow for EVENTS. When a Future waits, it calls `recv` or `send` of the shadow with NOBLOCK.
-In oz the shadow is a blocking drop-in socket, and `_is_ready` decides for the Future that waits first.
+**Theory of operation.** A socket of `zmq.asyncio` works through its *shadow*, a blocking socket object for the
+same libzmq socket. The asyncio socket watches the descriptor FD and reads the option EVENTS of the shadow. When a
+Future waits, the asyncio socket calls `recv` or `send` of the shadow with NOBLOCK. In oz the shadow is a blocking
+drop-in socket, and `_is_ready` returns whether the first waiting Future can be resolved.
 
-The Future of a receive needs a message that matches. So does the Future of an `oz.asyncio.Poller`. A plain
-`zmq.asyncio.Poller` asks libzmq again when its Future is done, so that this Future must follow libzmq: libzmq would
-never report a message that was read and kept.
+The Future of a receive needs a message that matches. The Future of an `oz.asyncio.Poller` needs such a message too.
+A plain `zmq.asyncio.Poller` polls libzmq again when its Future is done, and libzmq does not report a message that oz
+has read and kept. Therefore the Future of a plain poller is resolved when libzmq itself reports POLLIN.
 
-A Future with a message may be discarded: its task may be cancelled before it runs again. So
-`Received`, the Future of a receive, gives its message back to the socket in that case.
+A task may be cancelled after its Future has received a message, and before the task runs again. In that case
+`ReceiveFuture`, the Future of a receive, gives its message back to the socket.
 
-The methods of pyzmq that begin with an underscore are not public. They have been the same since pyzmq 22.
+This module overrides private methods of pyzmq. These methods have not changed since pyzmq 22.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ class PollFuture(asyncio.Future[Any]):
 class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
     """A `zmq.asyncio.Poller` that reports a `SubSocket` readable only for a message that matches.
 
-    It waits like `zmq.asyncio.Poller` waits, and then calls `poll(0)` of the blocking `oz.Poller`.
+    The poller waits as `zmq.asyncio.Poller` does, and then calls `poll(0)` of the blocking `oz.Poller`.
     """
 
     _Future = PollFuture
 
 
 class ReceiveFuture(asyncio.Future[Any]):
-    """Future of a receive.
+    """Future of a receive call.
 
-    If the task that awaits it is cancelled after the message was read, the message returns to the socket.
+    If the awaiting task is cancelled after the message was read, the message returns to the socket.
     """
 
     _raw: Any = None
@@ -61,22 +62,22 @@ class ReceiveFuture(asyncio.Future[Any]):
         self._socket = socket
 
     def set_result(self, result: Any) -> None:
-        """Resolve with the result of a receive of the blocking shadow."""
+        """Resolve the Future with the result of a receive of the blocking shadow."""
         self.resolve(result, result, self._socket._reading.is_first)
 
     def resolve(self, result: Any, raw: Any, is_first: bool) -> None:
-        """Resolve with a result that was built from the frames `raw`."""
+        """Resolve the Future with a result that was built from the frames `raw`."""
         self._raw, self._is_first = raw, is_first
         super().set_result(result)
 
     def give_back(self) -> None:
-        """Return the message to the socket, once."""
+        """Return the message to the socket. A second call has no effect."""
         if self._raw is not None:
             raw, self._raw = self._raw, None
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
     def load(self, received: ReceiveFuture, load: Callable[[Any], Any]) -> None:
-        """Resolve with the loaded message of another Future, or with its exception."""
+        """Resolve the Future with the message of `received` after its conversion by `load`, or with an exception."""
         if self.done():
             received.give_back()
         elif received.cancelled():
@@ -106,7 +107,7 @@ class ReceiveFuture(asyncio.Future[Any]):
 
 
 class _Shadow(sub.SubSocket):
-    """Blocking shadow. Its EVENTS reads no message from libzmq, and includes messages that were read before."""
+    """Blocking shadow. Its option EVENTS reads no message from libzmq, and includes messages that were read before."""
 
     def get(self, option: int) -> Any:
         if option != _EVENTS:
@@ -119,17 +120,17 @@ class _Shadow(sub.SubSocket):
 class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     """A SUB of `zmq.asyncio` whose `subscribe` takes patterns; see `oz.SubSocket`.
 
-    All methods, options and attributes are those of `zmq.asyncio.Socket`. Cancelling an `await` of a receive
-    loses no message.
+    The socket has all methods, options and attributes of `zmq.asyncio.Socket`. The cancellation of a receive loses no
+    message.
 
     Args:
         context: a `zmq.asyncio.Context`, or another SUB to shadow. Default: `zmq.asyncio.Context.instance()`.
-        socket_type: `zmq.SUB`.
-        dialect: as for `oz.SubSocket`.
-        options: as for `zmq.asyncio.Socket`.
+        socket_type: type of the socket, always `zmq.SUB`.
+        dialect: default dialect for `subscribe`; see `oz.SubSocket`.
+        options: keyword arguments of `zmq.asyncio.Socket`.
 
     Raises:
-        ConfigurationError, ValueError, TypeError: as `oz.SubSocket`.
+        ConfigurationError, ValueError, TypeError: an argument has a wrong value; see `oz.SubSocket`.
     """
 
     _poller_class = Poller
@@ -150,7 +151,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         super().__init__(made_of, socket_type, **options)  # type: ignore[arg-type, misc]
         shadow = _Shadow(shadow=self.underlying, dialect=dialect)
         reading = getattr(original, "_reading", None) or shadow._reading
-        # Not by setattr, which pyzmq takes for an option. The original must not be closed by its end.
+        # Not by setattr, because pyzmq would set an option. The reference keeps the original open.
         shadow.__dict__["_reading"] = self.__dict__["_reading"] = reading
         self.__dict__["_original"] = original
         self._shadow_sock = shadow
@@ -164,7 +165,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
 
     @property
     def dialect(self) -> str:
-        """Dialect of text that is given to `subscribe`."""
+        """Default dialect for patterns as text in `subscribe`."""
         return self._reading.dialect
 
     def subscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
@@ -207,7 +208,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> SubSocket:
-        """Return a shadow, which shares the subscriptions."""
+        """Return a shadow of the socket, which shares its subscriptions."""
         return self.shadow(self)
 
     __deepcopy__ = __copy__
@@ -240,7 +241,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             return add_event(kind, args=args, kwargs=kwargs, future=future)
         received = ReceiveFuture(self)
         if not self._recv_futures and kwargs is not None and not self.closed:
-            # No earlier receive waits, so that a message that has arrived needs no timer.
+            # Without an earlier waiting receive, a message that has arrived is returned without a timer.
             try:
                 received.set_result(
                     getattr(self._shadow_sock, kind)(**{**kwargs, "flags": kwargs["flags"] | _NOBLOCK})
@@ -270,12 +271,12 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             super()._handle_recv()  # type: ignore[misc]
 
     def _schedule_remaining_events(self, events: int | None = None) -> None:
-        # POLLIN of libzmq remains if the time for skipping was over.
+        # libzmq still reports POLLIN if the skipping of refused messages ended at its time limit.
         if self._state and (self._is_ready() or _get(self._shadow_sock, _EVENTS) & _POLLIN):
             self._call_later(0, self._handle_events)  # type: ignore[operator]
 
     def _deserialize(self, recvd: Any, load: Callable[[Any], Any]) -> Any:
-        """Return a Future of a received message that `load` converts."""
+        """Return a Future for a received message that `load` converts."""
         loaded = ReceiveFuture(self)
         if recvd.done():
             loaded.load(recvd, load)
@@ -290,12 +291,12 @@ class PubSocket(zmq.asyncio.Socket):
 
     Args:
         context: a `zmq.asyncio.Context`, or another PUB to shadow. Default: `zmq.asyncio.Context.instance()`.
-        socket_type: `zmq.PUB`.
-        dialect: as for `oz.PubSocket`.
-        options: as for `zmq.asyncio.Socket`.
+        socket_type: type of the socket, always `zmq.PUB`.
+        dialect: dialect of the subjects; see `oz.PubSocket`.
+        options: keyword arguments of `zmq.asyncio.Socket`.
 
     Raises:
-        ConfigurationError, ValueError, TypeError: as `oz.PubSocket`.
+        ConfigurationError, ValueError, TypeError: an argument has a wrong value; see `oz.PubSocket`.
     """
 
     _shadow_sock: pub.PubSocket
@@ -329,10 +330,10 @@ class PubSocket(zmq.asyncio.Socket):
     def send_multipart(  # type: ignore[override]
         self, msg_parts: Sequence[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
     ) -> Awaitable[zmq.MessageTracker | None]:
-        """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`; the first frame is its subject.
+        """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`. The first frame is the subject.
 
         Raises:
-            SubjectError: the dialect does not allow the subject; nothing is sent. The Future raises it.
+            SubjectError: the dialect does not allow the subject; nothing is sent. The Future has the error.
         """
         return super().send_multipart(msg_parts, flags, copy, track, **kwargs)
 
@@ -342,14 +343,14 @@ class PubSocket(zmq.asyncio.Socket):
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> PubSocket:
-        """Return a shadow, which shares the check."""
+        """Return a shadow of the socket, which checks subjects by the same dialect."""
         return self.shadow(self)
 
     __deepcopy__ = __copy__
 
 
 def _original_of(context: Any, options: dict[str, Any]) -> Any:
-    """Return the socket that a new socket shadows, or the address of this socket."""
+    """Return the socket that a new socket shadows, or its address; None or 0 if the new socket is no shadow."""
     if isinstance(context, zmq.Socket):
         return context
     return options.get("_from_socket") or options.get("shadow")

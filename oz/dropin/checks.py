@@ -15,13 +15,13 @@ def check_arguments(name: str, context: Any, socket_type: int, allowed: int, dia
 
     Args:
         name: public name of the class.
-        context: context of pyzmq, or None.
-        socket_type: type that the program passes.
-        allowed: type that the class is for.
-        dialect: name of a dialect.
+        context: pyzmq context, or None.
+        socket_type: socket type that the program gives.
+        allowed: only socket type that the class supports.
+        dialect: dialect name that the program gives.
 
     Raises:
-        ConfigurationError: the type is wrong, or no dialect has this name.
+        ConfigurationError: the class does not support the socket type, or no dialect has this name.
         TypeError: the context is gevent's.
     """
     if socket_type != allowed:

@@ -1,10 +1,10 @@
-"""Patterns of one SUB socket, and the decision which subjects they match.
+"""Patterns of one SUB socket, which decide whether the socket accepts a subject.
 
 Each pattern has a count, as each prefix has in libzmq: two calls of `subscribe` need two calls of `unsubscribe`. The
-socket gives libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while another
-pattern needs it.
+socket subscribes to every prefix of every pattern in libzmq. Because libzmq counts equal prefixes, a prefix stays
+subscribed while another pattern needs it.
 
-Up to `FEW` patterns are tried in turn. More are in a `PatternIndex`, which visits only patterns that may
+Up to `FEW` patterns are matched in turn. For more patterns, a `PatternIndex` matches only the patterns that may
 match. The filter caches its answers, because publishers repeat their subjects.
 """
 
@@ -22,27 +22,27 @@ FEW = 4
 """Number of patterns up to which a match of each pattern costs less than a search in the index."""
 
 ANSWERS = 8_192
-"""Number of cached subjects."""
+"""Maximum number of subjects whose answers are cached."""
 
 LONGEST_SUBJECT = 256
-"""Size in bytes of the longest cached subject, so that peers cannot fill the memory."""
+"""Maximum size in bytes of a subject whose answer is cached. The limit bounds the memory that peers can fill."""
 
 Rule = tuple[tuple[bytes, ...], bool | None]
-"""Texts with one token between them, and the end of the subject. The end is True if one or more tokens must follow,
-None if any text may follow, and False if nothing may follow. The compiled part matches subjects in ASCII by rules, in
-less time than a search in `answers`."""
+"""Form of a simple pattern: literal texts with one token between two texts, and a flag for the end of the subject.
+The flag is True if one or more tokens must follow, None if any text may follow, and False if no text may follow. The
+compiled part matches ASCII subjects by rules, in less time than a search in `answers`."""
 
 Matcher = Callable[[bytes], object]
 
 
 class Filter:
-    """Counted patterns.
+    """Set of patterns with a count for each pattern.
 
     Attributes:
-        is_active: whether any pattern other than a prefix was ever added. Until the first pattern only the filter of
-            libzmq decides.
-        answers: whether a pattern matches, for recent subjects.
-        rules: a rule for each pattern. Empty if a pattern has no rule.
+        is_active: whether any pattern other than a prefix was ever added. Before that, only libzmq's filter by prefix
+            decides.
+        answers: cache of recent subjects; a value is True if a pattern matches the subject.
+        rules: rule of each pattern; empty if any pattern has no rule, or with more than `FEW` patterns.
     """
 
     __slots__ = ("_counts", "_decide", "_index", "answers", "is_active", "rules")
@@ -60,7 +60,7 @@ class Filter:
         return len(self._counts)
 
     def add(self, pattern: Pattern) -> None:
-        """Count a subscription to a pattern."""
+        """Add one subscription to a pattern."""
         self._counts[pattern] += 1
         self.is_active = self.is_active or not pattern._dialect.is_prefix
         if self._counts[pattern] == 1:
@@ -68,7 +68,7 @@ class Filter:
             self._update()
 
     def discard(self, pattern: Pattern) -> bool:
-        """Remove one subscription to a pattern, and return whether there was one."""
+        """Remove one subscription to a pattern; return False if the pattern has no subscription."""
         if pattern not in self._counts:
             return False
         self._counts[pattern] -= 1
@@ -82,7 +82,7 @@ class Filter:
         """Return whether a pattern matches a subject.
 
         Raises:
-            PatternTimeout: no pattern matched, and one exceeded its time limit.
+            PatternTimeout: no pattern matched, and the match of a pattern exceeded its time limit.
         """
         answer = self.answers.get(subject)
         return self.find(subject) if answer is None else answer
@@ -97,7 +97,7 @@ class Filter:
         return answer
 
     def _update(self) -> None:
-        """Choose the method of matching, and drop the answers that a new or removed pattern may change."""
+        """Choose the method of matching for the current patterns, and clear the cached answers."""
         self.answers.clear()
         has_rules = self.is_active and len(self._counts) <= FEW
         rules = [_rule(pattern) for pattern in self._counts] if has_rules else []
@@ -121,7 +121,7 @@ class Filter:
 
 
 def _rule(pattern: Pattern) -> Rule | None:
-    """Return the rule of a pattern; None if it has another form."""
+    """Return the rule of a pattern; None if no rule can express the pattern."""
     if pattern._compiled.literal is not None:
         return (pattern._compiled.literal,), False
     if pattern._dialect.is_prefix:
@@ -141,12 +141,12 @@ def _accept_all(subject: bytes) -> object:
 
 
 def _is_costly(pattern: Pattern) -> bool:
-    """Return whether a pattern needs the index: it has a time limit, or thousands of words."""
+    """Return whether a pattern needs the index, because it has a time limit or a very long text."""
     return is_timed(pattern) or len(pattern.text) > LONG_PATTERN
 
 
 def _matcher(pattern: Pattern) -> Matcher:
-    """Return a function that matches one pattern, with the same result as the index."""
+    """Return a function that matches one pattern and has the same result as the index."""
     if pattern._compiled.literal is not None:
         return pattern._compiled.literal.__eq__
     if pattern._dialect.is_prefix:

@@ -1,4 +1,4 @@
-"""The poller that ignores messages which a pattern refuses."""
+"""`oz.Poller`, which ignores messages that no pattern matches."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ _POLLIN = int(zmq.POLLIN)
 
 
 class FilteredSocket:
-    """Base of sockets that refuse some messages of libzmq."""
+    """Base class of sockets that refuse some of the messages that libzmq has received."""
 
     def _has_message(self) -> bool:
-        """Skip refused messages, and return whether a receive would return at once."""
+        """Drop waiting messages that no pattern matches, and return whether a receive would return at once."""
         raise NotImplementedError
 
 
 class Poller(zmq.Poller):
-    """A `zmq.Poller` that reports an `oz.SubSocket` and an `oz.Subscriber` readable only for a message that matches.
+    """A `zmq.Poller` that reports an `oz.SubSocket` or `oz.Subscriber` as readable only for a message that matches.
 
-    A subscriber is registered as a socket is. A subscriber is readable if `receive(timeout=0)` would return a
-    message. The handlers of a subscriber run in `poll`. Other sockets and file descriptors work as in `zmq.Poller`.
+    A program registers a subscriber as it registers a socket. A subscriber is readable if `receive(timeout=0)` would
+    return a message. `poll` runs the handlers of a subscriber. Other sockets and file descriptors work as in
+    `zmq.Poller`.
     """
 
     def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:
         """Wait for events, as `zmq.Poller.poll`.
 
-        A message that was reported is kept for the next receive of its socket. Receive it before another poller
-        than `oz.Poller` waits for the socket. Poll a subscriber at least once a second, because its publishers wait
+        A reported message is kept for the next receive of its socket. Receive the message before a poller of another
+        class waits for the socket. Poll a subscriber at least once a second, because its publishers wait
         for acknowledgements.
 
         Args:
             timeout: milliseconds; None or a negative number waits for ever.
 
         Returns:
-            Pairs of socket and mask of events.
+            Pairs of a socket and the mask of its events.
 
         Raises:
-            TypeError: the timeout is no number.
+            TypeError: `timeout` is neither a number nor None.
             zmq.ZMQError: a socket is closed, or its context has ended.
             ClosedError: a subscriber is closed.
             OwnershipError: a subscriber was created before a fork.
@@ -69,7 +70,7 @@ class Poller(zmq.Poller):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
 
     def _wait(self, seconds: float | None, turns: dict[Any, PollTurn]) -> list[tuple[Any, int]]:
-        """Wait once, at most `seconds`; return the events that are confirmed."""
+        """Wait once, for at most `seconds`; return the events, without messages that no pattern matches."""
         waits = [] if seconds is None else [seconds]
         polled: list[tuple[Any, int]] = []
         try:

@@ -1,4 +1,4 @@
-"""A PUB of pyzmq that checks subjects."""
+"""`oz.PubSocket`, a PUB of pyzmq that checks subjects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SNDMORE = int(zmq.SNDMORE)
 
 
 class SendState:
-    """State of one libzmq PUB, which its shadows share.
+    """State of one libzmq PUB. All socket objects for the PUB share the state.
 
     Attributes:
         dialect: dialect of the subjects.
-        is_checked: whether the dialect forbids any subject.
-        more: whether the last frame was sent with SNDMORE, so that the next frame is not a subject. Not kept
-            unless `is_checked`.
+        is_checked: whether subjects are checked, because the dialect forbids some subjects.
+        more: whether the last frame was sent with SNDMORE. The next frame is then not a subject. The attribute is
+            valid only if `is_checked` is true.
     """
 
     __slots__ = ("dialect", "is_checked", "more")
@@ -34,14 +34,14 @@ class SendState:
 class PubSocket(zmq.Socket[bytes]):
     """A PUB of pyzmq that checks the first frame of each message.
 
-    All methods, options and attributes are those of `zmq.Socket`.
+    The socket has all methods, options and attributes of `zmq.Socket`.
 
     Args:
         context: a `zmq.Context`, or another PUB to shadow. Default: `zmq.Context.instance()`.
-        socket_type: `zmq.PUB`.
-        dialect: one of `oz.DIALECTS`; a first frame that is no subject of the dialect is refused. Default: "zmq",
-            which allows any bytes.
-        options: `shadow` and `copy_threshold`, as for `zmq.Socket`.
+        socket_type: type of the socket, always `zmq.PUB`.
+        dialect: one of `oz.DIALECTS`. `send` refuses a first frame that the dialect does not allow as a subject.
+            Default: "zmq", which allows any bytes.
+        options: keyword arguments `shadow` and `copy_threshold` of `zmq.Socket`.
 
     Raises:
         ConfigurationError: the socket type is not `zmq.PUB`, or no dialect has this name.
@@ -58,7 +58,7 @@ class PubSocket(zmq.Socket[bytes]):
     ) -> None:
         check_arguments("PubSocket", context, socket_type, zmq.PUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
-        # Not by setattr, which pyzmq takes for an option.
+        # Not by setattr, because pyzmq would set an option.
         self.__dict__["_sending"] = getattr(shadowed, "_sending", None) or SendState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
@@ -75,11 +75,11 @@ class PubSocket(zmq.Socket[bytes]):
         return self._sending.dialect
 
     def send(self, data: Any, flags: int = 0, *arguments: Any, **options: Any) -> Any:
-        """Send one frame, as `zmq.Socket.send`; the first frame of a message is its subject.
+        """Send one frame, as `zmq.Socket.send`. The first frame of a message is the subject.
 
         Raises:
             SubjectError: the dialect does not allow the subject; nothing is sent.
-            zmq.ZMQError: as `zmq.Socket.send`.
+            zmq.ZMQError: libzmq cannot send the frame; see `zmq.Socket.send`.
         """
         sending = self._sending
         if not sending.is_checked:
@@ -93,11 +93,11 @@ class PubSocket(zmq.Socket[bytes]):
     def send_multipart(
         self, msg_parts: Sequence[Any], flags: int = 0, *arguments: Any, **options: Any
     ) -> Any:
-        """Send all frames of a message, as `zmq.Socket.send_multipart`; the first frame is its subject.
+        """Send all frames of a message, as `zmq.Socket.send_multipart`. The first frame is the subject.
 
         Raises:
             SubjectError: the dialect does not allow the subject; nothing is sent.
-            zmq.ZMQError: as `zmq.Socket.send_multipart`.
+            zmq.ZMQError: libzmq cannot send the message; see `zmq.Socket.send_multipart`.
         """
         return super().send_multipart(msg_parts, flags, *arguments, **options)
 
@@ -107,7 +107,7 @@ class PubSocket(zmq.Socket[bytes]):
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> PubSocket:
-        """Return a shadow, which shares the check."""
+        """Return a shadow of the socket, which checks subjects by the same dialect."""
         return self.shadow(self)
 
     __deepcopy__ = __copy__

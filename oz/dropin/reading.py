@@ -1,11 +1,12 @@
-"""State of one libzmq SUB that is read through a filter. Its shadows share the state.
+"""State of one libzmq SUB whose messages pass a filter. All socket objects for the SUB share the state.
 
-`held` has messages that are delivered before the messages of libzmq. libzmq cannot show a message without a read, so a
-poll reads and holds it. The message of a cancelled task is held too. When a program receives a held message frame by
-frame, `rest` has its other frames. The frames of other messages stay in libzmq, so that a `zmq.Poller` reports them.
+`held` has messages that are delivered before the messages in libzmq. A poll must read a message to match it, and holds
+the message for the next receive. The message of a cancelled task is held too. When a program receives a held message
+frame by frame, `rest` has the remaining frames of the message. The frames of other messages stay in libzmq, so that a
+`zmq.Poller` reports them.
 
-An exception inside a receive, such as KeyboardInterrupt, may be raised between two frames of a message. `interrupted`
-is set then, and the next receive skips the other frames of that message.
+An exception inside a receive, such as KeyboardInterrupt, may be raised between two frames of a message. Then
+`interrupted` is set, and the next receive skips the remaining frames of that message.
 """
 
 from __future__ import annotations
@@ -27,26 +28,29 @@ _get: Any = zmq.Socket.get
 
 
 class ReceiveState:
-    """Frames that were read and not delivered. A frame is bytes or a `zmq.Frame`.
+    """Frames that were read but not delivered yet. A frame is bytes or a `zmq.Frame`.
 
     Attributes:
-        address: address of the libzmq socket; 0 if C code cannot call libzmq.
-        dialect: dialect of text given to `subscribe`.
+        address: memory address of the libzmq socket; 0 if C code cannot call libzmq.
+        dialect: default dialect for patterns as text in `subscribe`.
         filter: patterns of the socket.
-        answers: answers that the filter remembers.
-        rules: rules of the filter.
-        sndhwm: SNDHWM as the program set it.
-        read_message: reads all frames of a message of libzmq, as bytes. It may be compiled.
-        has_more: returns RCVMORE of libzmq.
-        rest: next frames of the current message.
-        more: whether libzmq has frames of the current message. Not kept while `is_plain`.
-        held: messages. They are matched again when they are delivered, so that `unsubscribe` counts at once.
-        is_first: whether the last delivered frame began a message. Not kept while `is_plain`.
-        interrupted: whether a receive was interrupted.
-        error: error that the next receive raises.
-        is_ready: whether the next frame is still in libzmq, and is the first of a message.
-        is_plain: whether `is_ready`, libzmq's filter suffices, and nothing can be given back.
-        is_awaited: whether asyncio receives, so that cancelled receives are given back.
+        answers: cached answers of the filter; see `Filter.answers`.
+        rules: rules of the filter; see `Filter.rules`.
+        sndhwm: value of the option SNDHWM that the program has set.
+        read_message: function that reads all frames of a message from libzmq, as bytes. The function may be compiled.
+        has_more: function that returns libzmq's option RCVMORE.
+        rest: frames of the current message that were read but not delivered.
+        more: whether libzmq has more frames of the current message. The value is not updated while `is_plain` is
+            true.
+        held: whole messages that were read but not delivered. A held message is matched again at its delivery,
+            because the program may have called `unsubscribe`.
+        is_first: whether the last delivered frame was the first of its message. The value is not updated while
+            `is_plain` is true.
+        interrupted: whether an exception has interrupted a receive in the middle of a message.
+        error: error that the next receive raises, or None.
+        is_ready: whether the next frame is still in libzmq, and is the first frame of a message.
+        is_plain: whether `is_ready` is true, libzmq's filter by prefix suffices, and no message can be given back.
+        is_awaited: whether asyncio tasks receive. The message of a cancelled task is then given back.
     """
 
     __slots__ = (
@@ -74,33 +78,33 @@ class ReceiveState:
         self.is_awaited = False
 
     def attach(self, socket: zmq.Socket[Any]) -> None:
-        """Create the functions that read from a socket. They keep no reference to the socket."""
+        """Create the functions that read from a socket. The functions keep no reference to the socket."""
         self.address = int(socket.underlying) if IS_KNOWN else 0
         self.read_message = frame_reader(socket)
         self.has_more = option_reader(socket, _RCVMORE)
 
     def update_state(self) -> None:
-        """Update `is_ready` and `is_plain`."""
+        """Compute `is_ready` and `is_plain` from the other attributes."""
         self.is_ready = not (self.rest or self.more or self.held or self.interrupted or self.error)
         self.is_plain = self.is_ready and not (self.filter.is_active or self.is_awaited)
 
     def end_plain(self, socket: zmq.Socket[Any]) -> None:
-        """Begin to keep `more`."""
+        """Start to update `more`, because `is_plain` ends."""
         self.more = bool(_get(socket, _RCVMORE))
 
     def skip_message(self, socket: zmq.Socket[Any]) -> None:
-        """Drop the other frames of the current message."""
+        """Drop the remaining frames of the current message."""
         self.rest.clear()
         while self.has_more(socket):
             _recv(socket, _NOBLOCK, False)
         self.more = self.interrupted = False
 
     def give_back(self, socket: zmq.Socket[Any], frames: list[Any], is_first: bool) -> None:
-        """Put back frames, so that the next receive returns them.
+        """Put back the frames of a receive, so that the next receive returns these frames.
 
         Args:
-            socket: socket that they were received from.
-            frames: frames of one receive.
+            socket: socket from which the frames were received.
+            frames: frames that one receive has returned.
             is_first: value of `is_first` after that receive.
         """
         self.rest.extendleft(reversed(frames))
@@ -114,7 +118,7 @@ class ReceiveState:
 
 
 def read_frames(socket: zmq.Socket[Any], flags: int, track: bool) -> list[Any]:
-    """Read all frames of a message of libzmq as `zmq.Frame`."""
+    """Read all frames of the next message in libzmq as `zmq.Frame` objects."""
     frames = [_recv(socket, flags, False, track)]
     while frames[-1].more:
         frames.append(_recv(socket, _NOBLOCK, False, track))
@@ -122,13 +126,13 @@ def read_frames(socket: zmq.Socket[Any], flags: int, track: bool) -> list[Any]:
 
 
 def convert_frame(frame: Any, copy: bool, track: bool, more: bool) -> Any:
-    """Return a frame in the form that a receive asks for.
+    """Return a frame in the form that the arguments of a receive require.
 
     Args:
-        frame: bytes or a `zmq.Frame`.
+        frame: frame as bytes or as a `zmq.Frame`.
         copy: whether to return bytes.
-        track: whether the `zmq.Frame` must have a tracker.
-        more: RCVMORE of the frame.
+        track: whether a returned `zmq.Frame` must have a message tracker.
+        more: whether more frames of the message follow.
     """
     if copy:
         return frame if isinstance(frame, bytes) else frame.bytes

@@ -1,19 +1,20 @@
-"""A SUB of pyzmq that takes patterns.
+"""`oz.SubSocket`, a SUB of pyzmq that takes patterns.
 
-**Theory of operation.** `subscribe` gives libzmq the prefixes of a pattern, so that libzmq filters by them. A
-receive reads the first frame of a message and asks the filter. If no subscription matches, the receive also reads and
-drops the other frames of that message, and continues. There is no thread, no second socket and no change on the wire.
+**Theory of operation.** `subscribe` subscribes to the prefixes of a pattern in libzmq, which filters by these prefixes.
+A receive reads the first frame of a message and matches it with the patterns. If no pattern matches, the receive also
+reads and drops the remaining frames of that message, and reads the next message. The socket needs no thread and no
+second socket, and sends the same bytes as a plain SUB.
 
-`Reading` holds the state: patterns, frames read ahead, the place in the current message. While the socket has only
-prefixes, `recv` passes straight to pyzmq.
+`ReceiveState` has the patterns, the frames that were read but not delivered, and the place in the current message.
+While the socket has only prefixes, `recv` calls pyzmq directly.
 
-Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message, `zmq_poll` waits for
-the remaining time. A receive with NOBLOCK skips refused messages for at most `SKIP_SECONDS`, so that a stream of
+The first read of a receive waits in libzmq, which obeys the timeout RCVTIMEO. After a refused message, `zmq_poll` waits
+for the remaining time. A receive with NOBLOCK skips refused messages for at most `SKIP_SECONDS`, so that a stream of
 refused messages cannot block it.
 
-EVENTS is exact: reading it skips refused messages, and keeps the first frame of a message that matches.
+The option EVENTS is exact: to read the option drops refused messages, and keeps the first message that matches.
 `zmq.asyncio` and Tornado's streams depend on EVENTS, so they see matching messages only. `zmq.Poller`,
-`zmq.proxy` and FD are below Python and see what libzmq has.
+`zmq.proxy` and the descriptor FD also report refused messages, because C code uses the libzmq socket directly.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_defa
 from oz.transport.libzmq import IS_KNOWN
 
 SKIP_SECONDS = 0.01
-"""Seconds for which a receive with NOBLOCK skips refused messages: about ten thousand messages."""
+"""Maximum time in seconds for which a receive with NOBLOCK drops refused messages: about ten thousand messages."""
 
 CHECK_AFTER = 0.001
-"""Seconds of skipping after which a receive checks its time."""
+"""Seconds between two checks of the timeout while a receive drops refused messages."""
 
 _CONFLATE, _INVERT_MATCHING = int(zmq.CONFLATE), int(zmq.INVERT_MATCHING)
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
@@ -46,7 +47,7 @@ _RCVMORE, _RCVTIMEO, _SNDHWM = int(zmq.RCVMORE), int(zmq.RCVTIMEO), int(zmq.SNDH
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 _recv: Any = zmq.Socket.recv
-"""C method of pyzmq."""
+"""Method of pyzmq in C, without the filter."""
 
 _NOTHING_READ = (zmq.ZMQError, TypeError, ValueError, OverflowError, BufferError)
 """Errors of pyzmq that are raised before a frame is read."""
@@ -55,7 +56,7 @@ _NOTHING_READ = (zmq.ZMQError, TypeError, ValueError, OverflowError, BufferError
 class SubSocket(zmq.Socket[bytes], FilteredSocket):
     """A SUB of pyzmq whose `subscribe` takes patterns.
 
-    All methods, options and attributes are those of `zmq.Socket`. Receives return only messages whose first
+    The socket has all methods, options and attributes of `zmq.Socket`. Receives return only messages whose first
     frame matches a subscription. ::
 
         sub = context.socket(zmq.SUB, socket_class=oz.SubSocket)
@@ -67,11 +68,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
     Args:
         context: a `zmq.Context`, or another SUB to shadow. Default: `zmq.Context.instance()`.
-        socket_type: `zmq.SUB`.
-        dialect: one of `oz.DIALECTS`, for text that is given to `subscribe`. Default: "zmq", where text is a
+        socket_type: type of the socket, always `zmq.SUB`.
+        dialect: default dialect for patterns as text, one of `oz.DIALECTS`. Default: "zmq", where text is a literal
             prefix.
-        options: `shadow` and `copy_threshold`, as for `zmq.Socket`. A shadow of a drop-in socket shares its
-            subscriptions.
+        options: keyword arguments `shadow` and `copy_threshold` of `zmq.Socket`. A shadow of a drop-in socket shares
+            the subscriptions of that socket.
 
     Raises:
         ConfigurationError: the socket type is not `zmq.SUB`, or no dialect has this name.
@@ -90,7 +91,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     ) -> None:
         check_arguments("SubSocket", context, socket_type, zmq.SUB, dialect)
         shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
-        # Not by setattr, which pyzmq takes for an option.
+        # Not by setattr, because pyzmq would set an option.
         self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or ReceiveState(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
@@ -106,7 +107,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
     @property
     def dialect(self) -> str:
-        """Dialect of text that is given to `subscribe`."""
+        """Default dialect for patterns as text in `subscribe`."""
         return self._reading.dialect
 
     # Subscriptions ----------------------------------------------------------------------------------------
@@ -117,8 +118,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         Two equal calls need two calls of `unsubscribe`, as in libzmq.
 
         Args:
-            topic: bytes are a prefix in every dialect. Text is a pattern. Empty text is everything. Patterns
-                of `oz.compile`, `re` and `regex` keep their dialect.
+            topic: prefix as bytes, pattern as text, or a compiled pattern. Empty text matches every message. Compiled
+                patterns of `oz.compile`, `re` and `regex` keep their dialect.
             dialect: dialect of the whole text. Default: the dialect of the socket. With the dialect "zmq", text is
                 a literal prefix, even `md.*`, without a warning. With another dialect, text may name its dialect
                 before a colon, as in "rv:Foo.*".
@@ -132,11 +133,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         self._subscribe(self._compile(topic, dialect))
 
     def unsubscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
-        """End one subscription to a pattern; without such a subscription do nothing, as libzmq.
+        """End one subscription to a pattern. Without such a subscription, the call has no effect, as in libzmq.
 
         Args:
-            topic: as for `subscribe`.
-            dialect: as for `subscribe`.
+            topic: prefix or pattern that was given to `subscribe`.
+            dialect: dialect that was given to `subscribe`.
 
         Raises:
             PatternError: the dialect does not allow the text.
@@ -178,21 +179,21 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         reading = self._reading
         is_known = reading.filter.discard(pattern)
         if is_known or not reading.filter.is_active:
-            # A shadow of a plain SUB does not know the prefixes of that socket.
+            # A shadow of a plain SUB does not know the prefixes that the plain SUB has subscribed to.
             for prefix in pattern.prefixes:
                 super().set(_UNSUBSCRIBE, prefix)
 
     # Options ----------------------------------------------------------------------------------------------
 
     def set(self, option: int, optval: Any) -> None:
-        """Set an option, as `zmq.Socket.set`; SUBSCRIBE and UNSUBSCRIBE take a prefix.
+        """Set an option, as `zmq.Socket.set`. SUBSCRIBE and UNSUBSCRIBE take a prefix.
 
-        SNDHWM is always 0 in libzmq, because a SUB drops subscriptions beyond it. `get` returns the value that was
-        set.
+        SNDHWM is always 0 in libzmq, because a SUB drops subscriptions that exceed SNDHWM. `get` returns the value
+        that the program has set.
 
         Raises:
             ConfigurationError: CONFLATE or INVERT_MATCHING is set while the socket has a pattern.
-            zmq.ZMQError: as `zmq.Socket.set`.
+            zmq.ZMQError: libzmq refuses the option; see `zmq.Socket.set`.
         """
         reading = self._reading
         if option == _SUBSCRIBE and isinstance(optval, bytes):
@@ -208,10 +209,10 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 super().set(_SNDHWM, 0)
 
     def get(self, option: int) -> Any:
-        """Return an option, as `zmq.Socket.get`; EVENTS has POLLIN only for a message that matches."""
+        """Return an option, as `zmq.Socket.get`. EVENTS has POLLIN only for a message that matches."""
         reading = self._reading
         if option == _EVENTS and not reading.is_plain:
-            # If the time for skipping ends without a match, POLLIN remains, so that the program receives again.
+            # If the time limit for refused messages ends without a match, POLLIN remains: the program receives again.
             found = _POLLIN if self._has_message() else 0
             return int(super().get(option)) | found
         value = super().get(option)
@@ -230,12 +231,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Check the time of a receive that refused a message, and wait for the next message.
 
         Args:
-            flags: of the receive.
-            began: when the receive began.
-            is_empty: whether libzmq has no message, so that the receive waits.
+            flags: flags of the receive.
+            began: time at which the receive began, in monotonic seconds.
+            is_empty: whether libzmq has no message. The call then waits for a message.
 
         Returns:
-            Flags of the next read.
+            Flags for the next read.
 
         Raises:
             zmq.Again: the timeout has passed.
@@ -303,7 +304,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         except _NOTHING_READ:
             raise
         except BaseException:
-            # No call here: a signal may raise at each call.
+            # No call here, because a signal handler may raise at each call.
             reading.is_plain = reading.is_ready = False
             reading.interrupted = True
             raise
@@ -335,7 +336,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> list[Any]:
         """Receive all frames of the next message that matches, as `zmq.Socket.recv_multipart`.
 
-        After `recv` of a first frame it returns the other frames of that message.
+        After `recv` of a first frame, `recv_multipart` returns the remaining frames of that message.
 
         Raises:
             zmq.Again: no message matched within RCVTIMEO, or at once with NOBLOCK.
@@ -370,7 +371,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             Size of the frame in bytes; bytes that exceed the buffer are lost.
 
         Raises:
-            zmq.Again, PatternTimeout: as `recv`.
+            zmq.Again, PatternTimeout: no message was received; see `recv`.
             BufferError: the buffer is not writable or not contiguous.
             ValueError: `nbytes` is negative, or exceeds the buffer.
         """
@@ -378,7 +379,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return copy_into(room, self.recv(flags, copy=False))
 
     def _read_one(self, flags: int, copy: bool = True, track: bool = False) -> list[Any]:
-        """Read one frame of libzmq."""
+        """Read one frame from libzmq."""
         frame = _recv(self, flags, copy, track)
         reading = self._reading
         reading.more = bool(reading.has_more(self)) if copy else frame.more
@@ -388,10 +389,10 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Read the remaining frames of the current message, or the next message that matches.
 
         Args:
-            flags: of the receive.
-            copy: of the receive.
-            track: of the receive.
-            is_whole: False to leave all frames after the first in libzmq.
+            flags: flags of the receive.
+            copy: argument `copy` of the receive.
+            track: argument `track` of the receive.
+            is_whole: whether to read all frames of the message; otherwise only the first frame is read.
         """
         reading = self._reading
         if reading.interrupted:
@@ -423,12 +424,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
 
     def _skip_refused(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
-        """Read messages until a message matches, after a refused message.
+        """Read messages until a message matches. The caller has read a message that did not match.
 
         Args:
-            read: reads one message, or its first frame; takes flags.
-            flags: of the receive.
-            began: when the receive began.
+            read: function that takes flags, and reads one message or its first frame.
+            flags: flags of the receive.
+            began: time at which the receive began, in monotonic seconds.
         """
         reading = self._reading
         checked, is_empty = began, False
@@ -449,7 +450,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 return frames
 
     def _has_message(self) -> bool:
-        """Skip refused messages, and return whether a receive would return at once."""
+        """Drop waiting messages that no pattern matches, and return whether a receive would return at once."""
         reading = self._reading
         if reading.is_plain:
             return bool(int(super().get(_EVENTS)) & _POLLIN)
@@ -458,7 +459,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
-        # First: an exception may come before `update_state`, and a receive must then check `held`.
+        # Before the read, because a receive must check `held` if an exception comes before `update_state`.
         reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))
@@ -483,7 +484,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         return cls(shadow=address)
 
     def __copy__(self, memo: Any | None = None) -> SubSocket:
-        """Return a shadow, which shares the subscriptions."""
+        """Return a shadow of the socket, which shares its subscriptions."""
         return self.shadow(self)
 
     __deepcopy__ = __copy__
@@ -500,11 +501,11 @@ def _pattern_conflict(name: str, value: object) -> ConfigurationError:
 
 
 def check_buffer(buffer: Any, nbytes: int) -> memoryview:
-    """Return the bytes of a buffer that a frame may fill.
+    """Return the part of a buffer that a frame may fill.
 
     Args:
-        buffer: for `recv_into`.
-        nbytes: number of bytes; 0 for the whole buffer.
+        buffer: buffer that the program gives to `recv_into`.
+        nbytes: size of the part in bytes; 0 for the whole buffer.
 
     Raises:
         BufferError: the buffer is not writable or not contiguous.

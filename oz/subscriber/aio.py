@@ -40,13 +40,13 @@ class Done(Generic[T]):
 
 
 class Subscription(SubscriptionBase):
-    """One subscription of an asyncio `Subscriber`; see `oz.Subscription`. It may be awaited."""
+    """One subscription of an asyncio `Subscriber`; see `oz.Subscription`. A subscription may be awaited."""
 
     _class_name = "oz.asyncio.Subscription"
     _task: asyncio.Task[None] | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription, which is created at the call of `subscribe`."""
+        """Return the subscription, which the call of `subscribe` has already created."""
         return self
         yield
 
@@ -54,7 +54,7 @@ class Subscription(SubscriptionBase):
         """Wait for the next message of this subscription. A cancellation loses nothing.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
@@ -78,15 +78,15 @@ class Subscription(SubscriptionBase):
         return Done(None)
 
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End the subscription and keep the messages that were published before; see `oz.Subscription.drain`.
+        """End the subscription and deliver the messages published before; see `oz.Subscription.drain`.
 
         A cancellation ends the subscription.
 
         Args:
-            timeout: seconds to wait for publishers and the handler; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers and the handler; None waits for ever.
 
         Returns:
-            Whether all these messages were delivered in that time.
+            Whether all messages published before were delivered within `timeout`.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -110,8 +110,8 @@ class Subscription(SubscriptionBase):
 class Subscriber(SubscriberBase):
     """Receives messages of publishers by pattern, in an asyncio loop; see `oz.Subscriber`.
 
-    Each subscription with a handler has a task, which calls the handler with one message after the other and
-    awaits the result. Methods that do not wait act at the call; their result may be awaited.
+    Each subscription with a handler has a task. The task calls the handler with one message after the other, and
+    awaits the handler's result. Methods that do not wait act at the call, and their results may be awaited.
     """
 
     _class_name = "oz.asyncio.Subscriber"
@@ -128,7 +128,8 @@ class Subscriber(SubscriberBase):
 
         Raises:
             EndpointError: the endpoint cannot be used here.
-            PermissionDenied: as `oz.Subscriber.connect`. The endpoint is not connected.
+            PermissionDenied: with `security`, one side does not trust the other side's key; see
+                `oz.Subscriber.connect`. The endpoint is not connected.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))
@@ -183,17 +184,19 @@ class Subscriber(SubscriberBase):
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
             handler: function or coroutine function, called in the task of the subscription.
-            dialect: as `oz.Subscriber.subscribe`, like the other arguments.
+            dialect: dialect of the patterns; None for the subscriber's dialect.
             group: name of a queue group.
             overflow: policy of the publisher when too many messages wait.
             last_value: whether the publisher sends the newest message of each subject that matches.
-            ack: as `oz.Subscriber.subscribe`, where `receive` of the same task acknowledges.
-            max_messages: messages after which the subscription ends.
-            delivery: with `inline`, the handler is a plain function and runs where frames are read.
-            unknown: misspelled arguments, for an error with a suggestion.
+            ack: time of the acknowledgement; see `oz.Subscriber.subscribe`. With "handled", the next `receive` of a
+                task acknowledges the task's last message.
+            max_messages: number of messages after which the subscription ends.
+            delivery: delivery options. With `inline`, the handler is a plain function, and runs where frames are
+                read.
+            unknown: misspelled arguments, which raise an error with a suggestion.
 
         Raises:
-            PatternError, ConfigurationError, ClosedError, OwnershipError: as `oz.Subscriber.subscribe`.
+            PatternError, ConfigurationError, ClosedError, OwnershipError: see `oz.Subscriber.subscribe`.
         """
         if inspect.iscoroutinefunction(handler) and getattr(delivery, "inline", False):
             rule = "an inline handler is a plain function, not a coroutine function"
@@ -207,21 +210,21 @@ class Subscriber(SubscriberBase):
     # waits
 
     async def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message of the subscriptions without handler. A cancellation loses nothing.
+        """Wait for the next message of the subscriptions without a handler. A cancellation loses nothing.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
             ClosedError: the subscriber is closed, also during the wait, or drained.
-            OwnershipError: it was created before a fork.
+            OwnershipError: the subscriber was created before a fork.
         """
         found = self._take(self._shared)
         return found if found is not None else await self._receive(self._shared, timeout)
 
     def _take(self, queue: Queue) -> Message | None:
-        """Return the next message of a queue, if no other work comes first."""
+        """Return the next message of a queue; None if there is none, or if other work is due before."""
         engine, items = self._engine, queue.items
         if items and not engine.in_hand:
             now = engine.clock()
@@ -259,14 +262,14 @@ class Subscriber(SubscriberBase):
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
-            limit: messages at most.
-            timeout: seconds to wait for the first.
+            limit: maximum number of messages.
+            timeout: maximum time in seconds to wait for the first message; None waits for ever.
 
         Returns:
-            At least one message; one only with `ack="handled"`. A cancellation loses nothing.
+            At least one message, and exactly one with `ack="handled"`. A cancellation loses nothing.
 
         Raises:
-            Timeout, ClosedError, OwnershipError: as `receive`.
+            Timeout, ClosedError, OwnershipError: see `receive`.
         """
         check_count("limit", limit, 1, 2**63)
         messages = [await self.receive(timeout=timeout)]
@@ -304,27 +307,28 @@ class Subscriber(SubscriberBase):
         """Wait until each endpoint serves the subscriptions; see `oz.Subscriber.wait_ready`.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
-            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy. Or the
-                subscriber has no endpoint.
-            PermissionDenied, ProtocolError: a publisher refuses a subscription or the key; once for each.
+            Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text names the endpoint, its
+                link endpoint and the remedy.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription or the key. Each refusal is raised
+                once.
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
         await self._run(waits.wait_ready(self._engine, timeout))
 
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
-        """End all subscriptions and keep the messages that were published before; see `oz.Subscriber.drain`.
+        """End all subscriptions and deliver the messages published before; see `oz.Subscriber.drain`.
 
         A cancellation ends the subscriptions.
 
         Args:
-            timeout: seconds to wait for publishers and handlers; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers and handlers; None waits for ever.
 
         Returns:
-            Whether all these messages were delivered in that time.
+            Whether all messages published before were delivered within `timeout`.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -333,10 +337,10 @@ class Subscriber(SubscriberBase):
         return bool(await self._run(waits.drain(self._engine, None, timeout)))
 
     def close(self) -> Awaitable[None]:
-        """Close the subscriber at once and cancel its handlers. Waits in other tasks raise ClosedError.
+        """Close the subscriber at once and cancel its handlers. Calls that wait in other tasks raise ClosedError.
 
         Returns:
-            Awaitable that waits for the end of the handlers' tasks.
+            An awaitable that waits until the tasks of the handlers have ended.
         """
         self._engine.close()
         running = asyncio._get_running_loop()
@@ -354,7 +358,7 @@ class Subscriber(SubscriberBase):
 
 
 class _Ending:
-    """Waits for tasks that were cancelled."""
+    """Awaitable that waits until cancelled tasks have ended."""
 
     __slots__ = ("_tasks",)
 

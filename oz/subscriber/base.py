@@ -37,7 +37,7 @@ class SubscriptionBase:
     _class_name = "oz.Subscription"
 
     def __init__(self, subscriber: Any, inbox: Inbox, delivery: Delivery, overflow: str | None) -> None:
-        """Created by `Subscriber.subscribe`."""
+        """Create a subscription; only `Subscriber.subscribe` calls this."""
         self._subscriber = subscriber
         self._engine: Engine = subscriber._engine
         self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
@@ -55,7 +55,7 @@ class SubscriptionBase:
 
     @property
     def active(self) -> bool:
-        """Whether the subscription has not ended."""
+        """Whether the subscription still receives messages."""
         return self._inbox.is_active
 
     @property
@@ -89,7 +89,7 @@ class SubscriptionBase:
 
 
 class SubscriberBase:
-    """Constructor and methods that do not wait."""
+    """Constructor and methods that both `Subscriber` classes share, because they do not wait."""
 
     _class_name = "oz.Subscriber"
     _runs_handlers = True
@@ -136,17 +136,17 @@ class SubscriberBase:
             raise
 
     def _begin(self) -> None:
-        """Create the waits."""
+        """Create `_waits`, the object that waits in threads or in an asyncio loop."""
         raise NotImplementedError
 
     @property
     def endpoint(self) -> str | None:
-        """First endpoint, with the real port if it is bound; None without an endpoint."""
+        """First endpoint of the subscriber, with the real port if the endpoint is bound; None without an endpoint."""
         return next(iter(self._engine.places), None)
 
     @property
     def stats(self) -> SubscriberStats:
-        """Counters since the subscriber was created, as a copy."""
+        """Copy of the counters since the subscriber was created."""
         return self._engine.stats
 
     @property
@@ -166,14 +166,14 @@ class SubscriberBase:
         return self._engine.state == CLOSED
 
     def fileno(self) -> int:
-        """Return a descriptor that becomes readable when there may be a message.
+        """Return a descriptor that becomes readable when a message may have arrived.
 
         When the descriptor is readable, call `receive(timeout=0)` until it raises `Timeout`. Without messages, call
         `receive(timeout=0)` once a second, so that publishers get acknowledgements.
 
         Raises:
             ClosedError: the subscriber is closed.
-            OwnershipError: it was created before a fork.
+            OwnershipError: the subscriber was created before a fork.
         """
         return self._engine.fileno()
 

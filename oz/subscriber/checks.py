@@ -15,7 +15,7 @@ from oz.transport.warning_level import callers_level
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
-"""Bytes of the name of a queue group."""
+"""Maximum number of bytes in the name of a queue group."""
 MAX_PENDING = 2**32 - 1
 _DEFAULT_PENDING = Delivery().max_pending
 FILTERINGS = ("auto", "publisher", "prefix")
@@ -26,7 +26,7 @@ def check_subscriber(dialect: Any, filtering: Any, on_gap: Any, options: Any, li
 
     Raises:
         ConfigurationError: an argument has a wrong value.
-        TypeError: `on_gap` cannot be called, or `options` are of another class.
+        TypeError: `on_gap` cannot be called, or `options` is not an `Options` object.
     """
     dialects.find(dialect)
     if filtering not in FILTERINGS:
@@ -45,7 +45,7 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     """Return the compiled patterns of a subscription.
 
     Raises:
-        PatternError, TypeError: as `oz.compile`.
+        PatternError, TypeError: a pattern is invalid; see `oz.compile`.
         ConfigurationError: no dialect has this name, or there is no pattern.
     """
     is_list = isinstance(patterns, (list, tuple, set, frozenset))
@@ -68,8 +68,8 @@ def stream_options(
     """Return the delivery options of a subscription as the publisher needs them.
 
     Raises:
-        ConfigurationError: one has a wrong value, or needs a link with `filtering="prefix"`.
-        TypeError: `delivery` is of another class.
+        ConfigurationError: an option has a wrong value, or `filtering` is "prefix" and an option needs a link.
+        TypeError: `delivery` is not a `Delivery` object.
     """
     if not isinstance(delivery, Delivery):
         raise TypeError(f"delivery is oz.Delivery, not {type(delivery).__name__}")
@@ -98,7 +98,7 @@ def stream_options(
         group,
         delivery.policy,
         overflow,
-        # With the default the high-water mark of the publisher counts.
+        # With the default value, the publisher's high-water mark is the limit.
         0 if delivery.max_pending == _DEFAULT_PENDING else delivery.max_pending,
         ack == "handled",
         delivery.redeliver,
@@ -107,15 +107,15 @@ def stream_options(
 
 
 def check_subscription(handler: Any, max_messages: Any, *, class_name: str) -> None:
-    """Check the other arguments of a subscription.
+    """Check the handler and the message limit of a subscription.
 
     Args:
-        handler: of the subscription.
-        max_messages: of the subscription.
-        class_name: of the subscriber or node. A class of `oz.asyncio` awaits coroutines.
+        handler: handler of the subscription, or None.
+        max_messages: number of messages after which the subscription ends, or None.
+        class_name: class name of the subscriber or node. A class of `oz.asyncio` awaits coroutines.
 
     Raises:
-        ConfigurationError: `max_messages` is no positive number.
+        ConfigurationError: `max_messages` is not a positive whole number.
         TypeError: the handler cannot be called, or is a coroutine function that nothing awaits.
     """
     if handler is not None and not callable(handler):
@@ -134,16 +134,16 @@ def _wrong(name: str, value: Any, rule: str) -> ConfigurationError:
 
 
 def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
-    """Compile a pattern of `subscribe`. Warn of a misspelled dialect, and of a wildcard of another dialect.
+    """Compile a pattern of `subscribe`. Warn of a misspelled dialect and of another dialect's wildcard.
 
     Args:
-        pattern: the pattern.
-        dialect: its dialect, if the caller passes one.
-        default: the dialect of the socket; see `compile_with_default`.
+        pattern: pattern as the program gave it.
+        dialect: dialect of the pattern, if the program gave one.
+        default: default dialect of the socket or node; see `compile_with_default`.
 
     Raises:
-        PatternError: the dialect does not allow it.
-        TypeError: it is no pattern.
+        PatternError: the dialect does not allow the pattern.
+        TypeError: `pattern` is not a pattern.
     """
     compiled = compile_with_default(pattern, dialect, default)
     is_plain_text = isinstance(pattern, str) and pattern == compiled.text

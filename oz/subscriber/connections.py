@@ -1,10 +1,10 @@
 """Connections of a subscriber: endpoints, sent and received frames, moves of `filtering="auto"`, and the clock.
 
-Everything here runs under the lock of the engine (`oz.subscriber.engine`), which is the only subclass. Each
-endpoint is a `Place`. An endpoint has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
-`filtering="auto"`.
+Methods run under the lock of the engine, unless a docstring says otherwise. `oz.subscriber.engine.Engine` is the only
+subclass. A `Place` holds the state of an endpoint. An endpoint has a link, a plain connection, or both. With
+`filtering="auto"`, `oz.subscriber.fallback` decides which.
 
-`connect` sends at once. Frames that a full socket refuses are sent at the next call: `_touched` holds the places
+`connect` sends at once. Frames that a full socket refuses are sent at the next call. `_touched` holds the places
 that may have frames to send.
 
 An exception of a signal handler may interrupt the delivery of a frame. `_undo_frame` undoes the delivery, and the
@@ -61,24 +61,24 @@ from oz.wire import links
 from oz.wire.links import SID
 
 _POLL_DESCRIPTORS = 4
-"""Descriptors of `Poll`."""
+"""Number of descriptors that a `Poll` object has open."""
 MAX_READ = 100
 """Maximum number of frames of links in one read."""
 MAX_ALONE = 8
 """Maximum number of frames in one read, for a call that waits for one message."""
 MAX_MESSAGES = 512
-"""Messages of links after which a read ends. A larger number costs 15% more time for each frame, because the frames
-exceed the cache of the processor."""
+"""Number of messages from links after which a read ends. With a larger number, each frame takes 15% more time, because
+the frames exceed the processor's cache."""
 MAX_PLAIN = 1_000
 """Maximum number of messages of one plain connection in one read."""
 LAST_READS = 20
-"""Reads of a plain connection before it closes. A fast publisher may fill it again and again."""
+"""Maximum number of reads of a plain connection before its close. A fast publisher may never let it be empty."""
 LARGEST_WINDOW = 1_024
-"""Batches without acknowledgement that a publisher may send."""
+"""Maximum number of unacknowledged batches that a publisher may send on a link."""
 TICK_INTERVAL = 0.1
-"""Minimum listened seconds (`ListeningClock`) between two checks of all links."""
+"""Minimum time between two checks of all links, in seconds of a `ListeningClock`."""
 
-_FIRST = links.DIRECT + 1  # Stream of the first subscription.
+_FIRST = links.DIRECT + 1  # Number of the first subscription's stream.
 
 _log = peer_logger("oz.subscriber")
 
@@ -89,25 +89,28 @@ class Connections(ABC):
     """Sockets and state machines of one subscriber.
 
     Attributes:
-        runtime: functions of the sockets.
-        clock: of the runtime.
+        runtime: source of the clock, random bytes and poll objects; tests replace it.
+        clock: monotonic clock of the runtime, in seconds.
         lock: lock for all uses of the sockets.
-        reading: lock of the reading thread.
-        lone: state to read the next frame with one message; None after any change. See `find_lone`.
-        version: changes with each event that a wait may be waiting for.
-        notify: wakes the waits after a change of `version`; set by the waits.
-        dispatcher: queues.
-        listening: time that programs wait for messages.
+        reading: lock that the reading thread holds.
+        lone: state with which the compiled part reads the next frame with a single message; None after any
+            change. See `find_lone`.
+        version: number that changes with each event for which a call may wait.
+        notify: function that wakes the waiting calls after a change of `version`.
+        dispatcher: dispatcher that puts messages into the queues of the subscriptions.
+        listening: clock that runs only while the program waits for messages.
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
-        places: by endpoint.
-        poll: descriptors of the sockets.
-        keys: of the publishers, None without security.
-        denials: refusals that were not raised yet, by endpoint and number of the subscription (0 for a refused
-            connection), each with its inbox.
-        watches_links: whether the events of all connections of links are read; for nodes.
-        subscriptions_class: class of the subscriptions; a node has another.
-        on_link: called under the lock with a place and an event of its link; see `_report`. It must not raise.
-        on_connection: called under the lock with a place without fallback, an event of the monitor, and the address.
+        places: state of each endpoint, by endpoint.
+        poll: poll object with the descriptors of the sockets.
+        keys: keys of the subscriber and its publishers; None without security.
+        denials: refusals that were not raised yet, each with the inbox of its subscription. The key is the place
+            and the subscription's number, which is 0 for a refused connection.
+        watches_links: whether the monitor events of all links are read, as nodes need.
+        subscriptions_class: class of `subscriptions`. A node uses a subclass.
+        on_link: callback for an event of a link, called under the lock with the place; see `_report`. The callback
+            must not raise.
+        on_connection: callback for a monitor event of a place without fallback, called under the lock with the
+            place, the event and the address.
     """
 
     watches_links = False
@@ -124,7 +127,7 @@ class Connections(ABC):
         member: bytes | None = None,
         card: bytes = b"",
     ) -> None:
-        """Create the state without endpoints. The arguments are those of `Engine`."""
+        """Create the state without endpoints; see `Engine` for the arguments."""
         self.filtering, self.options = filtering, options
         silence_libpgm()
         self._link_endpoints = link_endpoints
@@ -143,7 +146,7 @@ class Connections(ABC):
         self._card = links.check_card(card)
         self.on_link: Callable[[Place, str], object] = lambda place, event: None
         self.on_connection: Callable[[Place, int, str], object] = lambda place, event, where: None
-        # A link must accept 1 MiB at least, because a batch of small messages may have this size.
+        # A link must accept frames of 1 MiB, because a batch of small messages may have this size.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
         self.listening = ListeningClock()
@@ -178,24 +181,24 @@ class Connections(ABC):
 
     @abstractmethod
     def acknowledge(self, message: Message) -> None:
-        """Record that a message is handled."""
+        """Record that the program has handled a message."""
 
     def name_of(self, endpoint: str) -> str:
-        """Return the name of the publisher at an endpoint, for texts. Nodes have names."""
+        """Return the name of the publisher at an endpoint for errors and logs. A node returns the name of the peer."""
         return endpoint
 
     def refusal_text(self, place: Place, text: str | bytes, refusal: links.Refusal) -> str:
-        """Return that a publisher refuses a subscription, and why.
+        """Return a text with the fact and the reason that a publisher refuses a subscription.
 
         Args:
-            place: of the publisher.
-            text: of the pattern.
-            refusal: of the subscription.
+            place: place of the publisher.
+            text: text of the refused pattern.
+            refusal: refusal from the publisher, with the reason.
         """
         return f"{self.name_of(place.endpoint)} refuses {text!r}: {refusal.reason}"
 
     def denial(self, place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
-        """Return the error for a subscription that permissions refuse."""
+        """Return the error for a subscription that a publisher's permissions refuse."""
         return PermissionDenied(
             self.refusal_text(place, text, refusal), rule=refusal.rule or None, subject=refusal.witness
         )
@@ -218,17 +221,17 @@ class Connections(ABC):
         self.notify()
 
     def enter(self, wait: object) -> None:
-        """Mark the beginning of a wait: frames are read from now on.
+        """Record that a call begins to wait, and that frames are read from now on.
 
         Args:
-            wait: passed to `leave` later.
+            wait: object that stands for the waiting call; the caller passes it to `leave` later.
         """
         with self.lock:
             self._inside.add(wait)
             self.listening.enter()
 
     def leave(self, wait: object) -> None:
-        """Mark the end of a wait, if no other wait continues."""
+        """Record that a call has ended its wait. The listening clock stops if no other call waits."""
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
@@ -236,7 +239,7 @@ class Connections(ABC):
 
     @property
     def card(self) -> bytes:
-        """Card of later HELLOs; empty without a card."""
+        """Description of the node that later HELLO frames carry; empty without a node."""
         return self._card
 
     @card.setter
@@ -269,11 +272,11 @@ class Connections(ABC):
             self._flush()
 
     def dial(self, endpoint: str) -> None:
-        """Connect a link to exactly this endpoint, without a plain connection. `disconnect` undoes it.
+        """Connect a link to exactly this endpoint, without a plain connection. `disconnect` ends the connection.
 
         Raises:
             EndpointError: the endpoint cannot be used.
-            ClosedError, OwnershipError: as `check_open`.
+            ClosedError, OwnershipError: the subscriber cannot be used; see `check_open`.
         """
         self._find_key(endpoint, is_exact=True)
         with self.lock:
@@ -291,7 +294,7 @@ class Connections(ABC):
             self._flush()
 
     def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
-        """Find the key of a publisher, without the lock, because it waits for handshakes."""
+        """Find a publisher's key. The search waits for handshakes and therefore does not hold the lock."""
         if self.keys is None:
             return
         with self.lock:
@@ -309,7 +312,7 @@ class Connections(ABC):
         self.keys.find(endpoint, where, is_plain=not is_exact and self.filtering != "publisher")
 
     def _link_endpoint_of(self, endpoint: str) -> str | None:
-        """Return the link endpoint; None for a transport without links, with `filtering="auto"`."""
+        """Return the link endpoint of an endpoint; None if `filtering` is "auto" and the transport has no links."""
         known = self._link_endpoints
         if isinstance(known, str):
             if self.places:
@@ -363,7 +366,7 @@ class Connections(ABC):
             place.fallback = Fallback(self.clock())
             self._undecided[place] = None
         if place.fallback is not None or self.keys is not None or self.watches_links:
-            # First, because a connection to a process of this host is open at once.
+            # Before the dial, because a connection to a process of this host opens at once.
             self._watch(place)
         random_bytes = self.runtime.random_bytes
         place.link = Link(
@@ -384,7 +387,7 @@ class Connections(ABC):
             raise
 
     def _watch(self, place: Place) -> None:
-        """Start to read the events of the link's connection."""
+        """Start to read the monitor events of the connection of a link."""
         dialler = self._dialler
         assert dialler is not None
         assert place.link_endpoint is not None
@@ -411,7 +414,7 @@ class Connections(ABC):
         assert self._dialler is not None
         assert place.link_endpoint is not None
         if self.keys is not None:
-            # libzmq has freed a refused connection: it is ended before anything else.
+            # libzmq has freed each refused connection, so its end is processed before the disconnect.
             self._read_link_events(self.clock())
         if place.handle:
             self._by_handle.pop(place.handle, None)
@@ -421,7 +424,7 @@ class Connections(ABC):
     # keys
 
     def _give_up(self, endpoint: str) -> None:
-        """End the connections to an endpoint, until `_reconnect`."""
+        """End the connections to an endpoint until `_reconnect` is called."""
         place = self.places.get(endpoint)
         if place is None:
             return
@@ -440,7 +443,7 @@ class Connections(ABC):
         self._changed()
 
     def _reconnect(self, endpoint: str) -> None:
-        """Connect to an endpoint again, with its current key."""
+        """Connect to an endpoint again, with the publisher's current key."""
         place = self.places.get(endpoint)
         if place is None:
             return
@@ -468,7 +471,7 @@ class Connections(ABC):
         self.keys.on_handshake(place.endpoint, outcome, kind, now)
 
     def _allowed(self, place: Place, link: Link, effect: machine.Messages) -> Iterable[machine.Messages]:
-        """Return the messages that the key of their publisher may publish; other messages count as handled."""
+        """Return the messages that the publisher's key may publish. Denied messages count as handled."""
         if self.keys is None:
             return (effect,)
         kept = self.keys.allowed(self.keys.key_of(place.endpoint), link.origin or b"", effect)
@@ -482,7 +485,7 @@ class Connections(ABC):
     def _drop_denied(
         self, place: Place, link: Link, effect: machine.Messages, sequences: Iterable[int]
     ) -> None:
-        """Count denied messages as handled: the key of their publisher may not publish them."""
+        """Count messages as handled that the publisher's key may not publish."""
         for sequence in sequences:
             link.handled(link.epoch, effect.stream, sequence)
 
@@ -544,9 +547,9 @@ class Connections(ABC):
         """Disconnect or unbind; see `Subscriber.disconnect`.
 
         Args:
-            endpoint: of a connection, or bound.
-            is_bound: whether the endpoint is bound.
-            is_lost: whether the publisher has ended, so that a loss is reported if the link had subscriptions.
+            endpoint: endpoint that was connected or bound.
+            is_bound: whether the endpoint was bound.
+            is_lost: whether the publisher has ended. A loss is then reported if the link may have lost messages.
         """
         with self.lock:
             self.check_open()
@@ -556,7 +559,7 @@ class Connections(ABC):
                 known = ", ".join(item for item, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             if self.keys is not None:
-                # As in `_hang_up`, while the events still find the place.
+                # As in `_hang_up`. The events are read before their place is removed.
                 self._read_link_events(self.clock())
             del self.places[endpoint]
             if self.keys is not None:
@@ -578,7 +581,7 @@ class Connections(ABC):
             self._changed()
 
     def _keep_counters(self, link: Link) -> None:
-        """Add the counters of a link that ends to the counters of the subscriber."""
+        """Add the counters of an ending link to the subscriber's counters."""
         stats = self.dispatcher.stats
         stats.received += link.unwanted
         stats.unwanted += link.unwanted
@@ -600,7 +603,7 @@ class Connections(ABC):
     # reading
 
     def _read_links(self, now: float) -> bool:
-        """Read frames of links; return whether more may be waiting."""
+        """Read frames of links; return whether more frames may be waiting."""
         dialler, by_handle, clock = self._dialler, self._by_handle, self.listening
         if dialler is None:
             clock.empty(now)
@@ -627,7 +630,7 @@ class Connections(ABC):
 
     @property
     def link_descriptor(self) -> int:
-        """Descriptor of the socket of links; -1 without a socket."""
+        """Descriptor of the socket that all links share; -1 without a socket."""
         return -1 if self._dialler is None else self._dialler.fd
 
     def may_wait_alone(self) -> bool:
@@ -641,10 +644,10 @@ class Connections(ABC):
         return link.state == LIVE and not self.dispatcher.is_full
 
     def find_lone(self) -> Lone | None:
-        """Return the state with which the compiled part reads frames with one message of the only link and stream.
+        """Return the state with which the compiled part reads frames with one message from the only link and stream.
 
-        None if such a message needs more than a lookup of its route. The caller holds the lock, and
-        `may_wait_alone` is true. Everything that changes a part of the result sets `lone` to None.
+        Return None if the delivery of such a message needs more than a lookup of its subscriptions. The caller holds
+        the lock, and `may_wait_alone` is true. All code that changes a part of the result sets `lone` to None.
         """
         ((link, place),) = self._place_of.items()
         dialler, fallback = self._dialler, place.fallback
@@ -668,10 +671,10 @@ class Connections(ABC):
         )  # fmt: skip
 
     def read_alone(self) -> Message | None:
-        """Read frames until one has messages; return its first message, if it is for the queue of the subscriber.
+        """Read frames until a frame has messages; return its first message, if the message is for the shared queue.
 
-        The caller holds the lock and `reading`, and calls `Engine.after_alone` later. All other changes by the frames
-        are processed in the next `attend`.
+        The caller holds `lock` and `reading`, and calls `Engine.after_alone` later. The next `attend` processes the
+        other effects of the frames.
         """
         dialler = self._dialler
         if dialler is None or self.state != OPEN or self._current is not None:
@@ -764,7 +767,7 @@ class Connections(ABC):
                 self._on_answer(place, effect)
 
     def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
-        """Return whether messages of a link are delivered, and not messages of the plain connection."""
+        """Return whether the messages of a link are delivered; otherwise the plain connection delivers them."""
         fallback = place.fallback
         assert fallback is not None
         options = self.subscriptions.options_of(effect.stream)
@@ -781,7 +784,7 @@ class Connections(ABC):
         return place.begin is None or place.begin[0] != link.epoch or effect.positions[0] >= place.begin[1]
 
     def _move(self, place: Place, *, is_answered: bool) -> None:
-        """Switch from the plain connection to the link, which has a message or an ANSWER; see `Fallback`."""
+        """Switch from the plain connection to the link after a message or an ANSWER of the link; see `Fallback`."""
         fallback, plain = place.fallback, place.plain
         assert fallback is not None
         if plain is not None and plain.serves:
@@ -831,7 +834,7 @@ class Connections(ABC):
         if fallback is not None:
             if place.begin is not None and place.begin[0] != link.epoch:
                 place.begin = None
-            # Without subscriptions there is no ANSWER.
+            # Without subscriptions, the publisher sends no ANSWER.
             if fallback.state == ASKING or (fallback.state == PREFIX and link.is_answered):
                 self._move(place, is_answered=True)
         self._changed()
@@ -870,8 +873,8 @@ class Connections(ABC):
         ======== ===================================================================================
         live     the publisher has welcomed the link; `Link.card` is new
         answered the publisher has applied the current subscriptions, now or before the link resumed
-        silent   the link is not LIVE any more, for another reason than BYE of the publisher
-        ended    BYE of the publisher; `Link.ending` has the reason
+        silent   the link is not LIVE any more, but the publisher has sent no BYE frame
+        ended    the publisher has sent a BYE frame; `Link.ending` has the reason
         ======== ===================================================================================
         """
         before, place.reported, place.reported_epoch = place.reported, link.state, link.epoch
@@ -890,13 +893,13 @@ class Connections(ABC):
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open the plain connection, give it the prefixes, or close it, as the fallback has decided."""
+        """Open the plain connection, subscribe it to the prefixes, or close it, as the fallback has decided."""
         fallback = place.fallback
         assert fallback is not None
         if fallback.has_plain and place.plain is None:
             self._open_plain(place)
             if place.plain is not None and place.plain.is_reached:
-                # Over inproc no handshake shows that a publisher is there.
+                # Over inproc, no handshake shows that a publisher has bound the endpoint.
                 fallback.handshake_done(-inf)
                 fallback.tick(self.clock())
         if place.plain is not None and fallback.state == PREFIX:
@@ -907,7 +910,7 @@ class Connections(ABC):
         self._changed()
 
     def _unwatch(self) -> None:
-        """End the monitor of the links while no endpoint tries a link, because an unread monitor grows."""
+        """End the monitor of the links if no endpoint waits for a link, because an unread monitor grows."""
         for place in [*self._undecided]:
             if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
@@ -919,7 +922,7 @@ class Connections(ABC):
             dialler.unwatch()
 
     def _read_plain(self, now: float) -> bool:
-        """Read plain messages; return whether more may be waiting."""
+        """Read messages of plain connections; return whether more messages may be waiting."""
         has_more = False
         for place in self._plains:
             plain = place.plain
@@ -936,7 +939,7 @@ class Connections(ABC):
         return has_more
 
     def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
-        """Read and deliver messages of a plain connection; return whether there were any."""
+        """Read and deliver messages of a plain connection; return whether any message was read."""
         messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
         if not messages:
             return False
@@ -948,7 +951,7 @@ class Connections(ABC):
         return True
 
     def _read_allowed(self, place: Place, plain: PlainSocket) -> list[list[bytes]]:
-        """Read plain messages that the key of their publisher may publish."""
+        """Read messages of a plain connection; return the messages that the publisher's key may publish."""
         assert self.keys is not None
         if not place.is_bound:
             return self.keys.allowed_plain(self.keys.key_of(place.endpoint), plain.read(MAX_PLAIN))
@@ -956,7 +959,7 @@ class Connections(ABC):
         return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
 
     def _read_multicast(self, now: float) -> bool:
-        """Read frames of multicast; return whether more may be waiting."""
+        """Read multicast frames; return whether more frames may be waiting."""
         has_more = False
         for place in self._multicasts:
             source = place.multicast
@@ -986,7 +989,7 @@ class Connections(ABC):
                 fallback.handshake_done(now)
                 self._ask_again(place)
             elif place.link is not None and place.link.state != LIVE and fallback.connection_ended():
-                # A new SUB has no subscriptions, so that the link is asked before it serves.
+                # A new SUB has no subscriptions: the link is tried before the SUB delivers messages.
                 self._read_last(place, plain)
                 self._close_plain(place)
                 self._open_plain(place)
@@ -994,7 +997,7 @@ class Connections(ABC):
         self._read_link_events(now)
 
     def _ask_again(self, place: Place) -> None:
-        """Dial the link of an endpoint at once, because a publisher has answered there."""
+        """Connect the link of an endpoint again at once, because the plain connection has reached a publisher."""
         if place.link is None or place.link.state == LIVE or place.is_given_up:
             return
         self._undecided[place] = None
@@ -1021,7 +1024,7 @@ class Connections(ABC):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:
-        """Return the endpoint of an event of a monitor, which may name an address in place of a host."""
+        """Return the place of a monitor event. The event may name an address in place of a host."""
         found = [place for place in self.places.values() if place.link_endpoint == where]
         if not found:
             port = where.rpartition(":")[2]
@@ -1033,7 +1036,7 @@ class Connections(ABC):
         return found[0] if len(found) == 1 else None
 
     def _tick(self, now: float) -> None:
-        """Run the steps that are due. The caller has read the sockets."""
+        """Run the timed steps of links and fallbacks that are due. The caller has read the sockets."""
         listened = self.listening.time(now)
         if listened >= self._tick_at:
             deadline = inf
@@ -1046,7 +1049,7 @@ class Connections(ABC):
                     continue
                 before = link.state
                 if before == NEW:
-                    # An exception interrupted the replacement of its connection.
+                    # An exception has interrupted `_replace`.
                     self._replace(place)
                 effects = link.tick(listened)
                 if effects:
@@ -1066,7 +1069,7 @@ class Connections(ABC):
     def _undo_frame(self) -> None:
         """Undo a delivery that an exception interrupted, so that the frame is read again.
 
-        Another exception may interrupt this too: the call is then repeated.
+        If another exception interrupts this call, the next `attend` repeats it.
         """
         self._tick_at = 0.0
         link = self._current
@@ -1081,7 +1084,7 @@ class Connections(ABC):
     # sending
 
     def _flush(self, now: float | None = None) -> bool:
-        """Send waiting frames; return whether the socket has a message."""
+        """Send waiting frames; return whether the socket has a message to read."""
         self.lone = None
         dialler = self._dialler
         if dialler is None:
@@ -1094,7 +1097,7 @@ class Connections(ABC):
             result = self._send_all(place, now)
             has_sent |= result is not None
             if result is not False:
-                # Only now, because an exception of a signal handler may have come before.
+                # After the send, because an exception of a signal handler may interrupt the send.
                 touched.pop(place, None)
             if place.link is not None and place.link.ack_at == inf:
                 self._unacked.pop(place, None)
@@ -1105,7 +1108,7 @@ class Connections(ABC):
         return False
 
     def _send_all(self, place: Place, now: float) -> bool | None:
-        """Send the frames of a link; return False if the socket is full, None without frames."""
+        """Send the frames of a link; return False if the socket is full, and None if no frame was waiting."""
         dialler, link = self._dialler, place.link
         if link is None or dialler is None or not place.handle:
             return None
@@ -1121,10 +1124,10 @@ class Connections(ABC):
     # time
 
     def wait_seconds(self, until: float | None) -> float | None:
-        """Return for how many seconds a wait polls at most, None for ever.
+        """Return the maximum number of seconds for the next poll; None polls for ever.
 
         Args:
-            until: time at which the caller wants to be woken, or None.
+            until: time on `clock` at which the caller must continue, or None.
         """
         now = self.clock()
         deadline = inf if until is None else until
@@ -1140,7 +1143,7 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
-            # While a queue is full, nothing is read, and silence means nothing.
+            # While a queue is full, the sockets are not read, so the deadlines of multicast do not count.
             for place in () if self.dispatcher.is_full else self._multicasts:
                 if place.multicast is not None:
                     deadline = min(deadline, place.multicast.next_deadline())

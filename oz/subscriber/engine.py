@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-The engine has no thread. A program that waits in `receive` or another wait reads the sockets: `attend` reads a
-bounded number of frames, runs due steps, and sends. `oz.subscriber.connections` has these parts. Each use of a socket
-holds `lock`. Only one thread reads at a time: it holds `reading` from its poll to the end of its callbacks, so that
-inline handlers and gaps are called in order. Other threads wait for `version` to change.
+The engine has no thread. A program that waits, for example in `receive`, reads the sockets: `attend` reads a bounded
+number of frames, runs the timed steps that are due, and sends frames. `oz.subscriber.connections` has these parts. Each
+use of a socket holds `lock`. Only one thread reads at a time. This thread holds `reading` from its poll to the end of
+its callbacks, so that inline handlers and `on_gap` are called in order. Other threads wait until `version` changes.
 
 `connect` and `subscribe` send at once, so that publishers have the subscriptions while the program does other work.
 Frames that a full socket refuses are sent at the next call.
 
-Waits are steps (`oz.subscriber.waits`). A step checks the queues and the state; between steps the waits of
-`oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
+Functions that wait are generators of steps (`oz.subscriber.waits`). A step checks the queues and the state. Between two
+steps, `oz.subscriber.threads` or `oz.subscriber.tasks` calls `attend`.
 """
 
 from __future__ import annotations
@@ -48,39 +48,39 @@ from oz.transport.credentials import Credentials
 from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
-"""Seconds after which a call with a message in its queue reads the sockets too."""
+"""Seconds after the last read at which a call reads the sockets although its queue has a message."""
 ALONE_INTERVAL = 0.1
-"""As above, while the compiled part reads the frames of the only link.
+"""Seconds in place of `ATTEND_INTERVAL` while the compiled part reads the frames of the only link.
 
-With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.6 times the processor time.
+With 50 subscribers on two cores, an interval of 20 ms cost 1.6 times the processor time.
 """
 CHUNK = 16
 """Maximum number of messages that a call delivers before it reads the clock again."""
 
 NO_ENDPOINT = "the subscriber has no endpoint: call connect(endpoint)"
-"""Text of a Timeout without endpoints."""
+"""Text of a `Timeout` if the subscriber has no endpoint."""
 MAX_NAMED = 3
-"""Reasons that the text of a Timeout names."""
+"""Maximum number of reasons in the text of a `Timeout`."""
 
 _call_handlers = None if HOT is None else HOT.call_handlers
 _log = peer_logger("oz.subscriber")
 
 
 class Engine(Connections):
-    """Subscriber without the calls that wait. The waits of threads and asyncio share it.
+    """Subscriber without the methods that wait. The classes for threads and for asyncio share the engine.
 
     Attributes:
-        attend_at: time from which a call reads the sockets although its queue has a message.
-        runs_handlers: whether waits run the handlers.
-        handlers_running: calls of handlers that have not returned.
-        handled: calls of handlers.
-        in_hand: messages that a thread or task has received and not acknowledged, by thread or task; with
-            `ack="handled"`.
-        held_messages: dict behind `in_hand`, for checks whether it is empty.
-        gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
+        attend_at: time on `clock` from which a call reads the sockets although its queue has a message.
+        runs_handlers: whether calls that wait run the handlers, as in threads.
+        handlers_running: number of handler calls that have not returned.
+        handled: number of handler calls.
+        in_hand: message with `ack="handled"` that a thread or task has received and not acknowledged, for each thread
+            or task.
+        held_messages: plain dict inside `in_hand`, whose emptiness is checked in less time.
+        gap_listeners: functions that are called with each gap: `on_gap`, and the recorder of a journal.
     """
 
-    # Slots, because C reads them.
+    # The attributes are slots, because C reads them.
     __slots__ = ("attend_at", "lone", "version")
 
     def __init__(
@@ -100,16 +100,16 @@ class Engine(Connections):
         """Create the engine without endpoints.
 
         Args:
-            context: of the sockets; None for the instance of the process.
-            filtering: "auto", "publisher" or "prefix".
-            decode: of the codec, or None.
-            link_endpoints: link endpoint of the only endpoint, or of each endpoint.
-            on_gap: called with each gap.
-            options: of the subscriber.
-            runs_handlers: whether waits run the handlers, as threads do.
+            context: context of the sockets; None for the shared context of the process.
+            filtering: one of "auto", "publisher" and "prefix".
+            decode: function of the codec that decodes a payload, or None.
+            link_endpoints: link endpoint of the only endpoint, or a dict of link endpoints by endpoint.
+            on_gap: function that is called with each gap, or None.
+            options: options of the subscriber.
+            runs_handlers: whether calls that wait run the handlers, as in threads.
             credentials: keys of the subscriber, or None.
-            member: id of the subscriber, 16 bytes; None for a random one.
-            card: of a node, else empty.
+            member: id of the subscriber, 16 bytes; None for a random id.
+            card: encoded description of a node; empty for other subscribers.
 
         Raises:
             ValueError: the card is too large.
@@ -124,10 +124,10 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
-        # A weak dictionary has a method in Python for its length.
+        # The length of a weak dictionary is computed in Python, which takes longer.
         self.held_messages = getattr(self.in_hand, "data", self.in_hand)
         self._has_descriptor = self._is_draining = self._is_shut = False
-        # Counts of denied and of received messages at the last text about a denial.
+        # Numbers of denied messages and of received messages when the last text named a denial.
         self._named_denials = 0, 0
         self.handlers_running = self.handled = 0
         _engines.add(self)
@@ -136,7 +136,7 @@ class Engine(Connections):
 
     @contextmanager
     def _closing_with_context(self) -> Iterator[None]:
-        """Close the subscriber if a call of a socket shows the end of its context.
+        """Close the subscriber if a socket call inside the block fails because the context has ended.
 
         Raises:
             ClosedError: the context is terminated.
@@ -152,7 +152,7 @@ class Engine(Connections):
             ) from None
 
     def has_ended(self, error: BaseException) -> bool:
-        """Return whether an error shows the end of the context."""
+        """Return whether an error was raised because the context has ended."""
         return has_ended(error, self._context)
 
     # endpoints
@@ -220,13 +220,13 @@ class Engine(Connections):
     def change_patterns(
         self, inbox: Inbox, stream: StreamOptions, added: Iterable[Pattern], removed: Iterable[Entry]
     ) -> list[Entry]:
-        """Add patterns to a subscription and remove others, in one declaration; return the new entries.
+        """Add and remove patterns of a subscription in one declaration; return the new entries.
 
         Args:
-            inbox: of the subscription, which plain publishers do not serve.
+            inbox: inbox of the subscription. Plain publishers must not serve the subscription.
             stream: delivery options of the subscription.
-            added: new patterns.
-            removed: entries of the subscription.
+            added: patterns to add.
+            removed: entries of the patterns to remove.
         """
         with self.lock:
             self.check_open()
@@ -239,7 +239,7 @@ class Engine(Connections):
             return made
 
     def unsubscribe(self, inbox: Inbox) -> None:
-        """End a subscription and drop its messages."""
+        """End a subscription and drop its waiting messages."""
         with self._closing_with_context(), self.lock:
             self.check_open()
             if inbox.is_active:
@@ -276,12 +276,12 @@ class Engine(Connections):
     # reading
 
     def attend(self, *, may_read: bool = True) -> bool:
-        """Read a bounded number of frames, run due steps, send; call inline handlers and `on_gap`.
+        """Read a bounded number of frames, run the timed steps that are due, and send frames.
 
-        The caller holds `reading`.
+        Then call inline handlers and `on_gap`. The caller holds `reading`.
 
         Args:
-            may_read: whether to read messages; the queues are full otherwise.
+            may_read: whether to read messages. A caller whose queue has many messages reads none.
 
         Returns:
             Whether more frames may be waiting.
@@ -295,7 +295,7 @@ class Engine(Connections):
                 has_more = self._attend(may_read)
             except BaseException as error:
                 if self.has_ended(error):
-                    # The end of the context closes the subscriber, and waits raise ClosedError.
+                    # The end of the context closes the subscriber, and calls that wait raise ClosedError.
                     self.close()
                     return False
                 self._undo_frame()
@@ -324,7 +324,7 @@ class Engine(Connections):
             has_more |= self._read_plain(now)
             has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
-            # Frames wait unread, so that silence means nothing.
+            # Silence is not measured, because unread frames wait in the sockets.
             self.listening.leave(now)
             if self._inside:
                 self.listening.enter()
@@ -334,7 +334,7 @@ class Engine(Connections):
         if self.keys is not None:
             self.keys.tend(now)
         if is_empty or self.listening.is_running:
-            # Also while a publisher floods the socket, because other links need the clock.
+            # The links are checked also while a publisher floods the socket, because other links need it.
             self._tick(now)
         for place in [*self._unacked]:
             if place.link is not None:
@@ -343,7 +343,7 @@ class Engine(Connections):
         return self._flush(now) or has_more
 
     def follow_alone(self) -> None:
-        """Call the compiled part to read the next frames, if they can only be batches of one link."""
+        """Make the compiled part read the next frames, if only batches of one link can arrive."""
         if self.may_wait_alone():
             self.lone = self.find_lone()
             if self.lone is not None:
@@ -352,7 +352,7 @@ class Engine(Connections):
     # callbacks
 
     def after_alone(self) -> None:
-        """Do what `read_alone` leaves to the caller, who does not hold the lock."""
+        """Finish the work of `read_alone`: end subscriptions and call callbacks. The caller does not hold the lock."""
         dispatcher = self.dispatcher
         if dispatcher.finished:
             with suppress(ClosedError), self._closing_with_context(), self.lock:
@@ -361,7 +361,7 @@ class Engine(Connections):
             self._call_back()
 
     def _call_back(self) -> None:
-        """Call inline handlers and `on_gap`, without the lock."""
+        """Call the due inline handlers and `on_gap`. The caller does not hold the lock."""
         dispatcher = self.dispatcher
         while dispatcher.reports:
             self.report(dispatcher.reports.popleft())
@@ -370,7 +370,7 @@ class Engine(Connections):
             self.call(inbox, message)
 
     def report(self, gap: Gap) -> None:
-        """Call `on_gap`. Its exceptions are logged."""
+        """Call the gap listeners with a gap. Exceptions of a listener are logged."""
         if gap.reason == "malformed":
             _log.warning("%s messages do not decode: both sides need the same codec=", gap.count)
         for listener in self.gap_listeners:
@@ -380,7 +380,7 @@ class Engine(Connections):
                 _log.exception("on_gap raised for %r", gap)
 
     def call(self, inbox: Inbox, message: Message) -> None:
-        """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
+        """Call a handler, and then acknowledge a `HandledMessage`. Exceptions of the handler are logged and counted."""
         assert inbox.handler is not None
         self.handlers_running += 1
         self.handled += 1
@@ -397,7 +397,7 @@ class Engine(Connections):
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Count a handler that runs, for `drain` and `run`."""
+        """Count a handler call that lasts as long as the block. `drain` and `run` read the count."""
         self.handlers_running += 1
         self.handled += 1
         try:
@@ -412,12 +412,12 @@ class Engine(Connections):
             self._changed()
 
     def handler_failed(self, inbox: Inbox, message: Message) -> None:
-        """Log and count the exception of a handler."""
+        """Log and count the current exception of a handler."""
         self.dispatcher.stats.failed += 1
         _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
     def run_handlers(self) -> bool:
-        """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
+        """Run handlers with up to `CHUNK` messages; return whether any message or gap was waiting."""
         work = self.dispatcher.work
         if not work:
             return False
@@ -441,7 +441,7 @@ class Engine(Connections):
                 inbox = queue.inbox
                 assert inbox is not None
                 if item.__class__ is Message:
-                    # As `call` does, without a call for each message.
+                    # The same as `call`, but inline, because a call for each message takes time.
                     assert inbox.handler is not None
                     called += 1
                     try:
@@ -456,12 +456,12 @@ class Engine(Connections):
         finally:
             self._handlers_ran(called)
         if gap is not None:
-            # Here, because `on_gap` may call `drain`, which waits for handlers.
+            # After `_handlers_ran`, because `on_gap` may call `drain`, which waits for running handlers.
             self.report(gap)
         return has_run
 
     def _handlers_ran(self, called: int) -> None:
-        """Count calls of handlers that have returned."""
+        """Count `called` handler calls that have returned."""
         self.handlers_running -= 1
         self.handled += called
         if self._drains:
@@ -478,7 +478,7 @@ class Engine(Connections):
             self._handlers_ran(counts[0])
 
     def acknowledge(self, message: Message) -> None:
-        """Record that a message is handled; send the ACK if the last one is old."""
+        """Record that a message is handled. Send an ACK if the last ACK is older than `ACK_AGE`."""
         link = message.arrival.link
         with self.lock:
             place = self._place_of.get(link)
@@ -494,10 +494,10 @@ class Engine(Connections):
                     self._flush(now)
 
     def release(self, owner: Any) -> None:
-        """Acknowledge the last message of a thread or task, because it takes another message.
+        """Acknowledge the last message of a thread or task, because the thread or task receives another message.
 
-        A task that has ended passed its message on: `asyncio.wait_for` and similar functions receive in a separate
-        task.
+        The messages of ended tasks are acknowledged too, because `asyncio.wait_for` and similar functions receive in a
+        separate task.
         """
         owners = [owner]
         if not self.runs_handlers:
@@ -507,20 +507,22 @@ class Engine(Connections):
             if message is not None:
                 message.ack()
 
-    # parts of the waits
+    # parts of the calls that wait
 
     def is_exhausted(self, inbox: Inbox | None) -> bool:
-        """Return whether no message can arrive any more: for a subscription, or for the subscriber."""
+        """Return whether no more message can arrive for a subscription, or for the subscriber if `inbox` is None."""
         if self.state in (CLOSED, DRAINED):
             return True
         return inbox is not None and not inbox.is_active
 
     def why_nothing_comes(self, timeout: float | None, inbox: Inbox | None) -> str:
-        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap.
+        """Return a text with the causes of a timeout that the program can remedy; empty without such a cause.
+
+        With `timeout=0` only one cause is checked, because such a call must be cheap.
 
         Args:
-            timeout: in seconds, None for ever.
-            inbox: of the receiving subscription; None for the subscriber.
+            timeout: timeout of the call in seconds; None waits for ever.
+            inbox: inbox of the receiving subscription; None for the subscriber.
         """
         if not self.dispatcher.inboxes:
             return "; the subscriber has no subscription: call subscribe(pattern)"
@@ -543,7 +545,7 @@ class Engine(Connections):
         return "".join(f"; {text}" for text in found[:MAX_NAMED])
 
     def _why_no_match(self, inbox: Inbox | None) -> list[str]:
-        """Return that the publishers are connected, and the messages of plain publishers that did not match."""
+        """Return texts for a timeout in which the publishers are connected, but no message matched."""
         connected = [place.endpoint for place in self.places.values() if not place.is_bound]
         if not connected:
             return []
@@ -565,12 +567,12 @@ class Engine(Connections):
         return found
 
     def _why_keys(self, keys: SubscriberKeys) -> Iterator[str]:
-        """Yield why permissions may be the cause of a timeout. The caller has the lock."""
+        """Yield texts for a timeout that permissions may have caused. The caller holds the lock."""
         received, denial = self.dispatcher.stats.received, keys.rights.last_denial()
         if denial is not None and (
             keys.denied != self._named_denials[0] or received == self._named_denials[1]
         ):
-            # Until a message arrives, so that a repeated call has the cause too.
+            # The cause is named until a message arrives, so that a repeated call names it too.
             self._named_denials = keys.denied, received
             yield f"a message was denied: {denial}"
         plain = [
@@ -585,11 +587,11 @@ class Engine(Connections):
             )
 
     def missing(self) -> list[str]:
-        """Return why endpoints are not ready.
+        """Return the reason for each endpoint that is not ready.
 
         Raises:
-            PermissionDenied, ProtocolError: a publisher refuses a subscription.
-            ClosedError, OwnershipError: as `check_open`.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription or a connection.
+            ClosedError, OwnershipError: the subscriber cannot be used; see `check_open`.
         """
         self.check_open()
         with self.lock:
@@ -608,13 +610,13 @@ class Engine(Connections):
             return [reason for reason in found if reason]
 
     def raise_denial(self, inbox: Inbox | None) -> None:
-        """Raise the next refusal that was not raised yet.
+        """Raise the next refusal that was not raised yet. Refusals of subscriptions with handlers are only logged.
 
         Args:
-            inbox: of the receiving subscription; None for the subscriber. Subscriptions with handlers are only logged.
+            inbox: inbox of the receiving subscription; None for the subscriber.
 
         Raises:
-            PermissionDenied: there is one.
+            PermissionDenied: a refusal was not raised yet.
         """
         if inbox is not None and inbox.handler is not None:
             return
@@ -625,13 +627,13 @@ class Engine(Connections):
                     raise error
 
     def raise_refusals(self) -> None:
-        """Raise if a publisher refuses a subscription, or a connection. The caller has the lock.
+        """Raise an error if a publisher refuses a subscription or a connection. The caller holds the lock.
 
-        A refusal is raised once, so that a later wait can end. Publishers that refuse one subscription at that time
-        count as one.
+        A refusal is raised once, so that a later wait can end. If several publishers refuse the same subscription, one
+        error is raised for all.
 
         Raises:
-            PermissionDenied, ProtocolError: a publisher refuses it.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription or a connection.
         """
         for place in self.places.values():
             refused = self.denials.pop((place, 0), None)
@@ -650,13 +652,16 @@ class Engine(Connections):
                 raise ProtocolError(self.refusal_text(place, entry.pattern.text, refusal))
 
     def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
-        """Remove one subscription or all at the publishers; return the inboxes and the revision.
+        """Remove one subscription or all subscriptions at the publishers.
 
         Args:
-            inbox: None for all.
+            inbox: inbox of the subscription; None for all subscriptions.
+
+        Returns:
+            The inboxes of the removed subscriptions, and the revision of the declaration that removes them.
 
         Raises:
-            ClosedError, OwnershipError: as `check_open`.
+            ClosedError, OwnershipError: the subscriber cannot be used; see `check_open`.
         """
         with self._closing_with_context(), self.lock:
             self.check_open()
@@ -679,11 +684,11 @@ class Engine(Connections):
         """Return whether all messages that were published before `begin_drain` are delivered.
 
         Args:
-            inboxes: of `begin_drain`.
-            revision: of `begin_drain`.
+            inboxes: inboxes that `begin_drain` has returned.
+            revision: revision that `begin_drain` has returned.
 
         Raises:
-            ClosedError, OwnershipError: as `check_open`.
+            ClosedError, OwnershipError: the subscriber cannot be used; see `check_open`.
         """
         self.check_open()
         with self.lock:
@@ -694,11 +699,11 @@ class Engine(Connections):
             )
 
     def end_drain(self, inboxes: list[Inbox], *, is_last: bool) -> None:
-        """End the subscriptions of `begin_drain`.
+        """End the subscriptions that `begin_drain` has removed at the publishers.
 
         Args:
-            inboxes: of `begin_drain`.
-            is_last: whether the subscriber is drained.
+            inboxes: inboxes that `begin_drain` has returned.
+            is_last: whether the whole subscriber is drained.
         """
         with self.lock:
             self._drains -= 1
@@ -724,7 +729,7 @@ class Engine(Connections):
     # state for the program
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when there may be a message."""
+        """Return the descriptor that becomes readable when a message may have arrived."""
         with self.lock:
             self.check_open()
             self._has_descriptor = True
@@ -732,14 +737,14 @@ class Engine(Connections):
             return self.poll.fileno()
 
     def own_queue(self, inbox: Inbox, delivery: Delivery, overflow: str | None) -> Queue:
-        """Return the own queue of a subscription."""
+        """Return the subscription's own queue. The first call creates the queue."""
         with self.lock:
             self.lone = None
             return self.dispatcher.own_queue(inbox, delivery.max_pending, overflow)
 
     @property
     def stats(self) -> SubscriberStats:
-        """Counters, as a copy."""
+        """Copy of the counters."""
         with self.lock:
             found = self.dispatcher.stats
             withdrawn = sum(link.unwanted for link in self._place_of)
@@ -772,7 +777,7 @@ class Engine(Connections):
             if self.state != CLOSED:
                 self.state = CLOSED
                 self._send_byes()
-            # A second call does what an exception of a signal handler has interrupted.
+            # A second call repeats these steps, because an exception of a signal handler may have interrupted them.
             for place in self.places.values():
                 self._close_plain(place)
             if self._dialler is not None:
@@ -786,7 +791,7 @@ class Engine(Connections):
                 if inbox.queue is not None:
                     inbox.queue.items.clear()
             self._changed()
-        # The thread that polls must have left before its descriptors are closed.
+        # The polling thread must have ended its poll before the descriptors are closed.
         self.poll.ring()
         if self.reading.acquire(timeout=1.0):
             try:

@@ -1,4 +1,4 @@
-"""Keys of a subscriber: session ids that belong to its key, and checks of messages by the key of a publisher."""
+"""Keys of a subscriber: session ids that belong to its own key, and checks of messages by the publisher's key."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from oz.wire.extras import REPLY_TO
 
 
 class SubscriberKeys(Keys):
-    """Keys of the publishers of a subscriber.
+    """Keys of the publishers to which a subscriber connects.
 
     Attributes:
-        rights: decides what keys may publish.
-        denials: of messages.
+        rights: permissions that decide which messages a key may publish.
+        denials: counter and log of denied messages.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class SubscriberKeys(Keys):
         """Start without endpoints; see `Keys`.
 
         Args:
-            credentials: of the subscriber.
-            wake: makes the engine call `tend`; called in any thread.
-            report: called with the endpoint of a refusal and its reason; see `Keys`.
-            reconnect: called with an endpoint that must be connected again, with its current key.
-            end: called with an endpoint whose connections must end.
-            delimiter: bytes behind the subject in plain messages of one frame, or None.
+            credentials: key, trusted keys and permissions of the subscriber.
+            wake: function that makes the engine call `tend`. Any thread may call the function.
+            report: function that is called with an endpoint and the reason when a key is refused; see `Keys`.
+            reconnect: function that is called with an endpoint that must be connected again with its current key.
+            end: function that is called with an endpoint whose connections must end.
+            delimiter: bytes between subject and payload in plain messages of one frame, or None.
         """
         super().__init__(credentials, wake, report, reconnect, end)
         self._delimiter = delimiter
@@ -52,15 +52,15 @@ class SubscriberKeys(Keys):
 
     @property
     def denied(self) -> int:
-        """Messages that the permissions of their publisher deny."""
+        """Number of messages that the permissions of their publisher deny."""
         return self.denials.denied
 
     def new_session(self) -> bytes:
-        """Return a session id that belongs to the key of the subscriber: publishers refuse it for other keys."""
+        """Return a session id that belongs to the subscriber's key. Publishers refuse the id for other keys."""
         return make_uuid_of(self.credentials.public_key, os.urandom)
 
     def serve(self, socket: zmq.Socket[Any], now: float) -> None:
-        """Require a trusted key at the next endpoint that a socket binds; log and count callers without a trusted key.
+        """Require a trusted key at the next endpoint that a socket binds; log and count peers without a trusted key.
 
         Raises:
             ConfigurationError: the context has another authenticator.
@@ -69,12 +69,12 @@ class SubscriberKeys(Keys):
         self.watch(socket, now)
 
     def allowed(self, key: str | None, origin: bytes, effect: Messages) -> Iterable[Messages]:
-        """Return the messages of a link that its key may publish; count the other messages.
+        """Return the messages that the publisher's key may publish; count the denied messages.
 
         Args:
-            key: of the publisher; None inside the process.
-            origin: id of the publisher. An id belongs to the key that used it first.
-            effect: of the link.
+            key: key of the publisher; None for a publisher in the same process.
+            origin: id of the publisher. An id belongs to the first key that has used the id.
+            effect: messages that have arrived on the link.
         """
         rights = self.rights
         rights.key = key
@@ -82,13 +82,13 @@ class SubscriberKeys(Keys):
         if not rights.owns(origin, count):
             return ()
         if not self._has_permissions:
-            # The messages need not be decoded.
+            # Without permissions, every message is allowed, and no subject must be decoded.
             return (effect,)
         denied = rights.denied(effect.flat[0::3], _inboxes_of(effect.flat[2::3]))
         return (effect,) if not denied else _without(effect, denied)
 
     def allowed_plain(self, key: str | None, messages: list[list[bytes]]) -> list[list[bytes]]:
-        """Return the plain messages that a key may publish; count the other messages."""
+        """Return the plain messages that a key may publish; count the denied messages."""
         rights = self.rights
         rights.key = key
         delimiter = self._delimiter
@@ -98,7 +98,7 @@ class SubscriberKeys(Keys):
 
 
 def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | None:
-    """Return the subjects for replies to requests; None if no message is a request."""
+    """Return the reply subject of each message as `Extras`; None if no message is a request."""
     found = [None if extra is None else extra.get(REPLY_TO) for extra in extras]
     if not any(found):
         return None
@@ -106,7 +106,7 @@ def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | No
 
 
 def _without(effect: Messages, denied: list[int]) -> list[Messages]:
-    """Return the runs of messages between those at some indexes."""
+    """Split messages at the indexes of denied messages; return the remaining runs."""
     found = []
     start = 0
     for stop in (*denied, len(effect.positions)):

@@ -1,26 +1,28 @@
-"""Link of a subscriber to one publisher: connections, expected sequence, acknowledgements.
+"""Link of a subscriber to one publisher: its connections, expected sequence and acknowledgements.
 
 Theory of operation
 -------------------
 A link survives its connections. Each connection begins with a HELLO that names the session, the epoch, the
-attempt and the next sequence expected; the WELCOME answers with the same attempt. Between WELCOME and the end
-of the connection every batch arrives in order and once, because a connection is in order and complete. Therefore a
-sequence that is too high, or a PING with a higher sequence, is a fault of the connection, and the link replaces it.
+attempt and the expected sequence. The publisher answers with a WELCOME that names the same attempt. Between WELCOME and
+the end of the connection every batch arrives once and in order, because libzmq loses no frame of a connection.
+Therefore a batch or a PING with a higher sequence than expected is a fault of the connection, and the link replaces the
+connection.
 
-A connection may carry frames in one direction only: PINGs arrive, and the frames of the link are lost. PINGs show
-that: a DECLARE is not answered, or messages stay pending although everything was acknowledged. The link repeats its
-HELLO then. A publisher that receives it answers at once, also while it applies a long declaration. Without an answer
-the link replaces the connection. The time for an answer doubles with each such replacement, because a long DECLARE
-may need it on a slow network.
+A connection may carry frames in one direction only: PINGs arrive, and frames that the link sends are lost. The link
+detects this if PINGs arrive but no answer to a DECLARE, or if PINGs report pending messages although all messages were
+acknowledged. Then the link repeats its HELLO. A publisher answers a HELLO at once, also while it applies a long
+declaration. Without an answer the link replaces the connection. The time for an answer doubles with each such
+replacement, because a long DECLARE may need more time on a slow network.
 
-The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
-and `confirm_sent`, so that EAGAIN keeps them. HELLO goes first, then ACK, then DECLARE. An ACK is built when it is
-sent, so that only the newest exists.
+The engine passes received frames and the time to the link, and gets a list of effects. The engine gets the next frame
+to send from `next_frame`, and calls `confirm_sent` after the send, so that no frame is lost at EAGAIN. HELLO is sent
+first, then ACK, then DECLARE. An ACK is built when it is sent, so that it is always the newest.
 
 Silence is measured in *listened* time (`ListeningClock`). The clock runs only while the program is inside
-`receive`, and only after the socket was empty once. Before that, unread frames may wait in the socket.
+`receive`, and only after the socket was empty once. Until then, unread frames may wait in the socket.
 
-States and events. "–" means no effect; "same" means the same as in the column to the left.
+The table has the effect of each event in each state. "–" means no effect. "same" means the effect in the column to
+the left.
 
 ============================= ============== ========================= ======================= ===============
 event                         NEW            GREETING                  LIVE                    ENDED
@@ -56,8 +58,8 @@ silent: resume_seconds + 2 s  –              known before: Gap(None),  –    
 retry time over               –              –                         –                       replace
 ============================= ============== ========================= ======================= ===============
 
-Each HELLO but a repeated one has the next attempt. "new id" means a new session id. "replace" ends the
-connection; the engine then calls `connect`.
+Each HELLO except a repeated HELLO has the next attempt number. "new id" means a new session id. After "replace", the
+engine ends the connection and calls `connect`.
 """
 
 from __future__ import annotations
@@ -78,27 +80,27 @@ HELLO_AGAIN = 1.0
 WELCOME_WITHIN = 10.0
 """Listened seconds after which a connection without WELCOME is replaced."""
 ACK_AGE = 0.02
-"""Seconds since the last ACK after which `before_wait` sends another."""
+"""Seconds since the last ACK after which `before_wait` makes the next ACK due."""
 ACK_BATCHES = 32
-"""Batches after which an ACK is due at the latest."""
+"""Maximum number of received batches after which an ACK is due."""
 MAX_BACKOFF = 30.0
-"""Seconds between two attempts of a link that has ended."""
+"""Maximum time in seconds between two attempts of a link that has ended."""
 MAX_ATTEMPT = 2**32 - 1
-"""Largest number of a connection. The next one belongs to a new session."""
+"""Largest attempt number. The next connection begins a new session."""
 OTHERS_READ = 1_000
-"""Messages read without an empty socket after which the listening clock runs."""
+"""Number of messages after which the listening clock runs although the socket was never empty."""
 
 
 class Messages(NamedTuple):
-    """Effect: messages arrived.
+    """Effect: messages have arrived.
 
     Attributes:
-        stream: number.
-        sequence: of the first message.
-        positions: of each message.
-        content: subject, payload, extras of each message; or columns of the compiled part, which have them as
-            `flat()`.
-        is_redelivered: whether another member may have handled them.
+        stream: number of the stream.
+        sequence: sequence of the first message.
+        positions: position of each message.
+        content: list with the subject, the payload and the extras of each message in turn; or an object of the
+            compiled part, whose method `flat` returns this list.
+        is_redelivered: whether another member of the group may have handled the messages.
     """
 
     stream: int
@@ -109,7 +111,7 @@ class Messages(NamedTuple):
 
     @property
     def flat(self) -> list[Any]:
-        """Subject, payload, extras of each message."""
+        """List with the subject, the payload and the extras of each message in turn."""
         content = self.content
         flat: list[Any] = content if type(content) is list else content.flat()
         return flat
@@ -119,10 +121,10 @@ class Gap(NamedTuple):
     """Effect: the publisher lost or dropped messages.
 
     Attributes:
-        count: messages; None if unknown.
-        reason: "lost", "dropped", "malformed", "restarted" or "closed".
-        stream: number, if the loss belongs to one stream.
-        origin: of the publisher that was replaced by another publisher; None for the publisher of the link.
+        count: number of missing messages; None if unknown.
+        reason: one of "lost", "dropped", "malformed", "restarted" and "closed".
+        stream: number of the stream that lost messages; None for all streams.
+        origin: id of the earlier publisher, if another publisher has replaced it; None for the publisher of the link.
     """
 
     count: int | None  # type: ignore[assignment]
@@ -135,7 +137,7 @@ class Replace(NamedTuple):
     """Effect: the engine ends the connection and calls `connect` with a new handle.
 
     Attributes:
-        reason: in words.
+        reason: reason for the replacement, as text.
     """
 
     reason: str
@@ -145,9 +147,9 @@ class Refused(NamedTuple):
     """Effect: the publisher has answered a declaration.
 
     Attributes:
-        revision: answered.
-        refusals: subscriptions that the publisher does not serve.
-        position: of the next message of the publisher.
+        revision: revision of the answered declaration.
+        refusals: refusals of subscriptions that the publisher does not serve.
+        position: number of the message that the publisher sends next.
     """
 
     revision: int
@@ -159,9 +161,9 @@ Effect = Messages | Gap | Replace | Refused
 
 
 class ListeningClock:
-    """Time that a subscriber has spent listening.
+    """Clock of the time that a subscriber has spent listening.
 
-    The clock runs between `enter` and `leave`, once the socket was empty or `OTHERS_READ` messages were read.
+    The clock runs between `enter` and `leave`, after the socket was empty or `OTHERS_READ` messages were read.
     """
 
     __slots__ = ("_is_inside", "_read", "_since", "_total")
@@ -173,11 +175,11 @@ class ListeningClock:
         self._is_inside = False
 
     def enter(self) -> None:
-        """Start the clock of listened time: the program calls `receive`."""
+        """Allow the clock to run, because the program waits in a call such as `receive`."""
         self._is_inside = True
 
     def leave(self, now: float) -> None:
-        """Stop the clock: `receive` returns."""
+        """Stop the clock, because the program does not wait any more."""
         self._total = self.time(now)
         self._since, self._is_inside = None, False
 
@@ -198,7 +200,7 @@ class ListeningClock:
 
     @property
     def is_running(self) -> bool:
-        """Whether the clock runs: all messages that had arrived were read, or enough of them."""
+        """Whether the clock runs."""
         return self._since is not None
 
     def time(self, now: float) -> float:
@@ -207,7 +209,7 @@ class ListeningClock:
 
 
 class Marks:
-    """Messages of a stream with `ack="handled"` that are not handled. The *mark* is the first of them."""
+    """Arrived messages of a stream with `ack="handled"`. The *mark* is the first message that is not handled."""
 
     __slots__ = ("_done", "_open")
 
@@ -216,7 +218,7 @@ class Marks:
         self._done: set[int] = set()
 
     def add(self, sequence: int, count: int) -> None:
-        """Record messages that arrived."""
+        """Record messages that have arrived."""
         self._open.extend(range(sequence, sequence + count))
 
     def handled(self, sequence: int) -> None:
@@ -229,7 +231,7 @@ class Marks:
             self._done.discard(waiting.popleft())
 
     def mark(self, expected: int) -> int:
-        """Return the lowest sequence that is not handled; `expected` if all are."""
+        """Return the sequence of the first unhandled message; `expected` if all messages are handled."""
         return self._open[0] if self._open else expected
 
     def remove_from(self, sequence: int) -> None:
@@ -243,26 +245,26 @@ class Link:
     """Link to one publisher.
 
     Attributes:
-        state: NEW, GREETING, LIVE or ENDED.
+        state: one of NEW, GREETING, LIVE and ENDED.
         session: id of the session.
-        origin: id of the publisher's process, None before the first WELCOME.
-        epoch: of the session; `UNKNOWN_EPOCH` before the first WELCOME.
+        origin: id of the publisher's process; None before the first WELCOME.
+        epoch: epoch of the session; `UNKNOWN_EPOCH` before the first WELCOME.
         attempt: number of the connection.
-        expected: next sequence.
+        expected: sequence of the next message.
         answered: revision of the last ANSWER in this epoch.
-        applied: revision that the publisher has applied, by its last report.
-        drops: drops of each stream in this epoch, as reported.
-        delivered: messages that arrived in order.
-        repeated: messages that arrived again.
-        unwanted: messages that were withdrawn.
-        malformed: frames that did not decode.
-        ending: reason of the last BYE, until the next WELCOME; else None.
-        card: of the last WELCOME; empty if the publisher is no node.
-        is_ack_due: whether `next_frame` returns an ACK.
-        idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
+        applied: revision that the publisher has applied, according to its last WELCOME, PING or ANSWER.
+        drops: number of dropped messages in this epoch that were reported, by stream.
+        delivered: number of messages that arrived in order.
+        repeated: number of messages that arrived again.
+        unwanted: number of messages that the publisher has withdrawn, or whose stream is unknown.
+        malformed: number of frames that did not decode.
+        ending: reason of the last BYE, until the next WELCOME; otherwise None.
+        card: encoded description of a node, from the last WELCOME; empty if the publisher is no node.
+        is_ack_due: whether an ACK must be sent.
+        idle: applied revision that the last PING reported, if no messages were pending; otherwise 0. `drain` needs it.
     """
 
-    # Slots, because C reads and fills them.
+    # These attributes are slots, because C reads and writes them.
     __slots__ = (
         "__dict__", "__weakref__", "_ack_batches", "_ack_bytes", "_heard_at", "_live_at", "_unacked_batches",
         "_unacked_bytes", "delivered", "epoch", "expected", "origin",
@@ -284,14 +286,14 @@ class Link:
 
         Args:
             member: id of the subscriber, 16 bytes.
-            subscriptions: of the subscriber.
-            new_id: returns 16 random bytes.
-            resume_seconds: of the publisher.
-            largest_frame: bytes of the largest frame that the subscriber accepts.
-            largest_window: batches without acknowledgement that the subscriber accepts.
-            own_card: returns the card of the next HELLO.
-            declares_early: whether the first connection of a session declares without waiting for WELCOME. False
-                if another link may reach the same publisher: queue groups would pick the session of this link.
+            subscriptions: subscriptions of the subscriber.
+            new_id: function that returns a new session id, 16 bytes.
+            resume_seconds: seconds for which the publisher keeps a disconnected link.
+            largest_frame: maximum size in bytes of a frame that the subscriber accepts.
+            largest_window: maximum number of unacknowledged batches that the subscriber accepts.
+            own_card: function that returns the encoded description of the node for the next HELLO.
+            declares_early: whether the first connection of a session declares before WELCOME. The value is False if
+                another link may reach the same publisher, because queue groups would pick the session of this link.
         """
         self._own_card, self.card = own_card, b""
         self._declares_early = declares_early
@@ -333,7 +335,7 @@ class Link:
 
     def _begin_connection(self) -> None:
         self._head: Head | None = None
-        # The last ACK of an earlier connection may be lost.
+        # The last ACK of an earlier connection may be lost, so the marks are sent again.
         self._sent_marks: dict[int, int] = {}
         # The first PING is acknowledged.
         self._pings, self._beats = SLOW_PINGS, 1
@@ -348,13 +350,13 @@ class Link:
     # connections
 
     def connect(self, listened: float) -> None:
-        """Begin a connection with a new handle: send HELLO and all subscriptions at once.
+        """Begin a new connection: queue HELLO and all subscriptions.
 
-        libzmq queues both until the connection is open, so that a publisher receives them while the program does
-        other work.
+        libzmq keeps these frames until the connection is open, so that a publisher receives them while the program
+        does other work.
 
         Args:
-            listened: time of the `ListeningClock`.
+            listened: time of the `ListeningClock` in seconds.
         """
         if self.state == ENDED:
             self._begin_session()
@@ -367,7 +369,7 @@ class Link:
 
     def _greet(self, listened: float) -> None:
         if self.attempt >= MAX_ATTEMPT:
-            # Each probe counts, and a publisher may send many.
+            # Each probe raises the attempt, and a publisher may send many probes.
             self.attempt = 0
             self._begin_session()
         self.attempt += 1
@@ -388,11 +390,11 @@ class Link:
     # frames to read
 
     def on_frame(self, frame: bytes, listened: float) -> list[Effect]:
-        """Read a frame of the current handle.
+        """Process a frame of the current connection.
 
         Args:
-            frame: behind the handle; empty for a probe.
-            listened: time of the `ListeningClock`.
+            frame: frame without the handle; empty for a probe.
+            listened: time of the `ListeningClock` in seconds.
 
         Returns:
             Effects in order.
@@ -400,7 +402,7 @@ class Link:
         self._heard_at, self._has_heard = listened, True
         self._undo = self._idle_ping = None
         if self.state == LIVE:
-            # Also for a probe: the time in which the program did not read is no absence.
+            # A probe counts too. The time in which the program did not read is no absence of the publisher.
             self._live_at = listened
         if not frame:
             if self.state == ENDED:
@@ -419,7 +421,7 @@ class Link:
                     self._on_batch(head, None, 0, effects)
             elif links.is_body(frame):
                 if self._head is not None:
-                    # The head is forgotten behind the body: an interrupted body is read again.
+                    # The head is kept until the body is processed, because an interrupted body is read again.
                     self._on_batch(self._head, frame, 0, effects)
                     self._head = None
             else:
@@ -432,13 +434,13 @@ class Link:
         return effects
 
     def repeats_ping(self, frame: bytes, listened: float) -> bool:
-        """Read a frame, if it repeats a PING without changes; return False for a frame that `on_frame` must read.
+        """Process a frame that repeats the last PING; return False for any other frame, which needs `on_frame`.
 
         Most frames of idle nodes are such PINGs, and `on_frame` takes five times as long.
 
         Args:
-            frame: of the current handle.
-            listened: time of the `ListeningClock`.
+            frame: frame of the current connection.
+            listened: time of the `ListeningClock` in seconds.
         """
         if frame != self._idle_ping or self._pings >= SLOW_PINGS:
             return False
@@ -447,13 +449,13 @@ class Link:
         return True
 
     def _on_batch(self, head: Head, frame: bytes | None, at: int, effects: list[Effect]) -> None:
-        """Read a batch.
+        """Process a batch.
 
         Args:
-            head: of the batch.
-            frame: with the body; None for a withdrawn batch.
-            at: index of the first byte of the body.
-            effects: to append to.
+            head: head of the batch.
+            frame: frame with the body of the batch; None for a withdrawn batch.
+            at: index in `frame` at which the body begins.
+            effects: list to which effects are appended.
         """
         if self.state != LIVE:
             return
@@ -472,7 +474,7 @@ class Link:
         if frame is not None:
             self._unacked_bytes += len(frame) - at
         if frame is None or options is None:
-            # Withdrawn, or of a stream that no publisher of this protocol can know.
+            # The batch was withdrawn, or has a stream number that was never declared.
             self.unwanted += count
         else:
             try:
@@ -556,7 +558,7 @@ class Link:
             self._check_ignored(listened, effects, has_pending=has_pending)
 
     def _check_ignored(self, listened: float, effects: list[Effect], *, has_pending: bool) -> None:
-        """Repeat HELLO, and later replace the connection, if a DECLARE or the ACK of everything has no effect."""
+        """Repeat HELLO if a DECLARE or an ACK has no effect, and replace the connection if HELLO has none either."""
         ignored = None
         if self._declared > self.answered:
             ignored = -1
@@ -577,7 +579,7 @@ class Link:
             self._queue_hello(listened)
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
-        """Report losses of unknown size before the publisher."""
+        """Report losses whose size the publisher does not know."""
         for number, drops in streams.items():
             is_known = self._subscriptions.options_of(number) is not None
             if is_known and drops.unknown > self._unknown.get(number, 0):
@@ -639,23 +641,23 @@ class Link:
     def leave(self, listened: float) -> None:
         """End the session, because another link of the subscriber reaches the same publisher.
 
-        The link tries again after `MAX_BACKOFF` seconds, because the other link may have ended by then.
+        The link connects again after `MAX_BACKOFF` seconds, because the other link may have ended by then.
         """
         bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))
         self._end(listened)
         self._bye, self._retry_at = bye, listened + MAX_BACKOFF
 
     def confirm_frame(self) -> None:
-        """Record that the last frame was delivered: `undo_frame` does not undo it any more."""
+        """Record that the last frame was delivered, so that `undo_frame` has no effect."""
         self._undo = None
 
     @property
     def undo_sequence(self) -> int | None:
-        """First sequence of the messages of the last frame; None if it had none, or was confirmed."""
+        """Sequence of the first message in the last frame; None if the frame had no messages, or was confirmed."""
         return None if self._undo is None else self._undo[0].sequence
 
     def undo_frame(self) -> None:
-        """Undo the last frame, because an exception of a signal handler interrupted its delivery.
+        """Undo the effects of the last frame, because an exception of a signal handler has interrupted its delivery.
 
         The engine passes the same frame to `on_frame` again. A second call has no effect.
         """
@@ -680,16 +682,16 @@ class Link:
         effects.append(Replace(reason))
 
     def disconnect(self) -> None:
-        """Drop the connection, which the engine has ended: the engine calls `connect` later."""
+        """Record that the engine has ended the connection. The engine calls `connect` later."""
         self._replace("", [])
 
     # subscriptions
 
     def declare(self) -> None:
-        """Declare the changes of the subscriptions since the last declaration. Call it after each change.
+        """Declare the changes of the subscriptions since the last declaration. The engine calls this after each change.
 
-        The first connection of a session declares without waiting for WELCOME, so that the program need not
-        run. After WELCOME the link declares everything again if the publisher has another revision.
+        The first connection of a session declares without waiting for WELCOME, so that the program can do other work.
+        After WELCOME the link declares all subscriptions again if the publisher has another revision.
         """
         revision = self._subscriptions.revision
         is_first = self._declares_early and self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
@@ -697,7 +699,7 @@ class Link:
             return
         self._idle_ping = None
         if self.state == LIVE and self._has_new_marks():
-            # A publisher gives messages without marks to other members when it removes their subscription.
+            # When a publisher removes a subscription, other members get the messages that no mark has acknowledged.
             self.is_ack_due = True
         frames, is_full = self._subscriptions.declaration(self._declared)
         self._declares.extend(frames)
@@ -715,7 +717,8 @@ class Link:
     def _may_report(self) -> bool:
         """Whether the publisher may have numbered messages that this link has not received.
 
-        Without subscriptions it has none. The ANSWER to the removal of the last subscription comes after them.
+        A publisher numbers no messages for a link without subscriptions. Its ANSWER to the removal of the last
+        subscription comes after all numbered messages.
         """
         subscriptions = self._subscriptions
         if self.epoch == links.UNKNOWN_EPOCH or not subscriptions.revision:
@@ -724,7 +727,7 @@ class Link:
 
     @property
     def may_have_lost(self) -> bool:
-        """Whether messages may be lost if the link ends now: it had subscriptions, and received no BYE."""
+        """Whether messages may be lost if the link ends now, because it had subscriptions and has received no BYE."""
         return self._may_report and self.answered > 0 and self.ending is None
 
     @property
@@ -738,24 +741,24 @@ class Link:
         """Record that a message is handled.
 
         Args:
-            epoch: of the link when the message arrived.
-            stream: of the message.
-            sequence: of the message.
+            epoch: epoch of the link when the message arrived.
+            stream: stream number of the message.
+            sequence: sequence of the message.
         """
         if epoch == self.epoch and stream in self._marks:
             self._marks[stream].handled(sequence)
 
     def abandon(self, epoch: bytes, stream: int, sequence: int) -> None:
-        """Record that a message is not handled, because its subscription has ended.
+        """Record that a message will not be handled, because its subscription has ended.
 
-        The mark (`Marks`) passes the message once the publisher has answered the current revision: another member may
-        receive the message before. When all subscriptions are drained, the mark does not pass the message: the
-        publisher gives it to another member after BYE.
+        The message counts as handled (`Marks`) when the publisher has answered the current revision. Until then the
+        publisher may deliver the message to another member. If all subscriptions are drained, the message never
+        counts as handled, and the publisher delivers it to another member after BYE.
 
         Args:
-            epoch: of the link when the message arrived.
-            stream: of the message.
-            sequence: of the message.
+            epoch: epoch of the link when the message arrived.
+            stream: stream number of the message.
+            sequence: sequence of the message.
         """
         if epoch != self.epoch or stream not in self._marks or self._subscriptions.is_drained:
             return
@@ -768,10 +771,10 @@ class Link:
     # time
 
     def tick(self, listened: float) -> list[Effect]:
-        """Run the steps that are due.
+        """Run the timed steps that are due.
 
         Args:
-            listened: time of the `ListeningClock`.
+            listened: time of the `ListeningClock` in seconds.
 
         Returns:
             Effects in order.
@@ -800,12 +803,12 @@ class Link:
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
         elif listened - self._hello_at >= self._hello_again and self._hello is None:
-            # Longer pauses, because a publisher may be late when hundreds of links begin at once.
+            # The pauses grow, because a publisher may answer late when hundreds of links begin at once.
             self._hello_again *= 2
             self._queue_hello(listened)
 
     def next_deadline(self) -> float:
-        """Return the listened time of the next `tick` in seconds."""
+        """Return the time at which the next `tick` is due, in seconds of the `ListeningClock`."""
         if self.state == LIVE:
             return self._heard_at + silent_after(self._beats)
         if self.state == ENDED:
@@ -814,16 +817,18 @@ class Link:
 
     @property
     def ack_at(self) -> float:
-        """Time at which `before_wait` makes an ACK due, in seconds; infinite without anything to acknowledge."""
+        """Time in seconds from which `before_wait` makes an ACK due; infinite if all messages are acknowledged."""
         if self.state == LIVE and (self._unacked_batches or self._has_new_marks()):
             return self._acked_at + ACK_AGE
         return float("inf")
 
     def before_wait(self, now: float) -> None:
-        """Make an ACK due if the last one is old. The engine calls it before `receive` waits or returns.
+        """Make an ACK due if messages are unacknowledged and the last ACK is older than `ACK_AGE`.
+
+        The engine calls this before `receive` waits or returns.
 
         Args:
-            now: in seconds.
+            now: time in seconds.
         """
         if (
             self.state == LIVE
@@ -841,7 +846,7 @@ class Link:
     # frames to send
 
     def next_frame(self) -> bytes | None:
-        """Return the frame to send next, or None. `confirm_sent` confirms it."""
+        """Return the frame to send next, or None. The engine calls `confirm_sent` after the send."""
         if self._hello is not None:
             self._sending = links.HELLO
             return self._hello
@@ -858,10 +863,10 @@ class Link:
         return None
 
     def confirm_sent(self, now: float) -> None:
-        """Record that the socket has accepted the frame of `next_frame`.
+        """Record that the socket has accepted the frame that `next_frame` returned last.
 
         Args:
-            now: in seconds.
+            now: time in seconds.
         """
         if self._sending == links.HELLO:
             self._hello = None
@@ -875,7 +880,7 @@ class Link:
             self._acked_at, self._sent_marks = now, self._sending_marks
 
     def close(self) -> None:
-        """Queue a BYE, and a last ACK if the link is LIVE. No frame counts afterwards."""
+        """Queue a last ACK if the link is LIVE, and a BYE. Afterwards the link only sends these frames."""
         self._declares.clear()
         if self.state in (GREETING, LIVE):
             self.is_ack_due = True

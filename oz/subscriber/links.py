@@ -1,19 +1,20 @@
-"""Socket of a subscriber for all its links: one ROUTER that dials.
+"""Socket of a subscriber for all its links: one ROUTER socket that connects to each publisher.
 
 Theory of operation
 -------------------
-Each connection has a handle, the routing id that names it in frames. A handle is used once, because libzmq aborts on
-a duplicate. To replace a connection, the engine calls `hang_up`, which ends every connection to the endpoint, and
-`dial`, which connects with a new handle. The engine discards frames of a handle that is not current.
+Each connection has a handle: the routing id that precedes each frame. A handle is used only once, because libzmq
+aborts the process at a second connection with the same handle. To replace a connection, the engine calls `hang_up`,
+which ends all connections to the endpoint. Then `dial` connects with a new handle. The engine discards frames with an
+old handle.
 
 Whole messages are read, because libzmq aborts if a pipe ends inside the read of a multipart message. An exception of
 a signal handler may be raised between two instructions of Python, and at the end of each call of pyzmq's `send` and
-`recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted. `read` returns the same
-message until the engine calls `discard`, so that an interruption at any other point loses no frame. A lost frame
-costs a new connection.
+`recv`, which run signal handlers. `begin` and `send` complete an interrupted message. `read` returns the same message
+until the engine calls `discard`, so that an interruption at any other point loses no frame. After a lost frame, the
+link needs a new connection.
 
-The descriptor of a ROUTER signals once for several messages. A send may consume the signal, so that the
-engine checks `is_readable` after each send.
+The descriptor of a ROUTER signals several messages only once. Because a send may consume the signal, the engine checks
+`is_readable` after each send.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _chain = chain.from_iterable
 _ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
-"""Longest pause in milliseconds between two attempts of libzmq to connect."""
+"""Maximum pause in milliseconds between two attempts of libzmq to connect."""
 LINGER = 200
-"""Milliseconds for which libzmq delivers a BYE after `close`."""
+"""Time in milliseconds that libzmq has after `close` to deliver a BYE."""
 
 _LAST = int(zmq.NOBLOCK)
 _READ = (_LAST, _LAST)
@@ -46,24 +47,24 @@ _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVM
 
 
 _open: set[Dialler] = set()
-"""Kept from garbage collection, which closes sockets before or after the objects that own them."""
+"""Open `Dialler` objects. The set keeps them from garbage collection, which may close a socket before its owner."""
 
 
 class Dialler:
-    """Dialling ROUTER.
+    """ROUTER socket that connects to publishers.
 
     Attributes:
-        router: socket of pyzmq.
+        router: pyzmq socket.
         fd: descriptor that signals messages.
-        monitor: of the connections, while one is needed.
-        raw: C access to the socket, or None.
-        kept: frames of the message that `read` returned last, until `discard`.
+        monitor: monitor of the connections; None while no monitor is needed.
+        raw: access to the socket in C, or None.
+        kept: frames of the last message that `read` has returned; empty after `discard`.
     """
 
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
-        """Create the socket. Arguments as in `routers.dialling_router`."""
+        """Create the socket; see `routers.dialling_router` for the arguments."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
-        # The owner of a garbage-collected subscriber sends BYE before the socket closes.
+        # A garbage-collected subscriber sends BYE before the socket closes.
         _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
@@ -79,7 +80,7 @@ class Dialler:
             self.is_readable = self.raw.has_input  # type: ignore[method-assign]
 
     def dial(self, endpoint: str) -> bytes:
-        """Connect to a link endpoint and return the handle.
+        """Connect to a link endpoint; return the handle of the connection.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
@@ -89,16 +90,16 @@ class Dialler:
             return routers.dial(self.router, endpoint, self._runtime.random_bytes)
 
     def hang_up(self, endpoint: str) -> None:
-        """End all connections to a link endpoint. Each message must be read to its end."""
-        # ENOENT: there is none, or the connection of an inproc endpoint has ended already.
+        """End all connections to a link endpoint. The last message must have been read to its end."""
+        # Errno is ENOENT if no connection exists, or if the connection of an inproc endpoint has already ended.
         with suppress(zmq.ZMQError):
             self.router.disconnect(endpoint)
 
     def watch(self, more: int = 0) -> Monitor:
-        """Return the monitor of the connections; it is created at the first call.
+        """Return the monitor of the connections. The first call creates the monitor.
 
         Args:
-            more: events beside those of TCP.
+            more: mask of events to report in addition to the events of TCP connections.
         """
         if self.monitor is None:
             events = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED | more
@@ -106,31 +107,31 @@ class Dialler:
         return self.monitor
 
     def unwatch(self) -> None:
-        """End the monitor."""
+        """Close the monitor of the connections."""
         if self.monitor is not None:
             self.monitor.close()
             self.monitor = None
 
     def begin(self) -> None:
-        """Read the remaining frames of an interrupted message. Call it before `read` after an interruption."""
+        """Read the remaining frames of an interrupted message. The engine calls this before `read`."""
         if self.raw is None:
             while self._has_more(self.router):
                 self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
-        """Return handle and frame of the next message, or None. `discard` frees the message.
+        """Return the handle and the frame of the next message, or None. `discard` frees the message.
 
-        If a hostile peer sends more frames, the message is read whole, and the result has a third entry.
+        A hostile peer may send a message with more frames. Then all frames are read, and the result has a third entry.
         """
         message, router = self.kept, self.router
         if self.raw is not None:
             if not message:
-                # One call of C, so that no exception of a signal handler comes between the read and the list.
+                # A single call of C, so that no signal handler can raise between the read and the change of the list.
                 message.extend(_chain(_chain(map(self.raw.read, _ONE, _FRAMES))))
             return message or None
         if not message:
             try:
-                # It assigns both frames or none.
+                # The assignment stores both frames or none.
                 message[:] = map(self._recv, self._pair, _READ)
             except zmq.Again:
                 return None
@@ -148,25 +149,25 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            # An iteration in C, because `send` returns None.
+            # `any` calls `send` for both frames in C, because `send` returns None.
             any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):
                 return False
             raise
         except BaseException:
-            # A publisher ignores an empty frame. Outside a message, libzmq ignores it.
+            # The empty frame completes the message, and publishers ignore it. Outside a message, libzmq ignores it.
             with suppress(zmq.ZMQError):
                 self._send(self.router, b"", _LAST)
             raise
         return True
 
     def is_readable(self) -> bool:
-        """Return whether the socket has a message. The call processes commands of libzmq."""
+        """Return whether the socket has a message to read. The call also processes libzmq's internal commands."""
         return bool(self._events(self.router) & _POLLIN)
 
     def close(self, linger: int = LINGER) -> None:
-        """Close the socket; messages that it has accepted are delivered for `linger` milliseconds."""
+        """Close the socket. libzmq has `linger` milliseconds to deliver the messages that the socket has accepted."""
         self.unwatch()
         _open.discard(self)
         self.router.close(linger)

@@ -1,4 +1,4 @@
-"""State of the compiled part that receives lone messages."""
+"""State with which the compiled part receives lone messages: frames with a single message."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 @dataclass(slots=True)
 class Lone:
-    """Parts of a subscriber with one link, whose frames with one message of one stream need no more than these.
+    """Parts of a subscriber with one link and one stream that the delivery of a lone message needs.
 
     Attributes:
-        link: over which the frames arrive.
-        place: of the link.
-        handle: of its connection.
-        raw: C access to the socket.
-        message: frames that were read and not passed to the link; see `Dialler.read`.
-        routes: of the stream, by subject.
-        cache: of the compiled part, in front of the routes.
-        find: finds other routes.
-        stream: number.
-        drops: of the stream, as reported.
-        descriptor: of the socket.
+        link: link over which the frames arrive.
+        place: state of the endpoint to which the link connects.
+        handle: handle of the link's connection.
+        raw: access to the socket in C.
+        message: frames that were read but not passed to the link; see `Dialler.read`.
+        routes: cached receivers of messages, by subject; see `Routes`.
+        cache: cache of the compiled part in front of `routes`.
+        find: function that finds the receivers of a subject that is not cached.
+        stream: number of the stream.
+        drops: number of dropped messages that the publisher has reported for the stream.
+        descriptor: descriptor of the socket.
     """
 
     link: Any

@@ -1,4 +1,4 @@
-"""Messages and gaps, as programs receive them."""
+"""Messages that a subscriber has received."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Arrival:
         origin: id of the publisher's process; None for a plain publisher.
         time_ns: time at which the batch was read, in nanoseconds since 1970.
         is_redelivered: whether another member of the group may have handled the messages.
-        link: over which the batch arrived, None for a plain publisher.
-        epoch: of the link.
-        stream: of the messages.
-        frames: of a plain message that has not two frames.
-        acknowledge: called with a message that is handled; None unless the stream has `ack="handled"`.
-        sequence: of the first message; None from a plain publisher.
-        positions: of each message.
-        gap: messages that were lost before one message of the batch.
-        gap_offset: index of this message in the batch.
-        left: of a handled message that several queues received, the number of queues that have not handled it.
-            Each queue has a copy of the message with an `Arrival` of its own.
-        is_done: whether the queue with this copy has handled it.
+        link: link over which the batch arrived; None for a plain publisher.
+        epoch: epoch of the link.
+        stream: stream number of the messages.
+        frames: all frames of a plain message that does not have exactly two frames; otherwise None.
+        acknowledge: function that is called with a handled message; None unless the stream has `ack="handled"`.
+        sequence: sequence of the first message; None for a plain publisher.
+        positions: position of each message.
+        gap: number of messages that were lost before one message of the batch.
+        gap_offset: index of the message that follows the loss.
+        left: list with the number of queues that have not handled a message, if several queues received it. Each
+            queue has a copy of the message with its own `Arrival`, and all copies share the list.
+        is_done: whether the queue with this copy has handled the message.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Arrival:
         self.is_done = False
 
     def copy(self, left: list[int]) -> Arrival:
-        """Return a copy for one of several deliveries of a message."""
+        """Return a copy for a message that several queues receive; `left` is the shared list."""
         made = Arrival(
             self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream, self.frames,
             self.acknowledge, self.sequence, self.positions, self.gap, self.gap_offset,
@@ -82,10 +82,9 @@ class Arrival:
 class MessageFields(NamedTuple):
     """Fields of a message.
 
-    A message is a tuple inside, because thousands of tuples are made in one call without Python code for each.
-    `arrival` has the fields that all messages of a batch share; `offset` is the place of the message in the batch. A
-    message with extras or a decoded payload has two more elements: the extras, or None, and the payload before
-    the codec, or None.
+    A message is a tuple, because one call in C can make thousands of tuples. `arrival` has the fields that all messages
+    of a batch share, and `offset` is the index of the message in the batch. A message with extras or a decoded payload
+    has two more elements: the extras or None, and the payload before the codec or None.
     """
 
     subject: str
@@ -99,8 +98,8 @@ class Message(MessageFields, message.Message):
     """A message that a subscriber received. Two messages are equal only if they are the same object.
 
     Attributes:
-        subject: text. Bytes that are not UTF-8 are kept by `surrogateescape`; see `subject_bytes`.
-        payload: bytes, or the value that the codec decoded. A plain message without payload has `b""`.
+        subject: subject as text. Bytes that are not UTF-8 are kept by `surrogateescape`; see `subject_bytes`.
+        payload: payload as bytes, or the value that the codec decoded. A message without payload has `b""`.
     """
 
     __slots__ = ()
@@ -112,13 +111,13 @@ class Message(MessageFields, message.Message):
 
     @property
     def sequence(self) -> int | None:
-        """Number in the session; None from a plain publisher."""
+        """Number of the message in the session; None for a message from a plain publisher."""
         first = self.arrival.sequence
         return None if first is None else first + self.offset
 
     @property
     def position(self) -> int | None:
-        """Number among all messages of the first publisher; None from a plain publisher."""
+        """Number of the message among all messages of its first publisher; None if a plain publisher sent it."""
         forwarded = self._forwarded
         if forwarded is not None:
             return forwarded.position
@@ -127,7 +126,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def gap(self) -> int:
-        """Messages that were lost directly before this one, as far as their number is known."""
+        """Number of messages that were lost directly before this message, as far as the number is known."""
         arrival = self.arrival
         return arrival.gap if arrival.gap and arrival.gap_offset == self.offset else 0
 
@@ -142,7 +141,7 @@ class Message(MessageFields, message.Message):
         return self[6] if len(self) > 5 else None
 
     def for_delivery(self, arrival: Arrival) -> Self:
-        """Return a copy for one of several deliveries."""
+        """Return a copy of the message with another `Arrival`, for one of several queues."""
         return tuple.__new__(type(self), (*self[:3], arrival, *self[4:]))
 
     @property
@@ -160,7 +159,7 @@ class Message(MessageFields, message.Message):
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the first publisher's process, 16 bytes; None from a plain publisher."""
+        """Id of the first publisher's process, 16 bytes; None for a message from a plain publisher."""
         forwarded = self._forwarded
         return self.arrival.origin if forwarded is None else forwarded.origin
 
@@ -190,7 +189,7 @@ class Message(MessageFields, message.Message):
         return replier(self, payload, headers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the content. Subscriptions belong to a process."""
+        """Pickle the content of the message without its subscriptions, which belong to a process."""
         arrival = self.arrival
         shared = arrival.origin, arrival.time_ns, arrival.is_redelivered, arrival.frames
         extras = None if self._extras is None else tuple(self._extras)
@@ -199,7 +198,7 @@ class Message(MessageFields, message.Message):
 
 
 class HandledMessage(Message):
-    """A message that counts as delivered when it is acknowledged."""
+    """A message of a subscription with `ack="handled"`."""
 
     __slots__ = ()
 

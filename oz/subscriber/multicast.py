@@ -1,7 +1,8 @@
-"""Multicast endpoint of a subscriber: messages and losses of a `Listener`, for the queues of the subscriber.
+"""Multicast endpoint of a subscriber. A `Listener` reads messages and losses, which the subscriber's queues receive.
 
-A subscriber reads everything of the endpoint, and its patterns select the messages. So `received` plus `lost` is
-the number of messages that were sent since the subscriber joined, and a loss concerns every subscription.
+A subscriber reads all messages of the endpoint, and its patterns select messages afterwards. Therefore `received` plus
+`lost` is the number of messages that were sent since the subscriber joined, and each loss may affect every
+subscription.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from oz.subscriber.queue import Dispatcher, Inbox, Route
 from oz.wire.extras import decode_extras
 
 HIGH_WATER_MARK = 10_000
-"""Maximum number of frames that wait in the socket. Further frames are lost, and reported."""
+"""Maximum number of frames that wait in the socket. Further frames are lost, and the loss is reported."""
 
 
 def needs_link(endpoint: str) -> ConfigurationError:
@@ -39,7 +40,7 @@ class MulticastSource:
     """Listener of one endpoint, and the delivery of its messages.
 
     Attributes:
-        listener: socket and machines.
+        listener: object that reads the multicast socket and detects losses.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class MulticastSource:
         """Join the group.
 
         Args:
-            context: of the socket.
-            endpoint: to read.
-            options: of the endpoint.
-            dispatcher: of the subscriber.
-            match: returns the inboxes that a subject matches.
+            context: context of the socket.
+            endpoint: multicast endpoint to read.
+            options: options of the endpoint.
+            dispatcher: dispatcher of the subscriber, which receives the messages.
+            match: function that returns the inboxes whose patterns match a subject.
 
         Raises:
-            EndpointError: as `Listener`.
+            EndpointError: the endpoint cannot be used; see `Listener`.
         """
         self.listener = Listener(context, endpoint, options, high_water_mark=HIGH_WATER_MARK)
         self._dispatcher, self._match = dispatcher, match
@@ -69,17 +70,17 @@ class MulticastSource:
 
     @property
     def is_heard(self) -> bool:
-        """Whether frames of a publisher arrive, and it has not ended."""
+        """Whether frames have arrived from a publisher that has not ended."""
         return any(not sender.has_left for sender in self.listener.receiver.senders.values())
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the publisher of the last frame, None before the first frame."""
+        """Id of the publisher that sent the last frame; None before the first frame."""
         senders = self.listener.receiver.senders
         return max(senders, key=lambda origin: senders[origin].heard_at, default=None)
 
     def missing(self) -> str | None:
-        """Return why the endpoint is not ready; None if frames of a publisher arrive."""
+        """Return the reason why the endpoint is not ready; None if frames of a publisher arrive."""
         if self.is_heard:
             return None
         return (
@@ -88,11 +89,11 @@ class MulticastSource:
         )
 
     def read(self, limit: int, now: float) -> bool:
-        """Read `limit` frames at most, deliver their messages, and run due steps; return whether a frame arrived.
+        """Read frames, deliver their messages, and run the timed steps that are due; return whether a frame arrived.
 
         Args:
-            limit: frames.
-            now: in monotonic seconds.
+            limit: maximum number of frames.
+            now: time in monotonic seconds.
         """
         receiver = self.listener.receiver
         before = receiver.last_heard_at
@@ -119,7 +120,7 @@ class MulticastSource:
         self._dispatcher.put_gap(Gap(loss.origin, loss.count, 0, loss.reason), None)
 
     def _deliver(self, messages: Messages, time_ns: int) -> None:
-        """Deliver the messages that match; count other messages as filtered."""
+        """Deliver the messages that a pattern matches; count the other messages as filtered."""
         dispatcher, flat = self._dispatcher, messages.flat
         sequences = range(messages.sequence, messages.sequence + len(flat) // 3)
         arrival = Arrival(messages.origin, time_ns, sequence=messages.sequence, positions=sequences)
@@ -137,7 +138,7 @@ class MulticastSource:
     def _message(
         self, route: Route, payload: bytes, found: Any, offset: int, arrival: Arrival
     ) -> Message | None:
-        """Return a message; None if it does not decode or is a repeat."""
+        """Return a message object; None if the message does not decode or is a repeat."""
         dispatcher, decode = self._dispatcher, self._dispatcher.decode
         extras: Extras | None = None
         value: Any = payload
@@ -160,7 +161,7 @@ class MulticastSource:
         return tuple.__new__(Message, (route.subject, value, route, arrival, offset, extras, body))
 
     def next_deadline(self) -> float:
-        """Return the time of the next `read` without a frame, in monotonic seconds."""
+        """Return the time at which the next `read` is due even without a frame, in monotonic seconds."""
         due = self.listener.next_deadline()
         return inf if due is None else due
 

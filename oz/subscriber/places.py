@@ -1,4 +1,4 @@
-"""Endpoints of a subscriber: connections, state and readiness of each endpoint."""
+"""Endpoints of a subscriber, each with its connections, its state and its readiness."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ENDINGS: dict[int | None, str] = {
     links.OTHER_BUS: "it belongs to another bus; use one name of the bus on both sides, or another endpoint",
     links.OWN_ID: "it is this node itself; remove the endpoint",
 }
-"""Reasons of BYE that the program can do something about."""
+"""Reasons in a BYE for which the user has a remedy, each with the remedy."""
 
 
 class PublisherInfo(NamedTuple):
     """State of one endpoint.
 
     Attributes:
-        endpoint: connected or bound.
-        mode: "link", "prefix", "multicast" or "connecting".
+        endpoint: endpoint that the subscriber has connected or bound.
+        mode: kind of the current connection: "link", "prefix", "multicast", or "connecting" without a connection.
         origin: id of the publisher's process, 16 bytes; None if unknown.
-        last_heard: seconds since the last frame; None before the first one.
+        last_heard: seconds since the last frame arrived; None before the first frame.
         refusal: reason of the last refused subscription, or None.
     """
 
@@ -41,32 +41,32 @@ class PublisherInfo(NamedTuple):
 
 
 class Place:
-    """One endpoint of a subscriber.
+    """State of one endpoint of a subscriber.
 
     Attributes:
-        endpoint: of the publisher; the bound endpoint if the subscriber binds.
-        link_endpoint: of its links, or None.
-        link: to the publisher, or None.
-        handle: of the current connection of the link.
-        fallback: with `filtering="auto"`, else None.
+        endpoint: endpoint of the publisher, or the endpoint that the subscriber binds.
+        link_endpoint: endpoint to which the link connects, or None.
+        link: link to the publisher, or None.
+        handle: handle of the link's current connection; empty without a connection.
+        fallback: choice between link and plain connection with `filtering="auto"`; otherwise None.
         plain: plain connection, or None.
-        multicast: of a multicast endpoint, else None.
-        gaps: known losses since the last message, by stream; None for losses of the link.
-        refusals: refused subscriptions.
-        raised: refused subscriptions whose refusal `wait_ready` has raised.
-        refusal: last refusal, or None.
-        begin: epoch of the link, and position of its first message after a move; earlier messages came over
-            the plain connection.
-        key_refusal: reason why a connection was refused for its key, until a connection is open; else None. It
-            follows the name of the publisher in a text.
-        heard_at: time of the last frame or message, or None.
+        multicast: source of a multicast endpoint; otherwise None.
+        gaps: number of lost messages since the last message, by stream. The key None is for losses of the whole link.
+        refusals: refusals by the number of the subscription.
+        raised: numbers of the refused subscriptions whose refusal was raised.
+        refusal: reason of the last refusal, or None.
+        begin: epoch and position from which the link delivers messages after a move. The plain connection has
+            delivered earlier messages. None without a move.
+        key_refusal: reason why a connection was refused because of a key; None if a connection is open. The text
+            continues a sentence that begins with the name of the publisher.
+        heard_at: time at which the last frame or message arrived, or None.
         is_given_up: whether the connections have ended because of a key, until `Keys` connects again.
-        is_connected: whether the connection of the link stands, with or without WELCOME. Only nodes know it.
+        is_connected: whether the link has a connection, with or without WELCOME. Only nodes set this attribute.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
-        drained: whether the plain connection was read empty since `drain` began.
-        reported: state of the link that `Connections.on_link` knows.
-        reported_epoch: epoch of the link at that time.
+        drained: whether the plain or multicast connection was read empty since `drain` began.
+        reported: state of the link at the last call of `Connections.on_link`.
+        reported_epoch: epoch of the link at the last call of `Connections.on_link`.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Place:
         self.is_bound = self.is_connected = self.is_given_up = self.is_twin = self.drained = False
 
     def mode(self) -> str:
-        """Return "link", "prefix", "multicast" or "connecting"."""
+        """Return the kind of the current connection; see `PublisherInfo.mode`."""
         if self.multicast is not None:
             return "multicast" if self.multicast.is_heard else "connecting"
         if self.plain is not None:
@@ -121,10 +121,10 @@ class Place:
         return "connecting"
 
     def info(self, now: float) -> PublisherInfo:
-        """Return the state for the program.
+        """Return the state in the form that programs receive.
 
         Args:
-            now: in seconds.
+            now: time in seconds.
         """
         origin = None if self.link is None else self.link.origin
         if self.multicast is not None:
@@ -133,11 +133,11 @@ class Place:
         return PublisherInfo(self.endpoint, self.mode(), origin, heard, self.refusal)
 
     def missing(self, *, needs_link: bool, may_fall_back: bool, has_keys: bool = False) -> str | None:
-        """Return why the endpoint is not ready, None if it is.
+        """Return the reason why the endpoint is not ready; None if the endpoint is ready.
 
         Args:
-            needs_link: whether a subscription needs a link.
-            may_fall_back: whether a plain publisher may serve other subscriptions.
+            needs_link: whether any subscription needs a link.
+            may_fall_back: whether a plain publisher may serve the subscriptions that need no link.
             has_keys: whether the subscriber has keys.
         """
         if self.is_twin:
@@ -176,7 +176,7 @@ class Place:
         """Return whether all messages that were published before a declaration have arrived.
 
         Args:
-            revision: of the declaration. It has removed subscriptions.
+            revision: revision of the declaration, which has removed subscriptions.
         """
         link = self.link
         if (self.plain is not None or self.multicast is not None) and not self.drained:
@@ -185,5 +185,5 @@ class Place:
             return True
         if link.state == LIVE:
             return link.idle >= revision
-        # A session that may resume has messages to come.
+        # More messages may arrive in a session that may resume.
         return link.epoch == links.UNKNOWN_EPOCH

@@ -1,12 +1,13 @@
-"""Plain connections: one SUB for each endpoint, with the prefixes of the patterns.
+"""Plain connections: one SUB for each endpoint, which subscribes to the prefixes of the patterns.
 
-A SUB serves endpoints with `filtering="prefix"`, endpoints that the subscriber binds, and endpoints whose
-publisher has no links. libzmq filters by prefix; patterns decide after arrival.
+With `filtering="prefix"` each endpoint has a SUB. Otherwise an endpoint has a SUB if the subscriber binds the endpoint,
+or if the publisher has no links. The library libzmq filters by prefix, and oz matches the patterns of each message that
+arrives.
 
-- SNDHWM is 0: with a limit a SUB drops subscriptions of a burst without an error.
-- A SUB is closed, never disconnected: libzmq aborts if a pipe ends inside the read of a multipart message.
-- The monitor reports the handshake. Before it the publisher does not have the subscriptions.
-- With `filtering="auto"` a SUB begins without subscriptions. It *serves* once it has its subscriptions.
+- SNDHWM is 0, because a SUB with a limit drops subscriptions of a burst without an error.
+- A SUB is closed but never disconnected, because libzmq aborts if a pipe ends inside the read of a multipart message.
+- The monitor reports the handshake. Before the handshake the publisher does not have the subscriptions.
+- With `filtering="auto"` a SUB begins without subscriptions. When the SUB subscribes, it begins to *serve*.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class PlainPatterns:
         """Start without patterns.
 
         Args:
-            delimiter: bytes behind the subject in messages of one frame, or None.
+            delimiter: bytes between subject and payload in messages of one frame, or None.
         """
         self._delimiter = delimiter
         self._index: PatternIndex[Inbox] = PatternIndex(cache_size=0)
@@ -62,7 +63,7 @@ class PlainPatterns:
         return True
 
     def match(self, subject: bytes) -> tuple[Inbox, ...]:
-        """Return the inboxes that match a subject. A pattern that exceeds its time does not match."""
+        """Return the inboxes whose patterns match a subject. A pattern that exceeds its time limit does not match."""
         found = dict.fromkeys(self._index._find(subject).values)
         if subject.startswith(RESERVED):
             named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
@@ -74,7 +75,7 @@ class PlainPatterns:
         return [prefix for inbox in self._inboxes for prefix in self.prefixes_of(inbox)]
 
     def prefixes_of(self, inbox: Inbox) -> Iterable[bytes]:
-        """Return the prefixes of the patterns of an inbox. A literal ends with the delimiter, so that it is exact."""
+        """Return the prefixes of an inbox. The prefix of a literal pattern ends with the delimiter, and is exact."""
         found: list[bytes] = []
         for entry in inbox.entries:
             literal = None if self._delimiter is None else entry.pattern._compiled.literal
@@ -86,12 +87,12 @@ class PlainSocket:
     """SUB of one endpoint.
 
     Attributes:
-        socket: of pyzmq.
-        endpoint: connected or bound, with the real port.
+        socket: pyzmq socket.
+        endpoint: connected or bound endpoint, with the real port.
         is_reached: whether the handshake of the connection is done.
-        serves: whether the socket has the prefixes.
-        is_empty: whether the last read emptied the socket.
-        outcomes: of handshakes that the monitor has reported.
+        serves: whether the socket has subscribed to the prefixes.
+        is_empty: whether the last read has read all messages of the socket.
+        outcomes: outcomes of handshakes that the monitor has reported.
     """
 
     def __init__(
@@ -106,17 +107,17 @@ class PlainSocket:
         keys: SubscriberKeys | None = None,
         multicast: Multicast | None = None,
     ) -> None:
-        """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
+        """Create the SUB and connect or bind it.
 
         Args:
-            context: of the socket.
-            endpoint: to connect to, or to bind.
-            prefixes: first subscriptions, or None.
-            binds: whether to bind.
-            message_bytes: bytes of a frame at most.
-            high_water_mark: messages that wait at most.
-            keys: keys of publishers, or None.
-            multicast: options of a multicast endpoint, else None.
+            context: context of the socket.
+            endpoint: endpoint to connect or bind.
+            prefixes: prefixes to subscribe to at once; None if the socket does not serve yet.
+            binds: whether to bind the endpoint.
+            message_bytes: maximum size of a frame in bytes.
+            high_water_mark: maximum number of messages that wait in the socket.
+            keys: keys of the publishers; None without security.
+            multicast: options of a multicast endpoint; otherwise None.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
@@ -198,13 +199,13 @@ class PlainSocket:
             self.serves = True
 
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Add prefixes, if the socket serves. libzmq counts equal prefixes."""
+        """Subscribe to more prefixes, if the socket serves. libzmq counts equal prefixes."""
         if self.serves:
             for prefix in prefixes:
                 self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
 
     def unsubscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Remove prefixes, each once, if the socket serves."""
+        """End one subscription to each prefix, if the socket serves."""
         if self.serves:
             for prefix in prefixes:
                 self.socket.setsockopt(zmq.UNSUBSCRIBE, prefix)
@@ -225,7 +226,7 @@ class PlainSocket:
         return messages
 
     def read_keyed(self, limit: int) -> list[tuple[str | None, list[bytes]]]:
-        """Return the key and the frames of up to `limit` messages of a bound socket."""
+        """Return the publisher's key and the frames for each of up to `limit` messages of a bound socket."""
         messages: list[tuple[str | None, list[bytes]]] = []
         self.is_empty = False
         try:
@@ -237,7 +238,7 @@ class PlainSocket:
         return messages
 
     def read_monitor(self) -> bool:
-        """Read events of the connection, and set `is_reached`; return whether there was any."""
+        """Read events of the connection, and set `is_reached`; return whether the monitor had an event."""
         has_any = False
         for event in self.monitor.read() if self.monitor is not None else ():
             has_any, self.is_reached = True, event.outcome is Outcome.ADMITTED

@@ -1,23 +1,24 @@
-"""Queues of received messages: dispatch of batches, order, bounds, acknowledgement of handled messages.
+"""Queues of received messages. This module dispatches batches, bounds the queues, and acknowledges handled messages.
 
 Theory of operation
 -------------------
-A subscription without handler delivers into the queue of the subscriber (`shared`), until the program calls
-`receive` of the subscription or iterates over it. After that the subscription has its own queue, and
-`Subscriber.receive` does not return its messages. A subscription with a handler has a queue of its own from
-the start. With `inline`, its messages are in no queue: they are returned in `Dispatcher.inline`, and the
-engine calls the handler in the thread that reads.
+The messages of a subscription without a handler go to the queue of the subscriber (`shared`), until the program calls
+`receive` of the subscription or iterates over the subscription. From then on the messages go to a separate queue, and
+`Subscriber.receive` does not return them. Messages for a handler go to a separate queue from the start. With `inline`,
+the messages of a subscription are in no queue: `Dispatcher.inline` has the messages, and the engine calls the handler
+in the thread that reads.
 
-A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected subscriptions
-do not share a queue, a gap has no position; `Dispatcher.reports` then holds it, and the engine reports it at once.
+A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the affected
+subscriptions do not share a queue, the gap has no position. Then the gap is in `Dispatcher.reports`, and the engine
+reports the gap at once.
 
-A queue of a subscription holds `max_pending` messages. When it is full, `overflow` decides:
+The queue of a subscription is full when it has `max_pending` messages. Then the option `overflow` decides:
 
-- None: `Dispatcher.is_full` makes the engine stop reading, so that messages wait at the publisher.
-- a policy: the queue drops messages and puts a gap in their place.
+- With None, `Dispatcher.is_full` makes the engine stop reading, so that messages wait at the publisher.
+- With a policy, the queue drops messages and puts a gap in their place.
 
-Handled messages: a message of a stream with `ack="handled"` is handled when each queue that received it has handled it.
-An unwanted message of such a stream is abandoned, so that later messages can be acknowledged
+A message of a stream with `ack="handled"` is handled when each queue that received the message has handled it. An
+unwanted message of such a stream is abandoned, so that later messages can be acknowledged
 (`oz.subscriber.link.Marks`).
 """
 
@@ -41,19 +42,19 @@ from oz.wire.extras import decode_extras
 from oz.wire.links import SID
 
 SHARED_PENDING = 65_536
-"""Messages in the queue of the subscriber at which the engine stops reading."""
+"""Number of messages in the queue of the subscriber at which the engine stops reading."""
 GAPS = 1_000
-"""Number of gaps, beyond twice the messages, at which the engine stops reading for a queue with an overflow policy."""
+"""Number of items in addition to 2 × `max_pending` at which the engine stops reading for a queue with a policy."""
 MAX_ROUTES = 65_536
-"""Subjects of a stream whose routes are cached."""
+"""Maximum number of subjects whose routes are cached for one stream."""
 LONGEST_SUBJECT = 256
-"""Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
+"""Maximum size in bytes of a subject whose route is cached. The limit bounds the memory that peers can fill."""
 MAX_IDS = 262_144
-"""Ids of messages that `dedupe` remembers."""
+"""Maximum number of message ids that `dedupe` remembers."""
 MAX_FORWARDED = 65_536
-"""Number of remembered messages of forwarders, so that a message of two parallel forwarders is delivered once."""
+"""Maximum number of forwarded messages that are remembered. A message of two parallel forwarders is delivered once."""
 MAX_REASONS = 20
-"""Reasons of gaps that are counted separately."""
+"""Maximum number of reasons of gaps that are counted separately."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras may have any content."""
@@ -67,16 +68,16 @@ class SubscriberStats:
     """Counters of a subscriber.
 
     Attributes:
-        received: messages that arrived, without repeats.
-        delivered: messages that a queue or an inline handler received.
-        filtered: plain messages that only a prefix matched.
-        malformed: messages and frames that do not decode.
-        dropped: messages that the queue of a subscription dropped, because it was full.
-        lost: messages that publishers report as lost or dropped.
-        repeated: messages that arrived twice, or whose id is known.
-        unwanted: messages whose subscription has ended, or that another member of the group received.
-        failed: calls of handlers that raised.
-        denied: messages that the permissions of their publisher deny.
+        received: number of messages that arrived, without repeats.
+        delivered: number of messages that a queue or an inline handler received.
+        filtered: number of plain messages that matched a prefix, but no pattern.
+        malformed: number of messages and frames that do not decode.
+        dropped: number of messages that the full queue of a subscription dropped.
+        lost: number of messages that gaps report as lost or dropped.
+        repeated: number of messages that arrived twice, or whose id is known.
+        unwanted: number of messages whose subscription has ended, or that another member of the group received.
+        failed: number of handler calls that raised.
+        denied: number of messages that the permissions of their publisher deny.
     """
 
     received: int = 0
@@ -95,10 +96,10 @@ class Queue:
     """Messages and gaps of one receiver, in order.
 
     Attributes:
-        items: in order.
-        inbox: of the subscription that owns the queue, None for the queue of the subscriber.
-        work: list of queues with a message for a handler, None without handler.
-        full: set of the queues that are full and have no policy.
+        items: messages and gaps in order.
+        inbox: inbox of the subscription that owns the queue; None for the queue of the subscriber.
+        work: list to which the queue adds itself for each item that a handler must receive; None without a handler.
+        full: set to which the queue adds itself when the engine must stop reading.
     """
 
     __slots__ = ("dropped", "full", "inbox", "items", "max_pending", "overflow", "work")
@@ -118,15 +119,15 @@ class Queue:
         self.dropped = 0
 
     def extend(self, messages: list[Message], origin: bytes | None) -> int:
-        """Append messages; return how many were dropped.
+        """Append messages; return the number of dropped messages.
 
         Args:
-            messages: in order.
-            origin: of the messages.
+            messages: messages in order.
+            origin: id of the messages' publisher.
         """
         items = self.items
         if self.overflow is None or len(items) + len(messages) <= self.max_pending:
-            # In one call, so that no exception of a signal handler splits a batch.
+            # A single call, so that no exception of a signal handler splits a batch.
             items += messages
             if self.work is not None:
                 self.work.extend(repeat(self, len(messages)))
@@ -142,14 +143,14 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with a gap of its kind at the end, because the queue is bounded.
+        """Append a gap. With "drop_newest", add the gap to an equal gap at the end, because the queue is bounded.
 
-        Gaps fill a queue too, so that a flood of gaps waits for the program.
+        Gaps count for the limit of a queue too, so that a flood of gaps stops the reading.
         """
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
-        # Messages make space in a queue with a policy. Gaps without messages do not.
+        # In a queue with a policy, new messages remove old items. Gaps alone remove no items.
         limit = self.max_pending if self.overflow is None else 2 * self.max_pending + GAPS
         if len(self.items) >= limit:
             self.full.add(self)
@@ -157,7 +158,7 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to a gap of the same kind behind the last message; return False without such a gap."""
+        """Add a gap to a gap with its origin and reason after the last message; return False if there is none."""
         try:
             for place in count(-1, -1):
                 last = self.items[place]
@@ -167,12 +168,12 @@ class Queue:
                     self.items[place] = _joined(last, gap)
                     return True
         except IndexError:
-            # There are only gaps, or a receiver in another thread has taken the item.
+            # The queue has only gaps, or a receiver in another thread has removed the item.
             pass
         return False
 
     def _make_space(self, message: Message, origin: bytes | None) -> bool:
-        """Drop messages of a full queue; return whether the new message enters it."""
+        """Drop a message for a full queue; return whether the queue has space for the new message."""
         items = self.items
         if self.overflow == "drop_newest":
             self._count_drop(message)
@@ -183,7 +184,7 @@ class Queue:
             for replaced in self._conflate(message.subject):
                 origins.add(replaced.origin)
                 dropped += 1
-        # Gaps of other kinds stay in front.
+        # Gaps with other reasons stay at the front of the queue.
         kept: list[Gap] = []
         while items and len(items) + len(kept) >= self.max_pending:
             oldest = items.popleft()
@@ -205,7 +206,7 @@ class Queue:
         return True
 
     def _conflate(self, subject: str) -> list[Message]:
-        """Drop the messages of `subject`, and all but the newest of each other subject; return the dropped messages."""
+        """Drop all messages of `subject`, and the older messages of each other subject; return the dropped messages."""
         kept: deque[Message | Gap] = deque()
         seen = {subject}
         dropped = []
@@ -231,19 +232,21 @@ class Inbox:
     """Receiving side of one subscription.
 
     Attributes:
-        entries: one for each pattern.
-        handle: object that the program has. A node's is referred to weakly, because the thread of the node refers to
-            the inbox.
-        handler: called with each message, or None.
+        entries: entry of each pattern of the subscription.
+        handle: `Subscription` object of the program. The object of a node is referenced weakly, because the node's
+            thread has a reference to the inbox.
+        handler: function that is called with each message, or None.
         is_inline: whether the handler runs in the thread that reads.
-        queue: own queue; None if messages go to the queue of the subscriber.
-        limit: messages after which the subscription ends; None without limit.
-        delivered: messages so far, counted with a limit only.
-        dropped: messages that its publishers or its queue dropped.
-        falls_back: whether plain publishers may serve it.
-        is_active: whether the subscription has not ended.
-        is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
-        replier: sends the reply to a message: called with message, payload and headers. None without a node.
+        queue: own queue of the subscription; None if its messages go to the queue of the subscriber.
+        limit: number of messages after which the subscription ends; None without a limit.
+        delivered: number of delivered messages, which is counted only if `limit` is not None.
+        dropped: number of messages that a publisher has dropped for the subscription.
+        falls_back: whether plain publishers may serve the subscription.
+        is_active: whether the subscription still receives messages.
+        is_removed: whether `unsubscribe` has ended the subscription. Messages of a removed
+            subscription are dropped.
+        replier: function of a node that sends a reply. Its arguments are the request, the payload and the headers. None
+            without a node.
     """
 
     __slots__ = (
@@ -282,7 +285,7 @@ class Inbox:
 
     @property
     def handle(self) -> Any:
-        """Object that the program has."""
+        """`Subscription` object of the program; None if a node's object was deleted."""
         found = self._handle
         return found() if isinstance(found, weakref.ref) else found
 
@@ -292,18 +295,18 @@ class Inbox:
 
     @property
     def is_over(self) -> bool:
-        """Whether the subscription has received as many messages as it wants."""
+        """Whether the subscription has received `limit` messages."""
         return self.limit is not None and self.delivered >= self.limit
 
 
 class Route:
-    """Receivers of a subject in one stream.
+    """Receivers of messages with one subject in one stream.
 
     Attributes:
-        subject: as text.
-        inboxes: that match.
-        queues: that receive the messages without further checks, empty if there are checks.
-        target: the only one of these queues, None if there are others or checks.
+        subject: subject as text.
+        inboxes: inboxes whose patterns match the subject.
+        queues: queues that receive each message without further checks; empty if a message needs further checks.
+        target: the only queue in `queues`; None if `queues` is empty or has several queues.
     """
 
     __slots__ = ("inboxes", "queues", "subject", "target")
@@ -317,8 +320,8 @@ class Routes(dict[bytes, Route]):
     """Cached routes of a stream, by subject.
 
     Attributes:
-        target: queue that all routes have as their target, None if there are several targets or checks.
-        cache: of the compiled part, or None.
+        target: queue that is the `target` of every route; None if the routes have different targets.
+        cache: cache of the compiled part, or None.
     """
 
     __slots__ = ("_is_new", "cache", "target")
@@ -330,14 +333,14 @@ class Routes(dict[bytes, Route]):
         self._is_new = True
 
     def update_target(self, route: Route) -> None:
-        """Update `target` for a route, whether or not it is cached."""
+        """Update `target` for a new route, whose subject may be too long for the cache."""
         if self._is_new:
             self.target, self._is_new = route.target, False
         elif route.target is not self.target:
             self.target = None
 
     def store(self, subject: bytes, route: Route) -> None:
-        """Cache a route, unless the subject is long."""
+        """Cache a route, unless its subject is longer than `LONGEST_SUBJECT`."""
         if len(subject) <= LONGEST_SUBJECT:
             if len(self) >= MAX_ROUTES:
                 self.clear()
@@ -349,17 +352,18 @@ class Dispatcher:
 
     Attributes:
         shared: queue of the subscriber.
-        work: queues of handlers, one entry for each message, in order.
-        inline: messages for inline handlers, in order.
-        decode: of the codec, or None.
-        reports: gaps to report at once.
+        work: queues of handlers in the order of their items, with one entry for each item.
+        inline: messages for inline handlers in order, each with its inbox.
+        decode: function of the codec that decodes a payload, or None.
+        reports: gaps that the engine must report at once.
         finished: inboxes that have received `limit` messages.
-        stats: counters.
-        lost: messages that gaps report, by reason.
-        unknown_losses: gaps with an unknown number of messages, by reason.
-        on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
-            of the direct stream; None if they are unwanted. It must not raise.
-        on_marked: called under the lock of the engine with each message that has headers; None without a trace.
+        stats: counters of the subscriber.
+        lost: number of messages that gaps report, by reason.
+        unknown_losses: number of gaps without a number of messages, by reason.
+        on_direct: function that receives the messages of the direct stream, each as undecoded subject, payload and
+            extras; None if the messages are unwanted. The engine's lock is held, and the function must not raise.
+        on_marked: function that is called under the engine's lock with each message that has headers; None without a
+            trace.
     """
 
     def __init__(
@@ -372,9 +376,9 @@ class Dispatcher:
         """Start without queues.
 
         Args:
-            subscriptions: of the subscriber.
-            decode: of the codec, or None.
-            dedupe: whether a message with a known id is dropped.
+            subscriptions: subscriptions of the subscriber.
+            decode: function of the codec that decodes a payload, or None.
+            dedupe: whether to drop a message with a known id.
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
@@ -402,10 +406,10 @@ class Dispatcher:
         """Add an inbox whose entries are in the subscriptions.
 
         Args:
-            inbox: to add.
-            max_pending: messages in its own queue at most.
-            overflow: policy of its own queue, or None.
-            has_work: whether `work` lists the messages of its handler.
+            inbox: inbox to add.
+            max_pending: maximum number of messages in the inbox's own queue.
+            overflow: policy of the inbox's own queue, or None.
+            has_work: whether `work` lists the messages for the inbox's handler.
         """
         self.inboxes[inbox] = None
         if inbox.handler is not None and not inbox.is_inline:
@@ -413,7 +417,7 @@ class Dispatcher:
         self.forget()
 
     def own_queue(self, inbox: Inbox, max_pending: int, overflow: str | None) -> Queue:
-        """Return the queue of an inbox. The first call moves its messages out of the queue of the subscriber."""
+        """Return the inbox's own queue. The first call moves the inbox's messages out of `shared`."""
         if inbox.queue is not None:
             return inbox.queue
         queue = self._add_queue(inbox, max_pending, overflow, None)
@@ -447,7 +451,7 @@ class Dispatcher:
         return inbox.queue
 
     def remove(self, inbox: Inbox) -> None:
-        """Remove an inbox and the messages that only it receives."""
+        """Remove an inbox, and the messages that no other inbox receives."""
         self.inboxes.pop(inbox, None)
         inbox.is_active, inbox.is_removed = False, True
         queue = inbox.queue
@@ -469,21 +473,21 @@ class Dispatcher:
         self.forget()
 
     def abandon(self, item: Message | Gap) -> None:
-        """Record that a message is not handled, because its subscription has ended; see `Link.abandon`."""
+        """Record that a message will not be handled, because its subscription has ended; see `Link.abandon`."""
         if isinstance(item, HandledMessage):
             arrival = item.arrival
             if self._is_last(item):
                 arrival.link.abandon(arrival.epoch, arrival.stream, item.sequence)
 
     def forget(self) -> None:
-        """Forget the routes, after a change of the subscriptions."""
+        """Clear the cached routes, because the subscriptions have changed."""
         self._routes = {}
         self._plain_routes = {}
         self._queues = {}
 
     @property
     def is_full(self) -> bool:
-        """Whether reading must stop, because a queue without overflow policy is full."""
+        """Whether the engine must stop reading, because a queue without an overflow policy is full."""
         for queue in [*self._full]:
             if len(queue.items) < queue.max_pending:
                 self._full.discard(queue)
@@ -509,11 +513,11 @@ class Dispatcher:
         """Deliver messages of a link.
 
         Args:
-            link: over which the messages arrived.
-            effect: of the link.
-            time_ns: time at which the batch was read.
-            gap: messages that were lost before the first one.
-            acknowledge: called with each handled message that is acknowledged.
+            link: link over which the messages arrived.
+            effect: messages that have arrived.
+            time_ns: time at which the batch was read, in nanoseconds since 1970.
+            gap: number of messages that were lost before the first message.
+            acknowledge: function that is called with each message of an `ack="handled"` stream when it is handled.
         """
         stream, content = effect.stream, effect.content
         routes = self._routes.get(stream)
@@ -557,8 +561,8 @@ class Dispatcher:
         """Deliver messages of the direct stream.
 
         Args:
-            link: over which the messages arrived.
-            effect: of the link.
+            link: link over which the messages arrived.
+            effect: messages that have arrived.
         """
         count = len(effect.positions)
         self.stats.received += count
@@ -569,16 +573,16 @@ class Dispatcher:
         flat = effect.flat
         subjects = [subject.decode("utf-8", "surrogateescape") for subject in flat[0::3]]
         self.on_direct(link, list(zip(subjects, flat[1::3], flat[2::3], strict=True)))
-        # An exception of a signal handler must not deliver them again.
+        # The frame is confirmed, because an exception of a signal handler must not deliver the messages again.
         link.confirm_frame()
 
     def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
-        """Deliver messages.
+        """Deliver messages to their queues.
 
         Args:
-            target: that receives all of them, or None.
-            messages: in order.
-            origin: of the messages.
+            target: queue that receives all messages; None if the messages have different routes.
+            messages: messages in order.
+            origin: id of the messages' publisher.
         """
         if target is not None:
             self._extend(target, messages, origin)
@@ -610,7 +614,7 @@ class Dispatcher:
         extras: list[Any],
         is_handled: bool,
     ) -> list[Message]:
-        """Return messages with extras or a codec. Messages that do not decode become gaps."""
+        """Return message objects for messages with extras or a codec. A message that does not decode becomes a gap."""
         kind = HandledMessage if is_handled else Message
         messages = []
         for offset in range(len(subjects)):
@@ -648,13 +652,13 @@ class Dispatcher:
         return messages
 
     def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
-        """Return whether a stream has received a message before, by its id or its source; remember both.
+        """Return whether a stream has received a message before. The id and the source of the message are remembered.
 
         Args:
-            stream: of the message.
-            fields: of the message.
-            is_redelivered: whether another member of the group may have received it.
-            sid: subscription that a last value is for; other subscriptions may have received it before.
+            stream: stream number of the message.
+            fields: optional fields of the message, with its id and its source.
+            is_redelivered: whether another member of the group may have received the message.
+            sid: number of the only subscription that receives a last value; None for other messages.
         """
         if (
             fields.forwarded is not None
@@ -665,7 +669,7 @@ class Dispatcher:
         ids = self._ids
         if ids is None or fields.message_id is None or is_redelivered:
             return False
-        # A message comes once for each stream.
+        # A publisher sends a message once for each stream.
         found = stream, sid, fields.message_id
         if found in ids:
             return True
@@ -677,7 +681,7 @@ class Dispatcher:
         return False
 
     def _came_before(self, stream: int, forwarded: Forwarded) -> bool:
-        """Return whether another forwarder has delivered a message, and remember the message."""
+        """Return whether a forwarded message has already arrived, and remember the message."""
         known, found = self._forwarded, (stream, forwarded.origin, forwarded.position)
         if found in known:
             return True
@@ -691,7 +695,7 @@ class Dispatcher:
         return self._routes.get(stream)
 
     def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
-        """Find the route of a subject, and cache it."""
+        """Return the route of a subject that is not cached, and cache the route."""
         route = self._make_route(stream, subject, extras)
         routes.update_target(route)
         routes.store(subject, route)
@@ -749,14 +753,14 @@ class Dispatcher:
     def _extend(
         self, queue: Queue, messages: list[Message], origin: bytes | None, *, is_first: bool = True
     ) -> None:
-        """Append messages to a queue, and count them only at the first queue."""
+        """Append messages to a queue. A message that several queues receive is counted at the first queue."""
         dropped = queue.extend(messages, origin)
         self.stats.dropped += dropped
         self.stats.delivered += (len(messages) if is_first else 0) - dropped
 
     @staticmethod
     def _is_last(message: Message) -> bool:
-        """Record the end of one delivery of a message; return whether it was the last."""
+        """Record that one queue is done with a message; return whether no other queue must handle the message."""
         arrival = message.arrival
         if arrival.left is None:
             return True
@@ -767,7 +771,7 @@ class Dispatcher:
         return not arrival.left[0]
 
     def handled(self, message: Message) -> None:
-        """Record that one receiver has handled a message. A second call has no effect."""
+        """Record that one queue has handled a message. A second call has no effect."""
         arrival = message.arrival
         if self._is_last(message):
             arrival.link.handled(arrival.epoch, arrival.stream, message.sequence)
@@ -781,12 +785,12 @@ class Dispatcher:
         match: Callable[[bytes], tuple[Inbox, ...]],
         delimiter: bytes | None = None,
     ) -> int:
-        """Deliver messages of a plain publisher; return how many were wanted.
+        """Deliver messages of a plain publisher; return the number of messages that a pattern matches.
 
         Args:
-            batch: frames of each message.
-            time_ns: time at which the messages were read.
-            match: returns the inboxes that a subject matches.
+            batch: list of messages, each a list of frames.
+            time_ns: time at which the messages were read, in nanoseconds since 1970.
+            match: function that returns the inboxes whose patterns match a subject.
             delimiter: bytes between subject and payload in messages of one frame; None for other messages.
         """
         routes, decode, shared_arrival = self._plain_routes, self.decode, Arrival(None, time_ns)
@@ -845,7 +849,7 @@ class Dispatcher:
         return wanted
 
     def plain_route(self, subject: bytes, match: Callable[[bytes], tuple[Inbox, ...]]) -> Route:
-        """Return the route of a subject that came without a link."""
+        """Return the route of a subject from a plain or multicast publisher."""
         routes = self._plain_routes
         route = routes.get(subject)
         if route is None:
@@ -864,14 +868,14 @@ class Dispatcher:
     # gaps
 
     def put_gap(self, gap: Gap, stream: int | None) -> None:
-        """Append a gap at its position.
+        """Put a gap into the queue of the affected subscriptions, or into `reports` if they share no queue.
 
         Args:
-            gap: to report.
-            stream: that lost messages; None for all streams of a link.
+            gap: gap to report.
+            stream: number of the stream that lost messages; None for all streams of a link.
         """
         losses = self.unknown_losses if gap.count is None else self.lost
-        # A forwarder passes on the reason of another bus.
+        # The number of reasons is bounded, because a forwarder passes on reasons from another bus.
         reason = gap.reason if gap.reason in losses or len(losses) < MAX_REASONS else "other"
         losses[reason] = losses.get(reason, 0) + (1 if gap.count is None else gap.count)
         if gap.count is not None and gap.reason != "malformed":
@@ -894,7 +898,7 @@ class Dispatcher:
     # interrupted frames
 
     def remove_from(self, link: Link, sequence: int) -> None:
-        """Remove messages of a link at or above a sequence, because their frame was not read to its end."""
+        """Remove the messages of a link from a sequence on, because the delivery of their frame was interrupted."""
         for queue in (self.shared, *self._own):
             items = queue.items
             while items:
@@ -910,13 +914,13 @@ class Dispatcher:
 
 
 def _joined(gap: Gap, other: Gap) -> Gap:
-    """Return the sum of two gaps of one kind."""
+    """Return the sum of two gaps with the same origin and reason."""
     count = None if gap.count is None or other.count is None else gap.count + other.count
     return Gap(gap.origin, count, gap.recovered + other.recovered, gap.reason)
 
 
 def _delivery(message: Message, left: list[int] | None) -> Message:
-    """Return a copy of a message for one of several deliveries; the message itself if `left` is None."""
+    """Return a copy of a message for one of several queues; return the message itself if `left` is None."""
     return message if left is None else message.for_delivery(message.arrival.copy(left))
 
 

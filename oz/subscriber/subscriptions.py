@@ -1,15 +1,15 @@
-"""Subscriptions of a subscriber: numbered streams, changes by revision, and dispatch of received messages.
+"""Subscriptions of a subscriber, with numbered streams, numbered changes, and the match of received messages.
 
 Theory of operation
 -------------------
-All links of a subscriber declare the same subscriptions. Each change raises the `revision`. A link has the revision
-of its last declaration, and declares the changes since then. If the log of changes is too short, it declares all
-subscriptions with base 0.
+All links of a subscriber declare the same subscriptions. Each change of the subscriptions raises the number `revision`.
+A link remembers the revision of its last declaration, and declares the changes since then. If the log of changes is too
+short, the link declares all subscriptions with base 0.
 
-Subscriptions with equal delivery options share a *stream*. Streams are numbered here; a number belongs to its
-options for the life of the subscriber, so that a message in transit is never dispatched by other options. A
-publisher sends each message once for each stream that matches, and `dispatch` finds the subscriptions of that
-stream. Stream 0 is the direct stream (`oz.wire.links`): it has no subscriptions and is never declared.
+Subscriptions with equal delivery options share a *stream*. This module numbers the streams. A number
+belongs to its options for the life of the subscriber, so that a message in transit is never dispatched by other
+options. A publisher sends each message once for each stream that matches, and `match` returns the subscriptions of that
+stream. Stream 0 is the direct stream (`oz.wire.links`). It has no subscriptions and is never declared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 RESERVED = b"_OZ."
 """Prefix of the subjects that oz itself publishes, such as advisories of a gateway."""
-_LOG = 1_000  # Changes that are kept for incremental declarations.
+_LOG = 1_000  # Number of changes that are kept for incremental declarations.
 _MAX_NUMBERS = 65_535
 DIRECT_OPTIONS = DEFAULT_OPTIONS
 """Options of the direct stream."""
@@ -36,12 +36,12 @@ class Subscription:
     """One pattern of a subscriber.
 
     Attributes:
-        sid: number, never used again.
-        stream: number of its stream.
-        pattern: compiled.
-        options: of its stream.
-        last_value: whether publishers send the last values that match.
-        owner: object of the caller that receives the messages.
+        sid: number of the subscription, which is never used again.
+        stream: number of the subscription's stream.
+        pattern: compiled pattern.
+        options: delivery options of the stream.
+        last_value: whether publishers send the last value of each subject that matches.
+        owner: object of the caller that receives the messages, such as an `Inbox`.
         is_active: whether the subscription has not ended.
     """
 
@@ -56,7 +56,7 @@ class Subscription:
 
     @property
     def item(self) -> Item:
-        """Entry of a declaration."""
+        """Entry of the subscription in a declaration."""
         return Item(self.sid, self.stream, *spell(self.pattern), self.last_value)
 
 
@@ -64,10 +64,10 @@ class Subscriptions:
     """All subscriptions of a subscriber.
 
     Attributes:
-        revision: number of the last change; 0 before the first one.
-        by_sid: active subscriptions.
-        is_drained: whether the subscriber leaves: messages without a receiver go to other members.
-        index_class: class of the index of a stream.
+        revision: number of the last change; 0 before the first change.
+        by_sid: active subscriptions by their number.
+        is_drained: whether the whole subscriber is drained. Other members then receive the unhandled messages.
+        index_class: class of the pattern index of each stream.
     """
 
     index_class: type[PatternIndex[Subscription]] = PatternIndex
@@ -93,16 +93,16 @@ class Subscriptions:
         last_value: bool = False,
         owner: Any = None,
     ) -> Subscription:
-        """Add a subscription. The caller makes each link `declare` afterwards.
+        """Add a subscription. Afterwards the caller calls `declare` of each link.
 
         Args:
-            pattern: compiled.
+            pattern: compiled pattern.
             options: delivery options.
-            last_value: whether publishers send the last values that match.
+            last_value: whether publishers send the last value of each subject that matches.
             owner: object that receives the messages.
 
         Raises:
-            ConfigurationError: too many different delivery options.
+            ConfigurationError: the subscriber has too many different delivery options.
             PatternError: a publisher cannot receive the pattern.
         """
         spell(pattern)
@@ -136,12 +136,12 @@ class Subscriptions:
         return subscription
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a subscription, if it is active. The caller makes each link `declare` afterwards."""
+        """Remove a subscription, if it is active. Afterwards the caller calls `declare` of each link."""
         if self.retire(subscription):
             self.forget(subscription)
 
     def retire(self, subscription: Subscription) -> bool:
-        """Declare a subscription as drained, but continue to deliver to it until `forget`, as `drain` does.
+        """End a subscription at the publishers for `drain`. Its messages are still delivered until `forget`.
 
         Returns:
             Whether the subscription was active.
@@ -165,11 +165,11 @@ class Subscriptions:
             del self._active[number], self._indexes[number]
 
     def release(self, subscription: Subscription) -> None:
-        """Declare a drained subscription as removed, so that other members receive unhandled messages."""
+        """Declare a drained subscription as removed, so that other members receive its unhandled messages."""
         self._changed(subscription)
 
     def renew(self) -> int:
-        """Return a new revision without a change. The ANSWER to it follows all messages that were published before."""
+        """Return a new revision without a change. Its ANSWER comes after all messages that were published before."""
         self.revision += 1
         return self.revision
 
@@ -178,20 +178,20 @@ class Subscriptions:
         self._log.append((self.revision, subscription))
 
     def options_of(self, stream: int) -> StreamOptions | None:
-        """Return the options of a stream number, None for an unknown number."""
+        """Return the options of a stream; None for an unknown stream number."""
         return self._options[stream] if 0 <= stream < len(self._options) else None
 
     def declaration(self, base: int) -> tuple[list[bytes], bool]:
         """Return the frames that declare the current revision, and whether they replace all subscriptions.
 
         Args:
-            base: revision that the publisher has; 0 for none.
+            base: revision that the publisher has; 0 if the publisher has no subscriptions.
         """
         log = self._log
         if not base or not log or log[0][0] > base + 1:
             revision = max(self.revision, 1)
             if self._full[0] != revision:
-                # Kept for the other links, and because a publisher may ask again and again.
+                # The frames are kept for other links, and because a publisher may often request all subscriptions.
                 items = [subscription.item for subscription in self.by_sid.values()]
                 streams = {number: self._options[number] for number in self._active}
                 drained = [-sid for sid in self._retired]
@@ -211,12 +211,12 @@ class Subscriptions:
         return links.split_declaration(self.revision, base, streams, items, removed), False
 
     def match(self, stream: int, subject: bytes, extras: dict[str, Any] | None) -> tuple[Subscription, ...]:
-        """Return the subscriptions of a stream that receive a message; empty if it is unwanted.
+        """Return the subscriptions of a stream that receive a message; empty if the message is unwanted.
 
         Args:
-            stream: number.
-            subject: as bytes.
-            extras: of the message; a last value belongs to one subscription.
+            stream: number of the stream.
+            subject: subject as bytes.
+            extras: undecoded extras of the message. For a last value, they name the only subscription.
         """
         if extras is not None and SID in extras:
             subscription = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
@@ -231,5 +231,5 @@ class Subscriptions:
 
 
 def names_reserved(pattern: Pattern) -> bool:
-    """Return whether a pattern has the prefix of the subjects of oz: other patterns do not match these subjects."""
+    """Return whether a pattern begins with `RESERVED`. Only such patterns match the subjects that oz publishes."""
     return all(prefix.startswith(RESERVED) for prefix in pattern.prefixes)

@@ -33,15 +33,15 @@ Handler = Callable[[BaseMessage], None]
 class Subscription(SubscriptionBase):
     """One subscription of a `Subscriber`.
 
-    `Subscriber.receive` returns the messages of a subscription without handler. After the first use of
-    `Subscription.receive` or of its iteration, only these return the messages.
+    `Subscriber.receive` returns the messages of a subscription without a handler. After the first
+    call of `Subscription.receive`, or the first iteration over the subscription, only these two return the messages.
     """
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of this subscription. Other threads may wait at the same time.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
@@ -66,14 +66,14 @@ class Subscription(SubscriptionBase):
     def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End the subscription, but deliver the messages that were published before.
 
-        Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after
-        the last one.
+        Handlers run meanwhile. Without a handler, `receive` returns the remaining messages, and then raises
+        ClosedError.
 
         Args:
-            timeout: seconds to wait for publishers; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers; None waits for ever.
 
         Returns:
-            Whether all these messages were delivered in that time.
+            Whether all messages published before were delivered within `timeout`.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -87,26 +87,26 @@ class Subscriber(SubscriberBase, Pollable):
     """Receives messages of publishers by pattern. Threads may share it.
 
     The subscriber has no thread. Handlers run in the thread that calls `receive`, `run` or `drain`, or that
-    iterates. `connect` and `subscribe` send at once.
+    iterates over the subscriber. `connect` and `subscribe` send at once.
 
     Args:
-        connect: endpoint of a publisher, or several.
-        bind: endpoint to bind for plain publishers that connect, or several.
-        codec: decodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
-        dialect: of patterns that name no dialect.
-        filtering: "publisher" uses links only. "prefix" uses plain connections only. "auto" uses a link, and a
-            plain connection where no link answers.
-        links: link endpoint of the endpoint, or a dict of endpoint to link endpoint, behind address
-            translation.
-        on_gap: called with each `Gap`, in order with the messages.
+        connect: endpoint of a publisher, or a list of endpoints.
+        bind: endpoint to bind for plain publishers that connect, or a list of endpoints.
+        codec: codec that decodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
+        dialect: dialect of patterns that name no dialect.
+        filtering: kind of connections. "publisher" uses only links, and "prefix" uses only plain connections. "auto"
+            uses a link, or a plain connection if the publisher does not answer on the link.
+        links: link endpoint of the only endpoint, or a dict of link endpoints by endpoint, for publishers behind
+            address translation.
+        on_gap: function that is called with each `Gap`, in order with the messages.
         security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
-        context: of ZeroMQ; default: `zmq.Context.instance()`.
-        options: few programs change them.
+        context: ZeroMQ context; default: `zmq.Context.instance()`.
+        options: options that few programs change.
 
     Raises:
         EndpointError: an endpoint cannot be used here.
         ConfigurationError: an argument has a wrong value.
-        PermissionDenied: with `security`, one side of a connection does not trust the key of the other.
+        PermissionDenied: with `security`, one side of a connection does not trust the other side's key.
     """
 
     def _begin(self) -> None:
@@ -122,15 +122,15 @@ class Subscriber(SubscriberBase, Pollable):
 
         Raises:
             EndpointError: the endpoint cannot be used here.
-            PermissionDenied: with `security`, one side does not trust the key of the other. The endpoint is not
-                connected: call `connect` again after the exchange of keys. The next call that waits raises a
-                later refusal, and the endpoint is tried again.
+            PermissionDenied: with `security`, one side does not trust the other side's key. The endpoint is not
+                connected: call `connect` again after the exchange of keys. If a key is refused later, the next call
+                that waits raises the error, and the subscriber continues to connect to the endpoint.
             ClosedError: the subscriber is closed.
         """
         self._engine.connect(as_text(endpoint))
 
     def bind(self, endpoint: str | bytes) -> str:
-        """Bind an endpoint for plain publishers that connect. Messages are filtered by prefix and pattern.
+        """Bind an endpoint for plain publishers that connect. Their messages are filtered by prefix and pattern.
 
         Returns:
             The endpoint with the real port.
@@ -176,28 +176,28 @@ class Subscriber(SubscriberBase, Pollable):
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
         **unknown: Never,
     ) -> Subscription:
-        """Subscribe to a pattern, or to several as one subscription.
+        """Subscribe to a pattern, or to several patterns as one subscription.
 
         Args:
             pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
-            handler: called with each message, in the thread that waits. Exceptions of the handler are logged and
-                counted.
-            dialect: of the text.
+            handler: function that is called with each message, in the thread that waits. Exceptions of the handler are
+                logged and counted.
+            dialect: dialect of the patterns as text; None for the subscriber's dialect.
             group: name of a queue group. Each message goes to one member of a group.
             overflow: policy of the publisher when too many messages wait: "drop_newest", "drop_oldest",
                 "conflate", or None for the `on_full` of the publisher.
             last_value: whether the publisher sends the newest message of each subject that matches.
             ack: "received" acknowledges a message when it has arrived. "handled", for a group, acknowledges it when
                 the handler has returned or raised, when the thread calls `receive` again, or by `Message.ack`.
-            max_messages: messages after which the subscription ends.
-            delivery: few programs change it.
-            unknown: misspelled arguments, for an error with a suggestion.
+            max_messages: number of messages after which the subscription ends.
+            delivery: delivery options that few programs change.
+            unknown: misspelled arguments, which raise an error with a suggestion.
 
         Raises:
             PatternError: the dialect does not allow the text.
             ConfigurationError: an option has a wrong value or needs a link.
             ClosedError: the subscriber is closed or drained.
-            OwnershipError: it was created before a fork.
+            OwnershipError: the subscriber was created before a fork.
         """
         subscription: Subscription = self._subscribe(
             Subscription, pattern, handler, dialect, group, overflow, last_value, ack, max_messages, delivery, unknown
@@ -207,15 +207,15 @@ class Subscriber(SubscriberBase, Pollable):
     # waits
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
-        """Wait for the next message of the subscriptions without handler; run handlers while it waits.
+        """Wait for the next message of the subscriptions without a handler. Handlers run during the wait.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
             Timeout: no message arrived within `timeout`.
             ClosedError: the subscriber is closed, also by another thread during the wait, or drained.
-            OwnershipError: it was created before a fork.
+            OwnershipError: the subscriber was created before a fork.
         """
         engine, items = self._engine, self._shared.items
         if items and not engine.held_messages and not engine.dispatcher.work and _clock() < engine.attend_at:
@@ -238,14 +238,14 @@ class Subscriber(SubscriberBase, Pollable):
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
-            limit: messages at most.
-            timeout: seconds to wait for the first.
+            limit: maximum number of messages.
+            timeout: maximum time in seconds to wait for the first message; None waits for ever.
 
         Returns:
-            At least one message; one only with `ack="handled"`.
+            At least one message, and exactly one with `ack="handled"`.
 
         Raises:
-            Timeout, ClosedError, OwnershipError: as `receive`.
+            Timeout, ClosedError, OwnershipError: see `receive`.
         """
         check_count("limit", limit, 1, 2**63)
         messages = [self.receive(timeout=timeout)]
@@ -259,7 +259,7 @@ class Subscriber(SubscriberBase, Pollable):
                     break
                 messages.append(item)
         except BaseException:
-            # A signal handler has raised: the next call returns the messages.
+            # A signal handler has raised. The messages go back, so that the next call returns them.
             items.extendleft(messages[::-1])  # type: ignore[arg-type]
             raise
         return messages
@@ -269,7 +269,7 @@ class Subscriber(SubscriberBase, Pollable):
         return _iterate(self, self._shared)
 
     def run(self, *, timeout: float | None = None) -> int:
-        """Run handlers in the calling thread. Several threads may call it; then handlers run at once.
+        """Run handlers in the calling thread. If several threads call `run`, several handlers run at once.
 
         Args:
             timeout: seconds without a message after which to return; None runs until the subscriber is closed
@@ -287,18 +287,19 @@ class Subscriber(SubscriberBase, Pollable):
     def wait_ready(self, *, timeout: float | None = 10.0) -> None:
         """Wait until each endpoint serves the subscriptions.
 
-        An endpoint is ready if its link has answered the current subscriptions, or if a plain connection has
-        ended its handshake. Messages of links that are published afterwards are not lost. A plain
-        publisher may still lose the first messages, because ZeroMQ does not answer subscriptions. For the same
-        reason a denied subscription of a plain connection raises nothing: the publisher logs it.
+        An endpoint is ready if its publisher has answered the current subscriptions on the link, or if the handshake of
+        a plain connection is done. A link loses no message that is published afterwards. A plain publisher may still
+        lose the first messages, because ZeroMQ does not answer subscriptions. For the same reason, a denied
+        subscription of a plain connection raises no error here, but the publisher logs it.
 
         Args:
-            timeout: seconds; None waits for ever, 0 only checks.
+            timeout: maximum time in seconds; None waits for ever, and 0 only checks.
 
         Raises:
-            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy. Or the
-                subscriber has no endpoint.
-            PermissionDenied, ProtocolError: a publisher refuses a subscription or the key; once for each.
+            Timeout: an endpoint is not ready, or the subscriber has no endpoint. The text names the endpoint, its
+                link endpoint and the remedy.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription or the key. Each refusal is raised
+                once.
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
@@ -307,14 +308,14 @@ class Subscriber(SubscriberBase, Pollable):
     def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End all subscriptions, but deliver the messages that were published before.
 
-        Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after the
-        last message. Iteration ends.
+        Handlers run meanwhile. For subscriptions without a handler, `receive` returns the remaining messages, and then
+        raises ClosedError. An iteration ends after the remaining messages.
 
         Args:
-            timeout: seconds to wait for publishers; None waits for ever.
+            timeout: maximum time in seconds to wait for publishers; None waits for ever.
 
         Returns:
-            Whether all these messages were delivered in that time.
+            Whether all messages published before were delivered within `timeout`.
 
         Raises:
             ClosedError: the subscriber is closed.
@@ -323,7 +324,7 @@ class Subscriber(SubscriberBase, Pollable):
         return self._waits.run(waits.drain(self._engine, None, timeout))
 
     def close(self) -> None:
-        """Close the subscriber. Waits in other threads raise ClosedError. A second call has no effect."""
+        """Close the subscriber. Calls that wait in other threads raise ClosedError. A second call has no effect."""
         self._engine.close()
 
     def __enter__(self) -> Self:

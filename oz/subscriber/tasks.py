@@ -1,8 +1,8 @@
 """Waits of a subscriber in an asyncio loop, and the tasks of its handlers.
 
-The loop watches one descriptor, that of `Engine.poll`, while a task waits. `attend` runs in the loop. A wait
-holds nothing while it is suspended, so that a cancellation loses nothing: the message leaves the queue after the last
-suspension.
+While a task waits, the event loop watches the descriptor of `Engine.poll`, and `attend` runs in the loop. A suspended
+task holds no message, because a message leaves its queue after the task's last suspension. Therefore the cancellation
+of a task loses no message.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from oz.transport.steps import Steps
 T = TypeVar("T")
 
 TURN = 0.005
-"""Seconds after which a task with waiting messages yields to the loop."""
+"""Seconds after which a task that always has messages yields to the event loop."""
 SHORTEST = 0.001
-"""Seconds of a timer at least: some loops count in milliseconds and would call too early."""
+"""Minimum time of a timer in seconds, because some event loops count in milliseconds and would call too early."""
 
 
 class TaskWaits:
     """Runs the steps of an engine in coroutines.
 
     Attributes:
-        turn_ends: time until which tasks may continue without a suspension, in seconds.
+        turn_ends: time on the engine's clock until which tasks may continue without a suspension.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,7 +46,7 @@ class TaskWaits:
         engine.notify = lambda: (found := notify()) and found()
 
     async def run(self, wanted: Steps[T]) -> T:
-        """Run steps to their end and return their result. A cancellation loses nothing."""
+        """Run steps to their end and return their result. A cancellation loses no message."""
         await self.pause()
         wait = _Wait(self)
         try:
@@ -55,10 +55,10 @@ class TaskWaits:
             wait.close()
 
     async def pause(self) -> None:
-        """Yield to the loop at the end of a turn."""
+        """Yield to the event loop if the turn has ended; see `TURN`."""
         now = self._engine.clock()
         if now >= self.turn_ends:
-            # The first turn after a suspension begins anew.
+            # Other tasks that run during this suspension have a new turn.
             self.turn_ends = now + TURN
             await asyncio.sleep(0)
             self.turn_ends = self._engine.clock() + TURN
@@ -75,7 +75,7 @@ class TaskWaits:
             self._stop_reading()
 
     async def suspend(self, until: float | None) -> None:
-        """Wait until something changes, or until a time."""
+        """Wait until the engine's `version` changes, or until a time on the engine's clock."""
         loop = asyncio.get_running_loop()
         engine = self._engine
         seconds = engine.wait_seconds(until)
@@ -114,7 +114,7 @@ class TaskWaits:
 
 
 class _Wait:
-    """State of one run of steps: the last version that the steps have checked."""
+    """State of a call of `run`. `_seen` is the last engine version that the steps have checked."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
@@ -130,14 +130,14 @@ class _Wait:
             engine.enter(self)
         if engine.version == self._seen:
             if engine.attend():
-                # Messages that no subscription wants: let the loop run.
+                # More frames wait, but no message arrived for this task: other tasks may run.
                 await asyncio.sleep(0)
             elif engine.version == self._seen and (until is None or engine.clock() < until):
                 await self._waits.suspend(until)
         self._seen = engine.version
 
     def close(self) -> None:
-        """End the run."""
+        """Record at the engine that the wait has ended, if the wait has begun."""
         if self._has_entered:
             self._engine.leave(self)
 
@@ -165,7 +165,7 @@ async def serve(engine: Engine, waits: TaskWaits, inbox: Inbox) -> None:
 
 
 async def call(engine: Engine, inbox: Inbox, message: Message) -> None:
-    """Call a handler and await its result. Its exceptions are logged and counted."""
+    """Call a handler and await its result. Exceptions of the handler are logged and counted."""
     handler: Any = inbox.handler
     try:
         result = handler(message)

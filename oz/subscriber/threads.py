@@ -1,7 +1,7 @@
 """Waits of a subscriber in threads.
 
-One thread at a time polls the sockets and reads; it holds `Engine.reading`. Other threads sleep until the state of
-the engine changes. When the polling thread has its message, another thread polls.
+One thread at a time polls and reads the sockets. This thread holds `Engine.reading`. Other threads sleep until the
+engine's `version` changes. When the polling thread has received its message, another thread polls.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class ThreadWaits:
             wait.close()
 
     def _receive_alone(self, timeout: float | None) -> Message | None:
-        """Wait shortly for a single message over the only link; return None if `run` is needed.
+        """Wait shortly for a single message over the only link; return None if the caller must use `run`.
 
-        A lone message costs less here: nothing but one frame is read. `Engine.attend` runs every
-        `ATTEND_INTERVAL`, or `ALONE_INTERVAL`.
+        A lone message takes less time here, because only one frame is read. The caller still calls `Engine.attend`
+        after each `ATTEND_INTERVAL`, or each `ALONE_INTERVAL`.
         """
         engine = self._engine
         now = _clock()
@@ -109,7 +109,7 @@ class ThreadWaits:
             return self._read_alone()
 
     def _read_alone(self) -> Message | None:
-        """Read a single message; the compiled part reads the next messages."""
+        """Read a single message, and let the compiled part read the next messages."""
         engine = self._engine
         message = engine.read_alone()
         if message is not None and HOT is not None:
@@ -123,7 +123,7 @@ class ThreadWaits:
         notify_all(self._followers)
 
     def follow(self, seen: int, until: float | None) -> None:
-        """Wait until the version is not `seen`, or until a time, or until no thread polls."""
+        """Wait until the engine's version is not `seen`, until the time `until`, or until no thread polls."""
         if self._engine.poll.is_full and not self._engine.dispatcher.is_full:
             self._engine.poll.ring()
         with ThreadWait(self._followers) as wait:
@@ -136,7 +136,7 @@ class ThreadWaits:
 
 
 class _Wait:
-    """State of one run of steps: the last version that the steps have checked."""
+    """State of a call of `run`. `_seen` is the last engine version that the steps have checked."""
 
     __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
@@ -178,6 +178,6 @@ class _Wait:
         engine.attend()
 
     def close(self) -> None:
-        """End the run."""
+        """Record at the engine that the wait has ended, if the wait has begun."""
         if self._has_entered:
             self._engine.leave(self)

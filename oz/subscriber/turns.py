@@ -1,4 +1,4 @@
-"""Part of a subscriber in a call of `oz.Poller.poll`."""
+"""Steps of `oz.Poller.poll` for one subscriber."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUSY_INTERVAL = 0.01
 
 
 class SubscriberTurn:
-    """Part of a subscriber in one call of `poll`: the polling thread reads as a thread in `receive` does.
+    """Steps of one call of `poll` for one subscriber. The polling thread reads as a thread in `receive` does.
 
     See `oz.transport.pollable.PollTurn`.
     """
@@ -22,8 +22,8 @@ class SubscriberTurn:
         """Begin to listen.
 
         Args:
-            engine: of the subscriber.
-            wake_followers: wakes other waiting threads when this thread stops reading.
+            engine: engine of the subscriber.
+            wake_followers: function that wakes other waiting threads when this thread stops reading.
         """
         engine.check_open()
         self._engine, self._wake_followers = engine, wake_followers
@@ -32,7 +32,7 @@ class SubscriberTurn:
         engine.enter(self)
 
     def has_message(self) -> bool:
-        """Read, run handlers, and return whether `receive` would return at once."""
+        """Read the sockets and run handlers; return whether `receive` would return at once."""
         engine = self._engine
         engine.check_open()
         self._seen = engine.version
@@ -63,7 +63,7 @@ class SubscriberTurn:
             self._engine.report(item)
 
     def begin_wait(self) -> tuple[int | None, float | None]:
-        """Return a descriptor to wait for, and the seconds to wait at most; see `PollTurn`."""
+        """Return the descriptor to poll and the maximum number of seconds for the poll; see `PollTurn`."""
         engine, poll = self._engine, self._engine.poll
         if not engine.reading.acquire(blocking=False):
             return None, BUSY_INTERVAL
@@ -74,7 +74,7 @@ class SubscriberTurn:
         return poll.descriptor(is_full=engine.dispatcher.is_full), engine.wait_seconds(None)
 
     def end_wait(self) -> None:
-        """Release the turn, so that other threads read."""
+        """Release the right to read, so that other threads can read."""
         if self._is_reading:
             self._is_reading = self._engine.poll.is_polling = self._engine.poll.is_full = False
             self._engine.reading.release()

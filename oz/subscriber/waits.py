@@ -1,7 +1,7 @@
-"""Waits of a subscriber as steps, for threads and asyncio.
+"""Methods of a subscriber that wait, as generators of steps for threads and asyncio.
 
-Each function first does all work that needs no wait, then yields the time until which it waits. Between two steps the
-waits of `oz.subscriber.threads` or `oz.subscriber.tasks` call `Engine.attend`.
+Each generator first does all work that needs no wait, and then yields the time until which it waits. Between two steps,
+`oz.subscriber.threads` or `oz.subscriber.tasks` calls `Engine.attend`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from oz.subscriber.queue import Inbox, Queue
 from oz.transport.steps import Steps
 
 READ_BELOW = 1_000
-"""Messages in the queue of the subscriber below which a call reads although the queue has a message."""
+"""Number of messages in the queue of the subscriber below which a call reads more frames although a message waits."""
 
 
 def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
     """Wait for the next message of a queue; see `Subscriber.receive`.
 
     Args:
-        engine: of the subscriber.
-        queue: of the subscriber or of a subscription.
-        timeout: in seconds, None for ever.
-        owner: thread or task that takes the message.
+        engine: engine of the subscriber.
+        queue: queue of the subscriber or of a subscription.
+        timeout: timeout in seconds; None waits for ever.
+        owner: thread or task that receives the message.
 
     Raises:
-        Timeout: no message came in time.
-        ClosedError: no message can arrive any more.
-        PermissionDenied: a publisher refuses a subscription or the key; once for each.
+        Timeout: no message arrived within `timeout`.
+        ClosedError: no more message can arrive.
+        PermissionDenied: a publisher refuses a subscription or the key. Each refusal is raised once.
         OwnershipError: the subscriber was created before a fork.
     """
     if engine.held_messages:
@@ -63,7 +63,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 
 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
-    """Return the next message of a queue, or None. Report the gaps before it."""
+    """Report gaps at the front of a queue; return the next message, or None."""
     if engine.runs_handlers:
         while engine.dispatcher.work and engine.run_handlers():
             pass
@@ -82,7 +82,7 @@ def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
 
 
 def _attend_between(engine: Engine) -> None:
-    """Read the sockets although the queue of the caller has a message."""
+    """Read the sockets although a message waits in the queue of the caller."""
     if engine.reading.acquire(blocking=False):
         try:
             engine.attend(may_read=len(engine.dispatcher.shared.items) < READ_BELOW)
@@ -97,8 +97,8 @@ def run(engine: Engine, timeout: float | None) -> Steps[int]:
     """Run handlers; see `Subscriber.run`.
 
     Args:
-        engine: of the subscriber.
-        timeout: seconds without a message after which it ends, None without end.
+        engine: engine of the subscriber.
+        timeout: seconds without a message after which the call returns; None waits for ever.
 
     Raises:
         OwnershipError: the subscriber was created before a fork.
@@ -127,11 +127,11 @@ def wait_ready(engine: Engine, timeout: float | None) -> Steps[None]:
     """Wait until each endpoint is ready; see `Subscriber.wait_ready`.
 
     Args:
-        engine: of the subscriber.
-        timeout: in seconds, None for ever.
+        engine: engine of the subscriber.
+        timeout: timeout in seconds; None waits for ever.
 
     Raises:
-        Timeout: an endpoint is not ready in time.
+        Timeout: an endpoint is not ready within `timeout`.
         PermissionDenied, ProtocolError: a publisher refuses a subscription.
         ClosedError, OwnershipError: the subscriber cannot be used.
     """
@@ -151,9 +151,9 @@ def drain(engine: Engine, inbox: Inbox | None, timeout: float | None) -> Steps[b
     """End one subscription or all, and deliver the messages that were published before; see `Subscriber.drain`.
 
     Args:
-        engine: of the subscriber.
-        inbox: of the subscription, None for all.
-        timeout: in seconds, None for ever.
+        engine: engine of the subscriber.
+        inbox: inbox of the subscription; None for all subscriptions.
+        timeout: timeout in seconds; None waits for ever.
 
     Raises:
         ClosedError, OwnershipError: the subscriber cannot be used.
