@@ -140,7 +140,7 @@ def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def _read(ctx: click.Context, path: str) -> Permissions:
-    """Read a file of permissions, and print its warnings. Without them, a rule that has no effect would seem to work."""
+    """Read a file of permissions, and print its warnings, for example about rules without an effect."""
     return read_permissions(path, lambda text: print_stderr(ctx, f"warning: {text}"))
 
 

@@ -32,7 +32,7 @@ class PatternFilter:
         self.matched: list[Entry] = []
 
     def advance(self, clock: Callable[[], float], seconds: float) -> None:
-        """Test the new subjects since the last call.
+        """Test the subjects that are new in the table since the last call.
 
         Args:
             clock: function that returns the time in seconds.

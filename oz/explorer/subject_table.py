@@ -200,7 +200,7 @@ class SubjectTable:
 
 
 def busiest(entries: Collection[Entry], count: int) -> list[Entry]:
-    """Return the `count` entries with the highest rates. Among equal rates, more messages decide."""
+    """Return the `count` entries with the highest rates. At equal rates, more messages decide."""
     if len(entries) <= count:
         return list(entries)
     return nlargest(count, entries, key=lambda entry: (entry.rate, entry.messages))

@@ -56,7 +56,7 @@ class SealedPart(NamedTuple):
         path: the absolute path, or the URI, of the Parquet file.
         first: the first offset of the file that is in the range.
         end: the offset after the last record of the file that is in the range.
-        is_whole: whether the range contains the whole file, so that no filter on `offset` is needed.
+        is_whole: whether the range contains the whole file. In this case, no filter on `offset` is needed.
         gaps: the number of gap records in the file.
     """
 

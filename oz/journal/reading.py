@@ -5,8 +5,8 @@ begins at or after the acknowledged end has no acknowledged record yet. Every ot
 writer has appended, and is readable up to this mark. The mark is read before the directory is listed, so that the files
 of all records before the acknowledged end are in the list, unless they were removed.
 
-**The segment of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
-was sealed or removed, and the reader lists the directory again. An open file stays readable after its
+**The segment of a record.** A reader at an offset opens the segment that contains this offset. If the file is
+gone, the segment was sealed or removed, and the reader lists the directory again. An open file stays readable after its
 removal. A list may miss a segment that was sealed during the listing: its old name was already removed, and the
 listing had already passed the place of its new name. So a reader lists the directory a second time before it reports a
 gap.

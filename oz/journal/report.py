@@ -49,5 +49,5 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the journal is intact, so that there are no findings."""
+        """Whether the journal is intact: there are no findings."""
         return not self.findings

@@ -15,10 +15,10 @@ file 4% smaller and a full scan 4% faster. But the read of a few records would t
                   escapes stand for bytes that are not UTF-8
     oz.checksums  `crc32:`, then the CRC-32 of each column chunk, row group by row group, 8 digits each
 
-The checksums of Parquet's pages do not cover the headers of pages, in which 4 of 16,688 flipped bits changed
-the decoded values without an error (pyarrow 26). So the reader checks whole column chunks. The checksums are
-known only when the file is complete. So the writer reserves space in the footer, and writes the checksums there at the
-end.
+The checksums of Parquet's pages do not cover the headers of the pages. Of 16,688 bits that were flipped in page
+headers, 4 changed the decoded values without an error (pyarrow 26). So the reader checks whole column chunks. The
+checksums are known only when the file is complete. So the writer reserves space in the footer, and writes the checksums
+there at the end.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class Footer:
         """Parse a footer.
 
         Raises:
-            ValueError, and others of `_ERRORS`: the footer does not belong to the file name, or is malformed.
+            ValueError, and other errors of `_ERRORS`: the footer is malformed, or does not belong to the file name.
         """
         if crc32(data) != file.crc:
             raise ValueError("the footer is damaged: its checksum differs from the file name")

@@ -20,8 +20,8 @@ and accepts the bytes if step 4 was executed; otherwise it truncates the stream.
 
 A segment ends when it reaches a size or an age, by `roll`, or by `close`. The writer writes an end mark, syncs, and
 moves the acknowledged mark to the end of the segment. The housekeeper, a thread, then seals the stream as a Parquet
-file, and removes the segments that retention does not keep. The next append begins a new stream, so that no segment is
-empty. A writer never continues the stream of another writer: recovery cuts its partial batch, and seals it.
+file, and removes the segments that retention does not keep. The next append begins a new stream. Therefore no segment
+is empty. A writer never continues the stream of another writer: recovery cuts its partial batch, and seals it.
 
 A full disk is the only error after which a program can continue. The append is undone and raises `JournalFull`. It also
 wakes the housekeeper, which may free space by retention.

@@ -1,7 +1,7 @@
 """Packets at a multicast endpoint, observed beside libpgm.
 
 libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port show
-which publishers send packets, and whether they send repairs.
+which publishers send packets, and whether these packets include repairs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REPAIRS_ONLY = b"".join(
         (0x15, 1, 0, 0x05),
         (0x15, 0, 1, 0x0A),
         (0x06, 0, 0, 0xFFFF),  # Accept these two types,
-        (0x06, 0, 0, 0),  # and drop the others.
+        (0x06, 0, 0, 0),  # and drop packets of other types.
     )
 )
 """Program for the packet filter of the kernel. Source: linux/filter.h."""

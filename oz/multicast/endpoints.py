@@ -67,10 +67,10 @@ def is_multicast(endpoint: object) -> bool:
 
 
 def parse(text: str) -> Endpoint:
-    """Return the endpoint of a text, with the address of its interface.
+    """Parse the text of an endpoint, and replace the name of its interface by the IPv4 address.
 
     Raises:
-        EndpointError: the text is no multicast endpoint, this host does not have the interface, or this
+        EndpointError: the text is not a multicast endpoint, this host does not have the interface, or this
             system cannot list its interfaces.
     """
     named = parts(text)
@@ -78,10 +78,10 @@ def parse(text: str) -> Endpoint:
 
 
 def parts(text: str) -> Endpoint:
-    """Return the endpoint of a text. The interface keeps its name or address from the text.
+    """Parse the text of an endpoint. The attribute `interface` gets the name or the address that the text has.
 
     Raises:
-        EndpointError: the text is no multicast endpoint.
+        EndpointError: the text is not a multicast endpoint.
     """
     found = _FORM.fullmatch(text)
     if found is None:

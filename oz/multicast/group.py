@@ -70,7 +70,7 @@ class Claim:
             is_publisher: whether to claim the UDP port. A subscriber only checks that no publisher has claimed it.
 
         Raises:
-            EndpointError: the text is no multicast endpoint, this host cannot use it, the port is
+            EndpointError: the text is not a multicast endpoint, this host cannot use it, the port is
                 claimed, or a privilege or free descriptors are missing.
         """
         self._socket: sockets.socket | None = None

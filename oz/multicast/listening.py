@@ -52,7 +52,7 @@ class Listener:
             endpoint: multicast endpoint to read, such as "epgm://eth0;239.192.1.1:5555".
             options: multicast options of the endpoint, such as the rate.
             high_water_mark: maximum number of frames that wait in the socket before libzmq drops frames.
-            on_notice: called with each notice about a publisher; None logs the notices.
+            on_notice: function that is called with each notice about a publisher. With None, the notices are logged.
 
         Raises:
             EndpointError: the endpoint cannot be used, libzmq has no PGM, or a privilege or free descriptors are

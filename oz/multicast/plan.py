@@ -147,7 +147,7 @@ class MulticastPlan:
 
 
 def packets_of(load: Load) -> tuple[float, float]:
-    """Return the maximum number of packets per second of a load, and of bytes per second with all headers.
+    """Return the maximum number of packets per second for a load, and the bytes per second with all headers.
 
     Frequent messages are sent in batches; a large message is split into packets.
     """

@@ -110,7 +110,7 @@ class Transmitter:
         return True
 
     def release(self) -> None:
-        """Release the UDP port: the socket is closed, or has left the endpoint."""
+        """Release the UDP port after the socket was closed, or has left the endpoint."""
         claim, self.claim = self.claim, None
         if claim is not None:
             claim.release()

@@ -136,7 +136,7 @@ class Watchdog:
         self._reported_malformed = 0
 
     def has_silent(self) -> bool:
-        """Return whether a publisher is silent, so that its packets must be observed."""
+        """Return whether a publisher is silent. The packets of a silent publisher must be observed."""
         return any(watch.state == "silent" and not watch.has_left for watch in self._watches.values())
 
     def check(

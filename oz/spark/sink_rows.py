@@ -279,7 +279,7 @@ def _finite(value: Any) -> Any:
 
 
 def pack_values(headers: dict[str, Any]) -> dict[str, Any]:
-    """Return a map of headers, in which decimals are text of digits.
+    """Return a map of headers, in which each decimal is replaced by its digits as text.
 
     Raises:
         ValueError, TypeError: a message cannot have such a header.

@@ -267,8 +267,8 @@ class Positions(NamedTuple):
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads journals as they grow.
 
-    While the query runs, one reader in a process of the driver plans the micro-batches. Copies of this reader read in
-    tasks.
+    While the query runs, one reader in a process of the driver plans the micro-batches. Tasks read records with copies
+    of this reader.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
