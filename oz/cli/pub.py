@@ -166,7 +166,7 @@ def pub(
 
 @contextmanager
 def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
-    """Print the line number of a message on stdin before an error of a `with` block."""
+    """Name the line of stdin in an error that the `with` block raises, because each line is a message."""
     try:
         yield
     except (oz.SubjectError, oz.ProtocolError, oz.PermissionDenied, BadPayload) as error:

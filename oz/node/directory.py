@@ -165,7 +165,7 @@ class Directory:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the socket of this node or the directory was deleted, as programs that clean temporary files do."""
+        """Whether the socket of this node is gone, because a program that cleans temporary files has deleted it."""
         return not self._own.exists()
 
     def next_read(self, roster: Roster) -> float:

@@ -19,7 +19,7 @@ class LoopTimes:
     """
 
     def __init__(self, node: Engine) -> None:
-        """Register this object as the timer of the requests of an engine.
+        """Set the timer with which the node ends its requests.
 
         Args:
             node: engine of the node.

@@ -127,7 +127,7 @@ class _Asked:
     Attributes:
         peer: id of the peer that asked.
         until: time at which the question is forgotten.
-        back: `Traces` of the node or leg that the peer asked.
+        back: `Traces` that received the question: of this node, or of a leg. It sends the reports to the peer.
         left: number of reports that this node may still send.
     """
 

@@ -7,7 +7,7 @@ message waits until `batch` messages wait or `batch_delay` seconds have passed. 
 Streams that receive the same messages share one `Body`, which is packed once.
 
 The publisher is quiet if the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
-messages since)`. The duration is included because a send to 50 subscribers takes longer than 20 µs. The last factor
+messages since)`. 20 µs alone would be too short, because a send to 50 subscribers takes longer. The last factor
 detects a program that publishes in a loop, while most of its messages match nothing.
 
 A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more gets its own body, so that

@@ -268,7 +268,7 @@ def _checked_class_name(node: Any) -> str:
 
 
 def regex_text(expression: Expression) -> str:
-    """Return the regex of an expression. Sets of bytes become the nearest sets of characters.
+    """Return a parsed expression as the text of a regex. Sets of bytes become the nearest sets of characters.
 
     Raises:
         UnicodeDecodeError: the expression has literal bytes that are not UTF-8.

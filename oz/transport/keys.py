@@ -16,8 +16,8 @@ BROKEN: listener without keys    connection ends; connect again after 0.2 to 5 s
 FAILED: listener has another key the second in a row begins a search; libzmq tries again meanwhile
 ================================ ==============================================================
 
-libzmq never connects again after REFUSED and BROKEN. It frees such a connection, but keeps its address under the
-endpoint. Therefore the engine disconnects the endpoint at once, before it connects again.
+After the outcomes REFUSED and BROKEN of the table, libzmq does not connect again. It frees such a connection, but keeps
+its address under the endpoint. Therefore the engine disconnects the endpoint at once, before it connects again.
 
 A search runs in a thread of its own. Its result wakes the engine. A missing trusted key is reported only after
 three searches in a row without one, because a single search may meet a listener that closes.

@@ -246,7 +246,7 @@ class Declare(NamedTuple):
         base: earlier revision that the change starts from; 0 replaces all subscriptions. The second part and
             later parts have the new revision as their base.
         is_last: whether this part completes the change.
-        streams: options of each stream that the items name.
+        streams: options of each stream that an added subscription names.
         items: added subscriptions.
         removed: numbers of removed subscriptions. A negative number stands for a drained subscription: it receives no
             new messages, and the session keeps earlier messages until a later change removes the subscription.
@@ -457,7 +457,7 @@ def split_declaration(
     Args:
         revision: number of the change.
         base: earlier revision that the change starts from; 0 to replace all subscriptions.
-        streams: options of each stream that an item names.
+        streams: options of each stream that an added subscription names.
         items: added subscriptions.
         removed: numbers of removed subscriptions; a negative number stands for a drained subscription.
     """

@@ -144,7 +144,7 @@ class WordTrie:
         return True
 
     def _path(self, words: tuple[Token, ...], *, make: bool = False) -> list[tuple[_Node, Any]]:
-        """Return the dicts on the path to a leaf. Each has a key, under which the next dict or the leaf is."""
+        """Return pairs on the path to a leaf: a dict, and its key for the next dict or for the leaf."""
         path: list[tuple[_Node, Any]] = []
         node = self._root
         for word in words:

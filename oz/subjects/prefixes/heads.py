@@ -10,8 +10,9 @@ joined to the head of `c`. Thus the heads of a regex follow from the heads of it
 cuts heads to a shorter length, which makes them open. A shorter head represents more strings. Therefore the set remains
 sound, but the publisher sends more messages than needed.
 
-An example: `md\.(us|eu)\..*` has the exact heads `md.`, then `md.us` and `md.eu`, then `md.us.` and `md.eu.`,
-which become open at `.*`. These are the prefixes.
+An example: the heads of `md\.(us|eu)\..*` grow from left to right. They are first `md.`, then `md.us` and `md.eu`, then
+`md.us.` and `md.eu.`. Until then they are exact. At `.*`, behind which any text may follow, they become open. The open
+heads `md.us.` and `md.eu.` are the prefixes.
 """
 
 from __future__ import annotations
