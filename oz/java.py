@@ -62,10 +62,10 @@ def java_places() -> Iterator[JavaPlace]:
 
 
 def version_of(program: str) -> JavaVersion | None:
-    """Return the version of a Java program; None if the program does not start or prints no version.
+    """Return the version that a `java` executable prints; None if it does not start or prints no version.
 
     Args:
-        program: path of the Java program.
+        program: path of the executable.
     """
     command = [program, "-version"]
     try:

@@ -228,7 +228,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         Args:
             peers: names of peers that must be up.
             count: number of peers that must be up.
-            subscriber: subject that at least one node must subscribe to. A silent peer does not count.
+            subscriber: subject that at least one node must subscribe to. A silent peer is not such a node.
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:

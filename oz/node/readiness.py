@@ -70,7 +70,7 @@ class Readiness:
             self._node.waiters.pop(news, None)
 
     def _raise_denials(self) -> None:
-        """Raise an error if a peer denies a subscription or a publication, but only once for each publication."""
+        """Raise an error if a peer denies a subscription or a publication. A denied publication raises only once."""
         with self._node.subscriber.lock:
             self._node.subscriber.raise_refusals()
         with self._node.lock:

@@ -251,7 +251,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         Args:
             peers: names of peers that must be up.
             count: number of peers that must be up.
-            subscriber: subject that at least one node must subscribe to. A silent peer does not count.
+            subscriber: subject that at least one node must subscribe to. A silent peer is not such a node.
             timeout: seconds to wait; None waits for ever, 0 only checks.
 
         Raises:

@@ -905,7 +905,7 @@ class Engine:
             self._held = len(self._holds)
 
     def release(self, token: object) -> None:
-        """End the `hold` of a token, unless it has ended. The end of the last `hold` flushes."""
+        """End the `hold` of a token, unless it has ended. When the last `hold` ends, the waiting messages are sent."""
         if self.is_foreign or token not in self._holds:
             return
         with self.lock:

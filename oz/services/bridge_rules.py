@@ -23,8 +23,8 @@ request             as for a message. All copies of a request have the same posi
 =================== ==========================================================================================
 
 Before a forwarder ends, it stands by. Then a parallel forwarder takes over, and the first forwarder ends when its
-messages are acknowledged. Forwarders that do not reach each other do not stand by. Each message of a group still
-passes one of them, but one subject may be out of order.
+messages are acknowledged. If two parallel forwarders cannot reach each other, neither stands by. Each
+message of a group still passes one of them, but one subject may be out of order.
 
 A message carries the ids of the forwarders that it has passed. A forwarder drops a message with its own id, because it
 has passed the message before. It does not pass a message to a bus on which the origin of the message is a peer, because

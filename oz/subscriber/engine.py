@@ -5,7 +5,8 @@ Theory of operation
 The engine has no thread. A program that waits, for example in `receive`, reads the sockets: `attend` reads a bounded
 number of frames, runs the timed steps that are due, and sends frames. `oz.subscriber.connections` has these parts. Each
 use of a socket holds `lock`. Only one thread reads at a time. This thread holds `reading` from its poll to the end of
-its callbacks, so that inline handlers and `on_gap` are called in order. Other threads wait until `version` changes.
+its callbacks, so that inline handlers and `on_gap` are called in order. Other threads wait until
+`version` changes, which counts the events for which a call may wait.
 
 `connect` and `subscribe` send at once, so that publishers have the subscriptions while the program does other work.
 Frames that a full socket refuses are sent at the next call.

@@ -690,7 +690,8 @@ class Link:
     def declare(self) -> None:
         """Declare the changes of the subscriptions since the last declaration. The engine calls this after each change.
 
-        The first connection of a session declares without waiting for WELCOME, so that the program can do other work.
+        The first connection of a session sends its subscriptions without waiting for WELCOME. Therefore they are sent
+        while the program does other work.
         After WELCOME the link declares all subscriptions again if the publisher has another revision.
         """
         revision = self._subscriptions.revision
