@@ -205,7 +205,9 @@ def decode(payload: Any) -> Snapshot | None:
         values: dict[str, Any] = dict(zip(_FIELDS, known, strict=True))
         for name in ("counters", "dropped", "lost", "unknown_losses"):
             _check_counts(values[name])
-        values["links"] = tuple(map(_decode_link, values["links"][:MAX_LINKS]))
+        links = values["links"][:MAX_LINKS]
+        is_short = max(map(len, links), default=0) <= CACHED_BYTES
+        values["links"] = tuple(map(_cached_link if is_short else _decode_link, links))
         values["subscriptions"] = tuple(map(_decode_subscription, values["subscriptions"][:MAX_LINKS]))
         return Snapshot(**values)
     except Exception:
@@ -218,10 +220,6 @@ def _unpack(packed: bytes) -> Any:
 
 
 def _decode_link(packed: bytes) -> LinkStatus:
-    return (_cached_link if len(packed) <= CACHED_BYTES else _new_link)(packed)
-
-
-def _new_link(packed: bytes) -> LinkStatus:
     known = _checked(_unpack(packed), _LINK_TYPES, 9)
     for counts in known[7:]:
         if counts:
@@ -229,7 +227,7 @@ def _new_link(packed: bytes) -> LinkStatus:
     return LinkStatus(*known)
 
 
-_cached_link = lru_cache(maxsize=CACHED_LINKS)(_new_link)
+_cached_link = lru_cache(maxsize=CACHED_LINKS)(_decode_link)
 
 
 def _decode_subscription(row: Any) -> SubscriptionStatus:
@@ -257,6 +255,5 @@ def _checked(row: Any, types: frozenset[tuple[type, ...]], count: int) -> list[A
 def _check_counts(counts: Any) -> None:
     if type(counts) is not dict:
         raise ValueError("counters are no map")
-    for name, count in counts.items():
-        if type(name) is not str or type(count) is not int:
-            raise ValueError("a counter is no integer")
+    if not ({*map(type, counts)} <= {str} and {*map(type, counts.values())} <= {int}):
+        raise ValueError("a counter is no integer")
