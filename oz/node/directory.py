@@ -2,18 +2,18 @@
 
 Theory of operation
 -------------------
-The name of a socket has a hash of host and bus, and the node's id. The id is in base64 (RFC 4648, section 5),
+The file name of a socket has a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648, section 5),
 because the path of a socket must be short. A node reads the directory and passes each socket to its roster, which
-dials it. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
-node. A node with peers reads it every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
+dials the socket. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
+node. A node with peers reads the directory every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
 
-A process that is killed leaves its socket behind. A connect to this socket is refused, and any node may remove it.
-Sockets that have a link are not tested. A new socket refuses connections too, between bind and listen. Therefore a
-socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because it
-has the id of the node.
+A process that is killed leaves its socket behind. The socket refuses connections, and any node may remove it. A node
+does not test a socket to which it has a link. Between bind and listen, a new socket refuses connections too. Therefore
+a socket that is younger than `YOUNG` seconds is not removed. The name of a removed socket is never used again, because
+it has the id of the node.
 
-The directory belongs to one user and has mode 0700: any process that can write to it can pose as a node. Abstract
-sockets have no owner and are not used.
+The directory belongs to one user and has mode 0700, because any process that can write to it could pose as a node.
+Abstract Unix sockets are not used, because they have no owner.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Directory:
 
     Attributes:
         endpoint: endpoint of this node's socket. The node binds it.
-        prefix: text with which the endpoints of all nodes of the bus on this host begin.
+        prefix: common start of the endpoints in this directory, for all nodes of the bus.
     """
 
     def __init__(
@@ -116,9 +116,8 @@ class Directory:
     def count_separate(self) -> int:
         """Return the number of nodes of this bus on this host that this node cannot find because of keys.
 
-        Nodes with keys and nodes without keys do not find each other.
-
-        Sockets of processes that have ended are removed, and do not count.
+        Nodes with keys and nodes without keys do not find each other. Sockets of processes that have ended are removed,
+        and do not count.
         """
         names = self._names(self._separate)
         return sum(not self.remove_dead(f"ipc://{self._path / name}") for name in names)
@@ -179,7 +178,7 @@ class Directory:
 
 
 def _begin(host: bytes, bus: str, has_key: bool) -> str:
-    """Return the beginning of the names of sockets."""
+    """Return the start of the file names of sockets: a hash of host, bus and use of keys."""
     parts = (host, bus.encode(), b"keys" if has_key else b"")
     return hashlib.blake2b(b"\0".join(parts), digest_size=6, person=b"oz node").hexdigest() + "-"
 
@@ -187,7 +186,7 @@ def _begin(host: bytes, bus: str, has_key: bool) -> str:
 def host_id(directory: Path) -> bytes:
     """Return an id of this host: 16 bytes.
 
-    It is equal for two processes if each can reach the sockets that the other has in a directory.
+    Two processes have the same id if each process can connect to the other process's sockets in the directory.
 
     Containers may share a directory. Two containers count as one host only if they share the network too, because nodes
     of one host connect over loopback addresses.

@@ -37,7 +37,7 @@ class Event:
 
     Attributes:
         kind: kind of the event, from the table below.
-        about: name of the peer, or the endpoint, or the subject.
+        about: name of the peer, endpoint or subject that the event concerns.
         text: sentence that describes the event.
         peer: peer of the event, or None.
         count: number of lost messages, for the kind "loss"; None if the number is unknown.
@@ -49,7 +49,7 @@ class Event:
     peer_silent       a peer has not answered for 4.5 seconds, or its connection ended a second ago
     peer_left         a peer has closed, or was restarted
     peer_lost         a peer was silent for `lost_after` seconds, or its process has ended without `close`
-    name_conflict     two nodes have one name
+    name_conflict     two nodes have the same name
     slow_handler      messages wait for a handler
     denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key; or a peer
                       denies a subscription or a publication

@@ -13,13 +13,13 @@ from oz.publisher.loop import LoopAttendance
 
 
 class LoopTimes:
-    """Timer of a loop that ends requests.
+    """Timer of an event loop that ends requests at their deadlines.
 
-    It has no reference to the node. Therefore a node to which the program has no reference can be garbage-collected.
+    It has a reference to the engine, and none to the `Node`. Therefore an unused `Node` can be garbage-collected.
     """
 
     def __init__(self, node: Engine) -> None:
-        """Set the timer with which the node ends its requests.
+        """Register the timer at the engine of a node.
 
         Args:
             node: engine of the node.
@@ -146,7 +146,7 @@ class LoopRequesting:
             subject: full subject.
             payload: bytes, or a value for the codec.
             timeout: seconds after which the iterator ends; None waits for `limit` replies.
-            limit: maximum number of replies. The iterator ends after them.
+            limit: number of replies after which the iterator ends; None for no limit.
             headers: names and values that travel with the request, as in `publish`.
             key: text or bytes by which sticky queue groups pick the member; default: the subject.
 

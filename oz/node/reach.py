@@ -13,7 +13,7 @@ from functools import lru_cache
 from oz.wire.links import MAX_CARD_TEXT
 
 _TCP = re.compile(r"tcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
-# Resolvers read 0, 127.1 and 0x7f.1 as addresses. No host name ends with such a label.
+# Resolvers read 0, 127.1 and 0x7f.1 as addresses. The last label of a host name is never a number.
 _NUMBER = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
 _LOCAL_NAMES = ("localhost", "ip6-localhost")
@@ -27,7 +27,7 @@ def may_dial(endpoint: str, local_prefix: str | None) -> bool:
 
     Args:
         endpoint: `ipc://` with a path, or `tcp://` with a port and a host name or the address of one host.
-        local_prefix: text with which the endpoints in the directory of this node begin; None refuses each `ipc://`.
+        local_prefix: common start of the endpoints in the directory of this node; None refuses every `ipc://` endpoint.
     """
     if len(endpoint) > MAX_CARD_TEXT:
         return False
@@ -56,7 +56,6 @@ def is_local(endpoint: str) -> bool:
 
 
 def _address_of(host: str) -> Address | None:
-    """Return the host of an endpoint as an address; None for a host name."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -48,8 +48,8 @@ class LinkStatus(NamedTuple):
         pending_bytes: size in bytes of the pending messages.
         oldest: age of the oldest of these messages in seconds; None without messages.
         dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
-        groups: number of messages for this member, by the name of its queue group. These are messages that the member
-            has not received, or with `ack="handled"` has not handled.
+        groups: number of messages that this member has not received, by the name of the queue group. With
+            `ack="handled"`, it is the number of messages that the member has not handled.
     """
 
     peer: str
@@ -173,7 +173,7 @@ def _pending_first(status: LinkStatus | SubscriptionStatus) -> int:
 
 
 def _rows(*types: tuple[type, ...] | type) -> frozenset[tuple[type, ...]]:
-    """Return the allowed combinations of types in an array, from the allowed types of each element."""
+    """Return all allowed combinations of element types, given the allowed types of each element."""
     return frozenset(product(*(allowed if isinstance(allowed, tuple) else (allowed,) for allowed in types)))
 
 
