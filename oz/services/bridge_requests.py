@@ -1,4 +1,4 @@
-"""Requests that a forwarder passes on. It sends them under its own id, and passes the replies back."""
+"""Requests that a forwarder passes on. The forwarder sends a request with its own id, and passes the replies back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Crossing:
     """
 
     def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
-        """Start without a bus.
+        """Prepare the request. `begin` sends it.
 
         Args:
             stats: counts of the forwarder.

@@ -1,6 +1,6 @@
-"""Long-running programs: the loop that a thread runs until `stop`, and the release of resources after it.
+"""Base classes of services: the loop that a thread runs until `stop`, and the release of resources after it.
 
-`oz.cli.serving` runs them as commands.
+`oz.cli.serving` runs services as commands.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _log = peer_logger("oz.services")
 
 
 class Service:
-    """Service that `run` serves in the calling thread, until `stop`. Subclasses implement `_turn` and `_release`."""
+    """Base class of services. `run` serves in the calling thread until `stop`.
+
+    Subclasses implement `_turn` and `_release`.
+    """
 
     def __init__(self) -> None:
         """Create the bell, which ends a wait of `_turn`."""
@@ -58,7 +61,7 @@ class Service:
         """Close sockets, files and processes. The service calls this when `run` has ended.
 
         Args:
-            timeout: seconds to wait for peers and processes; None waits as long as they do.
+            timeout: seconds to wait for peers and processes; None sets no limit.
         """
         raise NotImplementedError
 
@@ -169,7 +172,7 @@ class NodeService(Service):
         """End `run`, send the waiting messages, and leave the bus. A second call does nothing.
 
         Args:
-            timeout: seconds to wait for acknowledgements; None waits as long as they arrive.
+            timeout: seconds to wait for acknowledgements; None waits as long as acknowledgements arrive.
         """
         check_wait("timeout", timeout)
         self._close(timeout)

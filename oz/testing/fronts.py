@@ -29,7 +29,7 @@ class Publisher(oz.publisher.aio.Publisher):
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
-        # The bus closes it, not the end of the program.
+        # The bus closes the publisher. Therefore the end of the program must not close it too.
         self._life.forget()
 
     @property
@@ -78,8 +78,8 @@ class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
     Each call runs the loop of the bus until the call is done. Handlers run in this loop and must not block: a blocking
-    call in a handler raises `OwnershipError`. Such a refused call leaves no unawaited coroutine, because coroutines are
-    created in the loop.
+    call in a handler raises `OwnershipError`. Coroutines are created in the loop, so that a call with this error leaves
+    no coroutine that was never awaited.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:

@@ -53,7 +53,7 @@ class Network:
         grid: interval in seconds. Messages arrive only at multiples of this interval, so that one turn of an engine
             reads several messages. With 0, messages arrive at any time.
         connections: connections as a dict from the dialling end to the listening end.
-        half_open_ends: ends whose peer has lost the connection, and that have not noticed it.
+        half_open_ends: ends that have not noticed that their peer has lost the connection.
         mute_ends: ends from which no message arrives; see `mute`.
     """
 
@@ -190,7 +190,7 @@ class Network:
                 self._stalled.discard(pair)
                 self._rates.pop(pair, None)
         for end in [*self.half_open_ends, *self.mute_ends]:
-            # The reset of the other end may have ended it.
+            # An earlier reset of the other end may have ended this fault.
             is_faulty = end in self.half_open_ends or end in self.mute_ends
             if is_faulty and (not hosts or end.hosts == hosts):
                 end.reset()

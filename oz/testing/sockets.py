@@ -92,7 +92,7 @@ class Socket:
     setsockopt = set
 
     def get(self, option: int) -> int | bytes:
-        """Return an option. EVENTS has POLLIN only, and ends the signal of the descriptor."""
+        """Return an option. EVENTS has only POLLIN, and a read of EVENTS ends the signal of the descriptor."""
         if option == _RCVMORE:
             return int(bool(self._left))
         if self.closed:
@@ -229,7 +229,6 @@ class Socket:
         self.is_signalled = False
 
     def _drop(self, end: End) -> None:
-        """Remove an end and its messages."""
         self.detach(end)
         if end.inbox:
             self.ready.remove(end)
@@ -349,7 +348,7 @@ class Pair(Socket):
         self._events: deque[Message] = deque()
 
     def connect(self, addr: str) -> None:
-        """Start to receive the events of the socket whose monitor has an address."""
+        """Start receiving the events of the socket whose monitor has this address."""
         self.context.monitored.pop(addr)._monitor = self
 
     def put(self, event: Message) -> None:
