@@ -146,9 +146,9 @@ class _Notices:
 class Node(NodeBase, Publishing, LoopRequesting):
     """Member of a bus, in an event loop; see `oz.Node`.
 
-    The loop attends to the node from the constructor on. If no loop runs then, the loop begins with the first `await`
-    of a method. Only the thread of the loop may use the node. Methods that do not wait act when they are called; a
-    program may await their result.
+    If a loop runs, it attends to the node from the constructor on. Otherwise the loop of the first `await` attends to
+    the node. Only the thread of the loop may use the node. Methods that do not wait act when they are called; a program
+    may await their result.
     """
 
     _class_name = "oz.asyncio.Node"

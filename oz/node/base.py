@@ -111,8 +111,8 @@ class NodeBase(PublishingBase):
             name: name of the node. Default: the name of the program and its process id.
             bus: name of the bus. Nodes of different buses do not see each other.
             connect: endpoints of other nodes. One node of the bus is sufficient, because it introduces the others.
-            bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host. If
-                `connect` has a TCP endpoint, also a free TCP port.
+            bind: endpoints at which other nodes reach this node. Default: a Unix socket for nodes of this host, and a
+                free TCP port if `connect` has a TCP endpoint.
             codec: format of payloads: "msgpack", "json", an object with `encode` and `decode`, or None for bytes.
             dialect: dialect of subjects and patterns, one of `oz.DIALECTS`.
             on_full: action if a peer is too slow: "drop" the message for this peer, "block" for `send_timeout` seconds,

@@ -20,7 +20,7 @@ class DialCheck:
 
         Args:
             endpoint: `ipc://` with a path, or `tcp://` with an address and a port. A host name is not resolved, because
-                a lookup takes time; such an endpoint counts as not refused.
+                a lookup takes time. An endpoint with a host name counts as not refused.
         """
         self._error = 0
         self._socket: socket.socket | None = None

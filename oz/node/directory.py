@@ -1,4 +1,4 @@
-"""Directory of a host. Each node of a bus has a Unix socket in it, by which other nodes find it.
+"""Directory with a Unix socket for each node of a bus on one host. Nodes find each other by these sockets.
 
 Theory of operation
 -------------------
@@ -95,7 +95,7 @@ class Directory:
         self._read_at = 0.0
 
     def node_at(self, endpoint: str) -> bytes | None:
-        """Return the id of the node whose socket an endpoint names; None for other endpoints."""
+        """Return the id of the node that owns the socket at an endpoint; None for an endpoint outside the directory."""
         if not endpoint.startswith(self.prefix):
             return None
         name = endpoint.removeprefix(self.prefix).removesuffix(".sock")
@@ -105,12 +105,12 @@ class Directory:
             return None
 
     def others(self) -> set[str]:
-        """Return the endpoints of the other nodes. Some may be dead."""
+        """Return the endpoints of the other nodes. The processes of some nodes may have ended."""
         names = self._names(self._begin)
         return {f"ipc://{self._path / name}" for name in names if name != self._own.name}
 
     def nodes(self) -> set[bytes]:
-        """Return the ids of the other nodes. Some may be dead."""
+        """Return the ids of the other nodes. The processes of some nodes may have ended."""
         return {node for endpoint in self.others() if (node := self.node_at(endpoint)) is not None}
 
     def count_separate(self) -> int:
@@ -129,7 +129,7 @@ class Directory:
         return []
 
     def remove_dead(self, endpoint: str) -> bool:
-        """Remove a socket without a listener; return whether it does not exist any more."""
+        """Remove a socket if no process listens at it; return whether the socket is gone."""
         path = Path(endpoint.removeprefix("ipc://"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             # A connect to a listener with a full backlog fails with EAGAIN.
@@ -201,7 +201,7 @@ def host_id(directory: Path) -> bytes:
 
 
 def _remove_old(path: Path) -> bool:
-    """Remove a socket, unless it is young; return whether the socket does not exist any more."""
+    """Remove a socket that is older than `YOUNG` seconds; return whether the socket is gone."""
     try:
         if abs(time.time() - path.lstat().st_mtime) < YOUNG:
             return False

@@ -7,7 +7,7 @@ dials the peers. The id of the node is the `origin` of the publisher and the `me
 has two links, one for each direction. With `echo=True`, the node also has a link to itself over inproc, and receives
 its own messages.
 
-A *direct message* goes to one peer without a subscription. oz uses direct messages for replies and for its own
+A *direct message* is sent to one peer, and needs no subscription. oz uses direct messages for replies and for its own
 subjects.
 
 The *attending side* is the thread (`oz.node.sync`) or the event loop (`oz.node.aio`) that calls `attend`. `attend` runs
@@ -176,7 +176,7 @@ class Engine:
         A name server has no directory, and reads no settings from the environment or a file.
 
         Raises:
-            ConfigurationError: an argument does not apply to this node.
+            ConfigurationError: an argument has a wrong value.
             EndpointError: an endpoint cannot be used.
             ClosedError: the program is ending, so that a new node would never be closed.
         """
@@ -207,7 +207,7 @@ class Engine:
         self.news: Waiters = {}
         self.lock = threading.RLock()
         self._wake: Callable[[], None] = lambda: None
-        # Events of the two engines for the roster. Each is a function that gets the time and returns effects.
+        # Events of the two engines for the roster. Each event is a function that gets the time and returns effects.
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
@@ -536,7 +536,7 @@ class Engine:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this is the child of a fork."""
+        """Whether the engine was created before a fork, and this process is the child."""
         return self.publisher.is_foreign
 
     @property
@@ -833,7 +833,7 @@ class Engine:
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription. The next message that the caller publishes on this node is delivered to it.
+        """Add a subscription. It receives the next message that the caller publishes on this node.
 
         Args:
             patterns: patterns of the subscription.
@@ -845,7 +845,7 @@ class Engine:
             limit: number of messages after which the subscription ends, or None.
 
         Raises:
-            PatternError: a pattern reaches subjects that belong to oz.
+            PatternError: a pattern may match subjects that oz reserves.
             ClosedError, OwnershipError: the same reasons as in `check_usable`.
         """
         self.check_usable()

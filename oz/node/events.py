@@ -1,4 +1,4 @@
-"""Peers of a node, and events about them, as programs receive them."""
+"""Peers and events, as a node reports them to the program."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Event:
     peer_lost         a peer was silent for `lost_after` seconds, or its process has ended without `close`
     name_conflict     two nodes have the same name
     slow_handler      messages wait for a handler
-    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key; or a peer
-                      denies a subscription or a publication
+    denied            a peer denies a subscription or a publication; or an endpoint leads to no peer, because of
+                      another bus, a plain publisher or a refused key
     loss              messages did not arrive
     ================= =======================================================================================
     """

@@ -5,7 +5,7 @@ Theory of operation
 The caller registers a request under `lock`, and sends it in streams of the publisher. The subscriber receives the reply
 as a direct message. Replies and events of sessions occur while a lock of an engine is held. Therefore they are only
 appended to queues. The attending side (`oz.node.engine`) calls `turn`, which passes the entries of these queues to the
-state machines of `oz.node.requests` and `oz.node.replies`. `turn` notifies the callers without a lock.
+state machines of `oz.node.requests` and `oz.node.replies`. While `turn` notifies a caller, it holds no lock.
 
 A thread acquires `lock` before the lock of the publisher or of the roster. A thread that waits for a reply ends its
 request at the deadline. In an event loop, one timer ends all requests (`oz.node.loop_asking`).
@@ -284,8 +284,8 @@ class Exchange:
         if reply_to is None:
             raise ReplyError(f"{message.subject!r} is no request: it has no subject to reply on")
         if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
-            # With a file of permissions, the engine denies such a message before. Without a file, only this check
-            # refuses it.
+            # With a file of permissions, the engine has denied the message already. Without a file, only this check
+            # refuses the message.
             raise ReplyError(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
         return reply_to
 
@@ -298,7 +298,7 @@ class Exchange:
             reply_to: subject of the inbox.
             payload: encoded payload.
             extras: result of `check_extras`, or None.
-            is_alone: whether no other reply that could join the batch is expected soon.
+            is_alone: whether no further reply is expected soon. Then the reply does not wait for a batch.
 
         Raises:
             ReplyError: the subject is not the inbox of a node.
@@ -347,7 +347,7 @@ class Exchange:
         Args:
             message: message that the handler was called with.
             value: return value of the handler.
-            is_alone: whether no other reply that could join the batch is expected soon.
+            is_alone: whether no further reply is expected soon; see `send_reply`.
         """
         if message.reply_to is None:
             return

@@ -43,7 +43,7 @@ class Pool(Protocol):
         """Queue a lane, so that a worker handles its messages. The caller holds the lock."""
 
     def is_worker(self) -> bool:
-        """Return whether a handler of the pool is the caller."""
+        """Return whether the caller is a handler of the pool."""
 
     def finish(self, timeout: float | None) -> object:
         """Reject further work, and wait for running handlers.
@@ -62,7 +62,7 @@ class Runner:
     Attributes:
         handler: function of the program.
         lanes: queues with the messages that wait for the handler.
-        owner: `Exchange` of the node, which sends replies and counts.
+        owner: `Exchange` of the node, which sends replies and counts errors.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Runner:
 
         Args:
             pool: workers that call the handler.
-            owner: `Exchange` of the node, which sends replies and counts.
+            owner: `Exchange` of the node, which sends replies and counts errors.
             handler: function of the program; in a loop it may return an awaitable.
             concurrency: number of messages that are handled at the same time.
             max_pending: maximum number of messages that wait.
@@ -156,7 +156,7 @@ class InlineRunner:
         """Create the runner.
 
         Args:
-            owner: `Exchange` of the node, which sends replies and counts.
+            owner: `Exchange` of the node, which sends replies and counts errors.
             handler: plain function. It must not wait.
         """
         self._owner, self.handler = owner, handler

@@ -7,8 +7,8 @@ a time handles the messages of a lane. A lane is *scheduled* from its first mess
 empty.
 
 `put` runs under the lock of the workers. A worker takes messages without the lock, because `deque.popleft` is
-atomic. When it finds the lane empty, it takes the lock and checks again, because `put` may have added a message.
-With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock too.
+atomic. When the worker finds the lane empty, it acquires the lock and checks again, because `put` may have added a
+message. With "conflate", `put` may replace a message that waits. Therefore the worker takes messages under the lock.
 
 The lanes of a subscription share a limit for the number of messages, and a limit for their bytes. The policy `overflow`
 applies when the lanes are full:
@@ -17,8 +17,8 @@ applies when the lanes are full:
 overflow                    when the lanes are full
 =========================== ==========================================================================
 None, "drop_newest"         the new message is dropped
-"drop_oldest"               the oldest messages of its lane are dropped; if its lane is empty, those of the longest lane
-"conflate"                  the new message replaces the newest message of its subject; without one, as "drop_oldest"
+"drop_oldest"               the oldest messages of the same lane are dropped, or of the longest lane if this is empty
+"conflate"                  the new message replaces the newest message of its subject; if none waits: "drop_oldest"
 =========================== ==========================================================================
 
 The count of bytes is an upper bound, because workers do not subtract. The exact sum is computed when the bound exceeds
@@ -46,7 +46,7 @@ class Lane:
     """Messages that are handled one after another.
 
     Attributes:
-        items: messages that wait. A `ConflatedLane` has each message in a list of length 1, to replace the message.
+        items: messages that wait. In a `ConflatedLane`, each message is in a list of length 1, and can be replaced.
         take: function that removes and returns the oldest message. It raises IndexError if the lane is empty.
         is_scheduled: whether a worker handles the messages, or will handle them.
         watch: stopwatch that calls the handler.

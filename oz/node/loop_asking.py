@@ -1,4 +1,4 @@
-"""Calls of a node that send requests, for asyncio."""
+"""Methods of a node that send requests, for asyncio."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def refuse_hello(hello: Hello, user: str | None, own: Card, *, is_own: bool) -> 
 
 
 def card_of_link(link: Link, keys: SubscriberKeys | None, endpoint: str) -> Card | None:
-    """Return the card in the WELCOME of a link; None if there is no card, or its id does not fit publisher and key.
+    """Return the card in the WELCOME of a link; None if it is missing, or its id belongs to another publisher or key.
 
     Args:
         link: link that has received a WELCOME.

@@ -1,7 +1,7 @@
 """Rules that decide which announced endpoints a node may dial.
 
-A node dials the endpoints of introductions and cards, although its user has not named them. The rules keep a stranger
-from directing the dials of a node to multicast groups, to sockets of other programs, or to the node itself.
+A node dials the endpoints of introductions and cards, although its user has not named them. Without the rules, a
+stranger could make a node dial multicast groups, sockets of other programs, or the node itself.
 """
 
 from __future__ import annotations

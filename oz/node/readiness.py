@@ -148,7 +148,7 @@ class Readiness:
         """Return a text with the peers that are up, and the ways for a missing peer to join.
 
         Args:
-            has_cause: whether the text already names a cause. Then it does not list the ways to join.
+            has_cause: whether the caller names a cause itself. Then the text does not list the ways to join.
         """
         with self._node.lock:
             hint = "" if has_cause else self._hint()

@@ -195,7 +195,7 @@ class Requests:
 
         Args:
             node: id of this node.
-            responders: subscriptions of the peers.
+            responders: object that chooses the streams which receive a request.
             max_requests: maximum number of open requests.
         """
         self._responders, self._max_requests = responders, max_requests
@@ -255,7 +255,7 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
-        """Send a request to the responders that do not hold it; return no effects if there are none."""
+        """Send a request in the chosen streams that do not have it yet. The result is empty if no stream is left."""
         request.asked_at = now
         held = request.holders
         found = [

@@ -1,7 +1,7 @@
 """Choice of the streams that receive a request.
 
-A stream (`oz.publisher.session.Stream`) has the messages for subscriptions of one peer that have the same options. A
-stream without a queue group is a *plain* stream.
+Subscriptions of one peer with the same options share a stream (`oz.publisher.session.Stream`). A stream without a queue
+group is a *plain* stream.
 
 A request goes to each plain stream that matches the subject, and to one member of each group, as a published message
 does. Therefore a program that only observes receives requests too. `oz.publisher.groups.Group` picks the member of a
@@ -45,7 +45,7 @@ class StreamResponders:
             find: function that returns the route of a subject among the sessions of nodes.
             greets: function that returns whether a link may declare further subscriptions soon.
             name: function that returns the name of a peer.
-            lock: lock of the publisher, because other threads change the load of a stream.
+            lock: lock of the publisher. Other threads change the load of a stream under this lock.
             cached: function that returns the route of a subject without the lock; None if the route is not known.
         """
         self._lock, self._cached = lock, cached

@@ -23,8 +23,8 @@ that closes, or that is replaced by a new process, is removed at once. Seeds alw
 When a node sends its first HELLO, this node introduces its peers to it. The new node dials these peers. Each of them
 dials back when the HELLO of the new node arrives. Two peers in the directory of this node are not introduced to each
 other, because both read the directory. An introduction may be incomplete or stale. Therefore, every `NAME_INTERVAL`,
-this node introduces all peers to one peer, and to the next peer after that. So two halves of a bus join when any two
-nodes from different halves have contact.
+this node introduces all peers to one peer, each time to another peer. So two halves of a bus join when any two nodes
+from different halves have contact.
 
 A peer whose process was killed is lost at once. Then the connection of the link has ended, and the endpoint refuses a
 new connection. In addition, a PING must show that the session has no connection either. While the session has a
@@ -140,7 +140,7 @@ class EndSession(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Effect: send a PING to a node. If its connection has ended, the PING detects this.
+    """Effect: send a PING to a node. The PING detects whether the connection of the session has ended.
 
     Attributes:
         node: id of the peer.
@@ -322,7 +322,7 @@ class Roster:
         Args:
             card: card of this node.
             lost_after: seconds without link or session after which a peer is lost.
-            limit: maximum number of peers in the roster, and of dialled endpoints.
+            limit: maximum number of peers in the roster, and maximum number of endpoints.
             local_prefix: common start of the `ipc://` endpoints in the directory of this node; None without a
                 directory.
         """
@@ -357,7 +357,7 @@ class Roster:
     @property
     def has_peers(self) -> bool:
         """Whether a peer is up or silent."""
-        # A loop, because a generator costs more and the thread of the node checks this twice in each turn.
+        # A loop is faster than a generator, and the thread of the node runs this twice in each turn.
         for peer in self.by_id.values():  # noqa: SIM110
             if peer.state != KNOWN:
                 return True
@@ -866,7 +866,7 @@ class Roster:
                 yield endpoint.refused_until
         for peer in self.by_id.values():
             if peer.state == UP and peer.down_since is None:
-                # Skip the usual case early: while a bus of 200 nodes forms, it asks for the deadline 40,000 times.
+                # Skip the usual case early, because this method runs 40,000 times while a bus of 200 nodes forms.
                 continue
             if peer.down_since is not None:
                 until_silent = SILENT_AFTER if peer.state == UP else inf

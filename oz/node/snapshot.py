@@ -1,6 +1,6 @@
 """Statistics of a node at one time, and their encoding as MessagePack.
 
-A snapshot has counters since the start of the node, and current values. The reader of two snapshots computes rates. The
+A snapshot has counters since the start of the node, and current values. A reader computes rates from two snapshots. The
 encoding is an array with a version. A later version only appends elements. Therefore a reader ignores elements that it
 does not know.
 
@@ -40,13 +40,13 @@ class LinkStatus(NamedTuple):
     """Link of one subscriber at its publisher.
 
     Attributes:
-        peer: name of the node that subscribes; empty for another subscriber.
+        peer: name of the node that subscribes; empty if the subscriber is no node.
         member: id of the subscriber, 32 hexadecimal digits.
         state: "up", or "down" without a connection.
         patterns: number of patterns that the publisher has applied.
         pending: messages that the subscriber has not acknowledged.
         pending_bytes: size in bytes of the pending messages.
-        oldest: age of the oldest of these messages in seconds; None without messages.
+        oldest: age of the oldest pending message in seconds; None without pending messages.
         dropped: messages dropped for this subscriber, by reason; see `PublisherStats.dropped`.
         groups: number of messages that this member has not received, by the name of the queue group. With
             `ack="handled"`, it is the number of messages that the member has not handled.
@@ -87,7 +87,7 @@ class SubscriptionStatus(NamedTuple):
         group: name of the queue group, or None.
         ack: "received" or "handled".
         pending: messages that have arrived and wait for the program.
-        oldest: seconds since the oldest of these messages was published; None without messages.
+        oldest: seconds since the arrival of the oldest pending message; None without pending messages.
         dropped: messages that a publisher or the queue of the subscription dropped.
         handler: times of the handler; None without a handler.
     """

@@ -35,7 +35,7 @@ _MARK = b"_"
 
 
 class ReservedIndex(PatternIndex[Any]):
-    """A `PatternIndex` in which a subject that begins with an underscore is matched only by patterns that do."""
+    """`PatternIndex` in which wildcards at the start of a pattern do not match subjects that begin with "_"."""
 
     __slots__ = ("_reserved",)
 
@@ -151,7 +151,7 @@ def check_subscribed(pattern: Pattern) -> None:
 
 
 def reaches(pattern: Pattern, reserved: bytes) -> bool:
-    """Return whether a pattern may match subjects that begin with `reserved`, by the rules of nodes."""
+    """Return whether a pattern may match subjects that begin with `reserved`, under the rules of this module."""
     for prefix in pattern.prefixes:
         is_open = prefix.startswith(_MARK) and not pattern.is_literal
         if prefix.startswith(reserved[:-1]) or (is_open and reserved.startswith(prefix)):

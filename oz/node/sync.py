@@ -245,8 +245,8 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> None:
         """Wait until this node and its peers know each other's subscriptions.
 
-        Then no later message is lost because its publisher does not know a subscription yet. The call also waits until
-        endpoints that were found recently have answered. It waits for a silent peer only if `peers` names that peer.
+        A message that is published earlier may not reach all subscribers. The call also waits until endpoints that were
+        found recently have answered. It waits for a silent peer only if `peers` names that peer.
 
         Args:
             peers: names of peers that must be up.

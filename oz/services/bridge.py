@@ -9,7 +9,7 @@ bus. A call of `BridgeEngine.attend` runs the node of each leg and reads its que
 event at a leg            action
 ========================= ====================================================================================
 plain message             published to the plain subscriptions of the other buses
-message of a group        a job: `bridge_groups` places it at one member, and acknowledges it when it is handled
+message of a group        `bridge_groups` sends it to one member, and acknowledges it when it is handled
 request                   `bridge_requests` sends it on the other buses, and passes the replies back
 loss                      reported on the other buses, with its publisher as the origin
 new interest or forwarder the subscriptions and the standby of all legs are computed again (`_ask`)
@@ -78,7 +78,7 @@ class ForwarderStats:
 
 
 class BridgeEngine:
-    """Legs of a forwarder, for one attending thread.
+    """Engine of a forwarder, which runs all legs in one thread.
 
     Attributes:
         id: id of the forwarder.
@@ -307,7 +307,7 @@ class BridgeEngine:
     def _is_needed(self, revisions: Sequence[int]) -> bool:
         """Return whether this forwarder must still stand by before it ends.
 
-        It must if a parallel forwarder has not taken over the groups, or if messages of groups are in transit.
+        It must stand by if a parallel forwarder has not taken over the groups, or if messages of groups are in transit.
 
         Args:
             revisions: revision of the subscriptions of each leg, since the forwarder stands by.

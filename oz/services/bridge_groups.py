@@ -4,6 +4,7 @@ Theory of operation
 -------------------
 To a publisher, the forwarder is one member of a group. To the forwarder, the members on all other buses are one group.
 The forwarder keeps each message of a group until a member has handled the message. Until then, the message is a *job*.
+A job that the forwarder has sent to a member is *placed*.
 
 A *leg* is the node of the forwarder on one bus. If a member is lost, the leg on the bus of that member returns the job
 to the forwarder, and the forwarder picks the next member. The publisher of an ordinary node would move the message to
@@ -12,7 +13,7 @@ another member itself.
 ========= ================================================= ============================================
 state     event                                             next state
 ========= ================================================= ============================================
-–         the message arrives                               placed, or waiting without a member with space
+–         the message arrives                               placed, or waiting if no member has space
 waiting   a member has space                                placed
 waiting   the subscription of the forwarder ends            abandoned: its publisher picks another member
 placed    the member has handled it                         acknowledged to its publisher
@@ -176,7 +177,7 @@ class Jobs:
                     break
                 jobs.pop(position).message.ack()
             if stream.session.has_ended:
-                # Only after an error, the publisher replaces its sessions without moving their messages.
+                # An error made the publisher replace its sessions, without moving their messages.
                 self._reclaim(leg, stream, [*jobs], True)
             if not jobs:
                 del leg.held[stream]

@@ -1,4 +1,4 @@
-"""Requests that a forwarder passes on. The forwarder sends a request with its own id, and passes the replies back."""
+"""Requests that a forwarder passes on. It sends a request with its own `reply_to`, and passes the replies back."""
 
 from __future__ import annotations
 

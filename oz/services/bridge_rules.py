@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A forwarder has a node on each bus, its *leg*. The *interest* of a bus is the set of patterns that the peers on this bus
-have declared to the leg. The forwarder subscribes to these patterns on the other buses. It publishes the messages that
-arrive there on this bus.
+have declared to the leg. The forwarder subscribes to these patterns on the other buses. When a message arrives on one
+of those buses, the forwarder publishes the message on this bus.
 
 Two forwarders are *parallel* if both have legs on the same two buses. A forwarder ignores the patterns of a parallel
 forwarder, because that forwarder has a leg on the other bus itself.

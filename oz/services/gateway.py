@@ -96,7 +96,7 @@ class Gateway(Service):
         stats: counters of the gateway.
         publisher: publisher to which local subscribers connect.
         sources: subscribers for the messages of local publishers: one with links, and one for plain publishers.
-        subscribers_at: endpoints of local subscribers, with the real ports.
+        subscribers_at: bound endpoints for local subscribers, with the real ports.
         publishers_at: endpoints for local publishers that the gateway has bound, and endpoints that it connects to.
     """
 
@@ -118,15 +118,16 @@ class Gateway(Service):
 
         Args:
             receive: multicast endpoints to receive, such as `epgm://192.0.2.7;239.192.1.1:5555`.
-            send: multicast endpoint to which messages of local publishers are sent. It needs a UDP port of its own.
+            send: multicast endpoint to which messages of local publishers are sent. No other publisher may use its UDP
+                port.
             subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
             publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. The gateway has no links to
                 these publishers.
             connect: endpoints of local publishers, `Publisher(bind=…)`. The gateway has links to these publishers.
                 Therefore their losses are known and their headers are kept.
             multicast: options of both multicast sockets.
-            echo: whether local subscribers also get the messages of local publishers. PGM does not deliver them on
-                the host that sent them.
+            echo: whether local subscribers also get the messages of local publishers. PGM does not deliver messages to
+                the host that has sent them.
             keep_origins: whether the gateway adds headers with the id of the first publisher of a message, and with
                 the position of the message at that publisher.
             options: options of the sockets for local programs.

@@ -133,8 +133,8 @@ class _Receiving:
             )
             for endpoint in task["endpoints"]
         ]  # fmt: skip
-        # A publisher may have begun while no process listened. Its messages from that time count as lost, because the
-        # gateway had a process that listened before.
+        # `joined_at` is the time at which the first receiver of the gateway began to listen. If a publisher began
+        # later, while no process listened, its first messages count as lost.
         for listener in self._listeners:
             listener.receiver.joined_at = task["joined_at"] or listener.receiver.joined_at
         self._poller = link.poller()

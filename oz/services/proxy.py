@@ -79,7 +79,7 @@ class Proxy(Service):
         Args:
             frontend: one or several endpoints for publishers, such as `tcp://*:5601`.
             backend: one or several endpoints for subscribers.
-            connect: endpoints of publishers that bind, or of the backends of other forwarders.
+            connect: endpoints of publishers that bind, or backend endpoints of other proxies.
             high_water_mark: maximum number of messages that wait for each subscriber. Further messages for this
                 subscriber are dropped. 0 means no limit.
             limits: only `message_bytes` and `handshake` have an effect. See docs/limits.md.

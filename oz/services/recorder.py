@@ -87,7 +87,7 @@ class RecorderStats:
     """Counts of a recorder since it was created.
 
     Attributes:
-        recorded: messages in the journal, as durable as `sync` of the writer makes them.
+        recorded: messages that were appended to the journal.
         payload_bytes: size of the payloads of these messages in bytes.
         lost: number of lost messages in gap records. Gaps of unknown size are not counted.
         dropped: messages that were dropped while the disk was full. `lost` counts them too.
@@ -136,8 +136,8 @@ class Recorder(Service):
             directory: the directory of the journal. The recorder creates the directory if it does not exist.
             patterns: the subjects to record, as in `oz.compile`: "md.>", or "rv:MD.>" in another dialect.
             source: source of the messages. With one endpoint or a list of endpoints, the recorder creates a subscriber.
-                With a `Subscriber`, the program must not receive from it meanwhile. With a `Node`, the recorder
-                subscribes on its bus. `close` leaves a given subscriber or node open.
+                With a `Subscriber`, the program must not receive from this subscriber meanwhile. With a `Node`, the
+                recorder subscribes on the bus of the node. `close` leaves a given subscriber or node open.
             group: name of a queue group. Each message goes to one recorder in the group.
             ack: "received", or "handled" to acknowledge a message when it is in the journal. "handled" needs a `group`
                 and a source with links. If the recorder is killed, another recorder receives the unacknowledged

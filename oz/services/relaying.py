@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MAX_PUBLISHERS = 10_000
-"""Maximum number of publishers whose numbers are kept. A further publisher replaces the least recent publisher."""
+"""Maximum number of publishers whose numbers are kept. Beyond it, the publisher that was silent longest is removed."""
 
 
 class _Account:

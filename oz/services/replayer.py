@@ -33,7 +33,7 @@ MAX_DELAY = 1.0
 MIN_WAIT = 0.0002
 """A message that is due within this number of seconds is published at once, because a wait would be less exact."""
 POLL_STEP = 0.001
-"""Seconds by which a poll may end too late, because it counts in milliseconds."""
+"""Seconds by which a poll may end too late, because its timeout is in milliseconds."""
 RETRY_INTERVAL = 0.005
 """Seconds between two attempts while a subscriber is full, because no event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000

@@ -27,12 +27,12 @@ CLOSE_TIMEOUT = 5.0
 """Default maximum seconds that `close` waits for acknowledgements of peers."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of an `on_poll` that does not return the time of the next call."""
-_FAILURE_PAUSE = 0.1  # Seconds to wait after a round that raised an exception.
+_FAILURE_PAUSE = 0.1  # Seconds to wait after an exception in `NodeService._turn`.
 
 OnPoll = Callable[[], object]
-"""Function that `run` calls in its thread after each round, and ten times a second.
+"""Function that `run` calls in its thread, at least ten times a second.
 
-If it returns a float, the next call comes at this time of the monotonic clock instead.
+If the function returns a float, the next call comes at this time of the monotonic clock at the latest.
 """
 
 _log = peer_logger("oz.services")
@@ -69,8 +69,8 @@ class Service:
         """Serve until `stop` or `close` is called.
 
         Args:
-            on_poll: function that this thread calls after each round, and at least every 0.1 seconds. If it returns a
-                float, the next call comes at this time of the monotonic clock instead.
+            on_poll: function that this thread calls at least every 0.1 seconds. If the function returns a float, the
+                next call comes at this time of the monotonic clock at the latest.
         """
         self._idle.clear()
         try:

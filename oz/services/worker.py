@@ -37,8 +37,8 @@ CLOSE_TIMEOUT = 4.0
 """Maximum seconds that a process may take to end before it is killed."""
 
 _MODULE = "oz.services.multicast_process"
-_START_TIMEOUT = 20.0  # Seconds after the start of a process in which it must send READY.
-_OUTPUT_BYTES = 500  # Bytes from the end of the output that errors and the log show.
+_START_TIMEOUT = 20.0  # A process must send READY within this number of seconds after its start.
+_OUTPUT_BYTES = 500  # Errors and the log show this number of bytes from the end of the output.
 _EXIT_TIMEOUT = 0.1  # Seconds in which the process may exit after it has closed standard input.
 
 
@@ -179,7 +179,7 @@ class Worker:
         self.socket.set(zmq.RCVHWM, 20)
         self.socket.set(zmq.LINGER, 0)
         self.socket.bind(address)
-        # A file, because a full pipe would block the process.
+        # The output goes to a file, because a full pipe would block the process.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         argument = json.dumps({"role": self.role, "link": address, **self._task()})
         self._process = subprocess.Popen(

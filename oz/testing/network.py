@@ -162,7 +162,7 @@ class Network:
     def mute(self, host: str, other: str) -> None:
         """Lose all messages from `host` to `other` on their present connections. New connections work as usual.
 
-        Neither host notices the loss. If `host` ends such a connection, `other` does not notice this until `heal`.
+        Neither host notices the loss. If `host` ends a muted connection, `other` does not notice the end until `heal`.
         """
         for ends in self._between(host, other):
             for end in ends:
