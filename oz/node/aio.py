@@ -42,7 +42,6 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
     _turn_ends = 0.0
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Return the subscription at once."""
         return self
         yield
 
@@ -290,5 +289,4 @@ class Node(NodeBase, Publishing, LoopRequesting):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
         await self.close()

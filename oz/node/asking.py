@@ -107,7 +107,6 @@ class Replies(ManyReplies):
         self._pool = cast("ThreadPool", node.pool)
 
     def __iter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     def __next__(self) -> Message:

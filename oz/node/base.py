@@ -39,7 +39,6 @@ class NodeSubscriptionBase(SubscriptionBase):
     """State of a subscription of a node."""
 
     def __init__(self, node: NodeBase, inbox: Inbox, delivery: Delivery, overflow: str | None) -> None:
-        """Created by `Node.subscribe`."""
         self._node = node
         self._engine = node._node.subscriber
         self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
@@ -322,11 +321,9 @@ class NodeBase(PublishingBase):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError with a suggestion."""
             raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
-        """Show name and bus."""
         if "_node" not in self.__dict__:
             return f"<{self._class_name} not made>"
         return f"<{self._class_name} {self.name!r} on {self.bus!r}{' closed' if self.closed else ''}>"

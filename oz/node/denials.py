@@ -108,7 +108,6 @@ class Denials:
         return True
 
     def __len__(self) -> int:
-        """Return the number of senders to inform."""
         return len(self._waiting)
 
     def notices(self) -> Iterator[tuple[bytes, Notice, bool]]:

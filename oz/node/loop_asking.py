@@ -19,11 +19,6 @@ class LoopTimes:
     """
 
     def __init__(self, node: Engine) -> None:
-        """Register the timer at the engine of a node.
-
-        Args:
-            node: engine of the node.
-        """
         self._node = node
         self._timer: asyncio.TimerHandle | None = None
         node.exchange.schedule = self._schedule
@@ -63,7 +58,6 @@ class AsyncReplies(ManyReplies):
         self._attendance = attendance
 
     def __aiter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     async def __anext__(self) -> Message:

@@ -147,7 +147,6 @@ class NodeSubscriber(SubscriberEngine):
     subscriptions_class = NodeSubscriptions
 
     def __init__(self, **options: Any) -> None:
-        """Create the engine; see `oz.subscriber.engine.Engine`."""
         self._arrived: deque[Queue] = deque()
         self._checks: dict[Place, DialCheck] = {}
         self._reported: frozenset[tuple[Place, int]] = frozenset()

@@ -34,7 +34,6 @@ class Readiness:
     """Readiness of one node."""
 
     def __init__(self, node: Engine) -> None:
-        """Create the object for a node."""
         self._node = node
 
     def ready(

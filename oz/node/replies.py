@@ -59,7 +59,6 @@ class WaitingReplies:
         self.given_up = 0
 
     def __len__(self) -> int:
-        """Return the number of replies that wait."""
         return len(self._waiting)
 
     def add(self, node: bytes, reply: Reply, now: float) -> bool:

@@ -207,7 +207,6 @@ class Requests:
         self.late = 0
 
     def __len__(self) -> int:
-        """Return the number of requests that have not ended."""
         return len(self._open)
 
     def request(

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 class StreamResponders:
-    """Choice of the streams that receive a request; see `oz.node.requests.Responders`.
-
-    Attributes:
-        greets: function that returns whether a link may declare further subscriptions soon.
-        name: function that returns the name of a peer.
-    """
+    """Choice of the streams that receive a request; see `oz.node.requests.Responders`."""
 
     def __init__(
         self,

@@ -74,7 +74,6 @@ class Sampling:
     """Snapshots of one node, and questions to its peers."""
 
     def __init__(self, node: Engine) -> None:
-        """Start without questions."""
         self._node = node
         self._began = node.clock()
         self._asked: deque[tuple[bytes, int, str]] = deque(maxlen=_MAX_QUESTIONS)

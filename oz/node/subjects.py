@@ -40,7 +40,6 @@ class ReservedIndex(PatternIndex[Any]):
     __slots__ = ("_reserved",)
 
     def __init__(self, *, cache_size: int = 0) -> None:
-        """Start empty."""
         super().__init__(cache_size=cache_size)
         self._reserved: PatternIndex[Any] = PatternIndex(cache_size=cache_size)
 

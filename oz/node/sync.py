@@ -315,5 +315,4 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()

@@ -150,7 +150,6 @@ class Traces:
     """
 
     def __init__(self, node: Engine) -> None:
-        """Start without questions."""
         self._node = node
         self._arrived: list[tuple[bytes, str | None, str, bytes]] = []
         self._arrived_bytes = 0

@@ -87,11 +87,6 @@ class BridgeEngine:
     """
 
     def __init__(self, legs: list[dict[str, Any]]) -> None:
-        """Join the buses.
-
-        Args:
-            legs: settings of each leg.
-        """
         self.id = os.urandom(FORWARDER_ID)
         self.stats = ForwarderStats()
         self.legs: list[Leg] = []
@@ -382,7 +377,6 @@ class Forwarder(NodeService):
         return ["standing by for groups" if leg.is_standby else "passing" for leg in self.legs]
 
     def __repr__(self) -> str:
-        """Show the buses."""
         return f"<oz.services.Forwarder of {', '.join(leg.bus for leg in self.legs)}>"
 
 

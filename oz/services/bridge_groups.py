@@ -72,14 +72,6 @@ class Jobs:
     def __init__(
         self, legs: Sequence[Leg], own: bytes, stats: ForwarderStats, clock: Callable[[], float]
     ) -> None:
-        """Start without jobs.
-
-        Args:
-            legs: legs of the forwarder.
-            own: id of the forwarder.
-            stats: counts of the forwarder.
-            clock: function that returns the time in seconds.
-        """
         self._legs, self._own, self._stats, self._clock = legs, own, stats, clock
         self._waiting: dict[tuple[Leg, str, bytes], deque[Job]] = {}
         self._retry_at = inf

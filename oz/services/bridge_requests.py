@@ -26,7 +26,7 @@ _log = peer_logger("oz.forwarder")
 
 
 class Crossing:
-    """Request that a forwarder passes on, to one bus or more.
+    """Request that a forwarder passes on, to one bus or more. `begin` sends it.
 
     Attributes:
         requests: requests that the forwarder has sent on the other buses.
@@ -34,13 +34,6 @@ class Crossing:
     """
 
     def __init__(self, stats: ForwarderStats, leg: Leg, message: Message) -> None:
-        """Prepare the request. `begin` sends it.
-
-        Args:
-            stats: counts of the forwarder.
-            leg: leg at which the request arrived.
-            message: the request.
-        """
         self._stats, self._leg, self._message = stats, leg, message
         self._is_answered = False
         self.requests: list[Request] = []

@@ -98,11 +98,6 @@ class Side:
     """
 
     def __init__(self, allowed: Iterable[Pattern] = ()) -> None:
-        """Start without sessions.
-
-        Args:
-            allowed: patterns of the messages that may enter the bus.
-        """
         self.allowed = tuple(allowed)
         self.sources: dict[Any, Source] = {}
         self.forwarders: frozenset[bytes] = frozenset()

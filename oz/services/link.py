@@ -73,7 +73,6 @@ class Numbering:
     __slots__ = ("_began_at", "_has_unsent_gap", "_origin", "epoch", "number", "reported")
 
     def __init__(self) -> None:
-        """Begin a new sequence."""
         self._origin = os.urandom(16)
         self._began_at: float | None = None
         self.epoch = int(time.time())

@@ -65,7 +65,6 @@ class GatewayLink:
     """
 
     def __init__(self, address: str) -> None:
-        """Connect to the gateway."""
         silence_libpgm()
         self.context: zmq.Context[Any] = zmq.Context()
         self.socket = self.context.socket(zmq.PAIR)

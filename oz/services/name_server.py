@@ -160,5 +160,4 @@ class NameServer(NodeService):
         return sorted(found, key=lambda item: (item.bus, item.name, item.node))
 
     def __repr__(self) -> str:
-        """Show name and endpoints."""
         return f"<oz.services.NameServer {self.name!r} at {', '.join(self.endpoints)}>"

@@ -45,7 +45,6 @@ class Service:
     """
 
     def __init__(self) -> None:
-        """Create the bell, which ends a wait of `_turn`."""
         self._bell = Bell()
         self._is_stopping = self._is_closed = False
         self._owner = os.getpid()
@@ -126,7 +125,6 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 
@@ -147,11 +145,6 @@ class NodeService(Service):
     """Service that runs one or more nodes in the thread that calls `run`."""
 
     def __init__(self, engine: ServiceEngine) -> None:
-        """Prepare the service. `run` begins to attend to the engine.
-
-        Args:
-            engine: engine of the service.
-        """
         super().__init__()
         self._service_engine = engine
         self._attendance = Attendance(engine)

@@ -287,11 +287,9 @@ class Bus:
                 self.kill(member)
 
     def __enter__(self) -> Self:
-        """Return the bus."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close all members."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -300,7 +298,6 @@ class Bus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all members."""
         await self._close_members()
         self._end()
 

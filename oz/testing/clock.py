@@ -18,7 +18,6 @@ class VirtualClock:
     __slots__ = ("_events", "_order", "now")
 
     def __init__(self) -> None:
-        """Create a clock at time 0 without events."""
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()

@@ -66,14 +66,6 @@ class End:
     def __init__(
         self, socket: Socket, endpoint: str, target: tuple[str, str] | None = None, name: bytes = b""
     ) -> None:
-        """Create an end without a connection.
-
-        Args:
-            socket: socket that the end belongs to.
-            endpoint: endpoint to which the socket connects, or that the listening socket has bound.
-            target: transport and address to which the socket connects; None for a listening socket.
-            name: routing id of the peer.
-        """
         self.socket, self.endpoint, self.target, self.name = socket, endpoint, target, name
         self.network: Network = socket.network
         self.is_local = target is not None and target[0] == "inproc"

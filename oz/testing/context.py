@@ -35,12 +35,7 @@ class Context:
     """
 
     def __init__(self, network: Network, host: str = "host") -> None:
-        """Create a context. All contexts of one host are killed together.
-
-        Args:
-            network: virtual network of the sockets.
-            host: name of the host, by which faults find the process.
-        """
+        """Create a context. All contexts of one host are killed together."""
         self.network = network
         self.host = host
         self.closed = False

@@ -23,11 +23,6 @@ class Descriptor:
     """
 
     def __init__(self, is_readable: Callable[[], bool]) -> None:
-        """Create a descriptor that no loop watches.
-
-        Args:
-            is_readable: function that returns whether a read would return something.
-        """
         self.number = next(_numbers)
         self.is_readable = is_readable
         self.parents: list[Descriptor] = []

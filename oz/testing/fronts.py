@@ -20,12 +20,6 @@ class Publisher(oz.publisher.aio.Publisher):
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
-        """Create a publisher; `oz.testing.Bus.publisher` calls this.
-
-        Args:
-            place: process that the object runs in.
-            options: arguments of `oz.asyncio.Publisher`.
-        """
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
@@ -55,12 +49,6 @@ class Subscriber(oz.subscriber.aio.Subscriber):
     """
 
     def __init__(self, place: Context, **options: Any) -> None:
-        """Create a subscriber; `oz.testing.Bus.subscriber` calls this.
-
-        Args:
-            place: process that the object runs in.
-            options: arguments of `oz.asyncio.Subscriber`.
-        """
         self.place = place
         context: Any = place
         super().__init__(context=context, **options)
@@ -83,12 +71,6 @@ class Blocking:
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:
-        """Wrap an object of the bus.
-
-        Args:
-            run: function that runs a coroutine to its end.
-            awaited: object with the methods of `oz.asyncio`.
-        """
         self._run = run
         self._awaited = awaited
 
@@ -98,7 +80,6 @@ class Blocking:
         return self._call(found) if callable(found) else found
 
     def __repr__(self) -> str:
-        """Show the object of the bus."""
         return repr(self._awaited)
 
     def __enter__(self) -> Self:
@@ -107,7 +88,6 @@ class Blocking:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self._run(_called(self._awaited.close, (), {}))
 
     def __iter__(self) -> Iterator[Any]:

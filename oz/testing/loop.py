@@ -59,12 +59,6 @@ class VirtualSelector(selectors.DefaultSelector):
     """
 
     def __init__(self, clock: VirtualClock, longest: float) -> None:
-        """Create a selector without descriptors.
-
-        Args:
-            clock: virtual clock.
-            longest: maximum duration of one run in virtual seconds.
-        """
         super().__init__()
         self.clock = clock
         self.longest = longest

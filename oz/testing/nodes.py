@@ -89,13 +89,6 @@ class Node(oz.node.aio.Node):
     _node: VirtualEngine
 
     def __init__(self, place: Context, name: str, **options: Any) -> None:
-        """Create a node; `oz.testing.Bus.node` calls this.
-
-        Args:
-            place: process that the node runs in.
-            name: name of the node.
-            options: arguments of `oz.asyncio.Node`.
-        """
         self.place = place
         super().__init__(name, **options)
         # The bus closes the node. Therefore the end of the program must not close it too.

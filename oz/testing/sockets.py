@@ -54,7 +54,6 @@ class Socket:
     """
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket; `Context.socket` calls this."""
         self.context = context
         self.network, self.host = context.network, context.host
         self.type = socket_type
@@ -343,7 +342,6 @@ class Pair(Socket):
     """PAIR socket, which receives the events of a monitored socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._events: deque[Message] = deque()
 
@@ -367,7 +365,6 @@ class Router(Socket):
     """ROUTER socket with ROUTER_MANDATORY and ROUTER_HANDOVER. A message's first frame is the name of the peer."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._names: dict[bytes, End] = {}
         self._to: End | None = None
@@ -411,7 +408,6 @@ class Xpub(Socket):
     """XPUB socket with XPUB_VERBOSER: each subscription and each unsubscription can be received."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._topics: dict[End, set[bytes]] = {}
         self._reports: deque[Message] = deque()
@@ -454,7 +450,6 @@ class Sub(Socket):
     """SUB socket. After a lost connection, it sends its subscriptions again when its owner next uses the socket."""
 
     def __init__(self, context: Context, socket_type: int) -> None:
-        """Create a socket."""
         super().__init__(context, socket_type)
         self._topics: Counter[bytes] = Counter()
         self._hiccups: dict[End, None] = {}
