@@ -572,7 +572,7 @@ class Link:
         if self._declared > self.answered:
             ignored = -1
         elif has_pending:
-            # An earlier PING has made an ACK due. If the ACK had arrived, the publisher would send the pending messages.
+            # An earlier PING has made an ACK due. If the ACK had arrived, the publisher would send pending messages.
             ignored = self.expected
         if ignored is None:
             self._ignored, self._ignored_limit = None, silent_after(self._beats)
