@@ -1,6 +1,6 @@
-"""Settings of a node: from arguments, `OZ_*` variables, a TOML file and defaults, in this order.
+"""Settings of a node. An argument overrides an `OZ_*` variable, which overrides a TOML file, which overrides a default.
 
-`resolve` returns each setting with its source. docs/configuration.md is the page for users.
+`resolve` returns the value and the source of each setting. docs/configuration.md is the page for users.
 """
 
 from oz.configuration.directory import private_directory
