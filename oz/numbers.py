@@ -1,4 +1,4 @@
-"""Checks of durations and sizes in arguments, with errors that name the argument."""
+"""Checks of durations and sizes in arguments. Their errors contain the name of the argument."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def check_seconds(name: str, value: Any, maximum: float, minimum: float = 0) -> 
 
 
 def check_wait(name: str, value: Any) -> None:
-    """Check a timeout: a number of seconds, or None for ever.
+    """Check a timeout. It is a number of seconds, or None to wait for ever.
 
     Raises:
         TypeError: the value is neither a number nor None.
         ValueError: the value is negative or nan.
     """
-    # The usual value, a float, is checked first, because `receive` calls this for each message.
+    # A float is checked first, because it is the usual value, and `receive` calls this function for each message.
     if value is not None and (type(value) is not float or not value >= 0):
         check_number(name, value, "a number of seconds, or None for ever")
         if value < 0:
@@ -46,7 +46,7 @@ def check_wait(name: str, value: Any) -> None:
 
 
 def check_number(name: str, value: Any, what: str = "a number of seconds") -> None:
-    """Check a number. `what` describes the number in errors.
+    """Check a number. Errors describe the number by `what`.
 
     Raises:
         TypeError: the value is not a number.
