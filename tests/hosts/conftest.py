@@ -19,9 +19,8 @@ def network():
 
 @pytest.fixture
 def hosts(network):
-    """The hosts, none of which loses anything, or is cut."""
+    """Hosts without losses and with an ordinary MTU."""
     yield network.hosts
     for host in network.hosts:
-        network.mend(host)
         network.narrow(host, 1500)
         host.lose(0)

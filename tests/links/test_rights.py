@@ -157,11 +157,3 @@ def test_a_key_that_is_not_trusted_loses_its_session(rights):
     assert publisher.replies() == [(session.route, Bye(links.KEY_REFUSED, links.PUBLISHER, 1, {}))]
     assert publisher.sessions.given_up == 1
     assert not publisher.sessions.by_id
-
-
-def test_a_session_id_that_belongs_to_another_key_is_refused():
-    publisher = Publisher()
-    publisher.sessions._owns = lambda session, user: user == "desk"
-    assert publisher.hello(user="other") is None
-    assert [bye.reason for _, bye in publisher.replies()] == [links.KEY_REFUSED]
-    assert publisher.hello(user="desk") is not None

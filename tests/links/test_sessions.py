@@ -37,10 +37,7 @@ def kinds(found):
     ]
 
 
-# HELLO that resumes
-
-
-# any other HELLO
+# HELLO
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,6 @@ def test_a_hostile_introduction_is_ignored(make):
     first, second = make("first"), make("second")
     first.wait_ready("second", timeout=DEADLINE)
     second.wait_ready("first", timeout=DEADLINE)
-    engine = (first if make.kind == "sync" else first.wrapped)._node
     node = bytes.fromhex(first.peers[0].id)
     stranger = [bytes(16), ["tcp://127.0.0.1:1"]]
     hostile = [
@@ -311,8 +310,7 @@ def test_a_hostile_introduction_is_ignored(make):
         msgpack.packb([stranger] * 40_000),
     ]
     for payload in hostile:
-        assert engine.publisher.direct(node, INTRODUCTION, payload)
+        assert first._node.publisher.direct(node, INTRODUCTION, payload)
     exchange(first, second)
     assert names(second) == ["first"]
-    other = (second if make.kind == "sync" else second.wrapped)._node
-    assert len(other.roster.by_id) == 1
+    assert len(second._node.roster.by_id) == 1

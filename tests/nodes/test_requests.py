@@ -139,15 +139,6 @@ def test_the_timeout_of_a_waiting_request_says_so(requests, members):
     assert isinstance(many.error, Timeout)
 
 
-def test_a_lost_holder_ends_a_request_at_once(requests, members):
-    request, stream = begin(requests)
-    assert end_session(requests, members.streams[1]) == []
-    assert end_session(requests, stream) == [request]
-    assert isinstance(request.error, PeerLost)
-    assert (request.error.subject, request.error.peer) == ("jobs", "a")
-    assert "retries=1" in str(request.error)
-
-
 def test_retries_go_to_other_members_within_one_timeout(requests, members):
     request, first = begin(requests, retries=2)
     second, third = members.streams[1:]
@@ -272,14 +263,6 @@ def test_request_many_goes_on_until_all_holders_are_lost(requests, members):
     assert end_session(requests, c) == [first, second]
     assert first.error is None
     assert isinstance(second.error, PeerLost)
-
-
-def test_the_number_of_requests_is_bounded(members):
-    requests = Requests(NODE, members, max_requests=2)
-    begin(requests)
-    begin(requests)
-    with pytest.raises(WouldBlock, match="2 requests"):
-        requests.request(ASK, 0.0)
 
 
 def test_deadlines_of_ended_requests_are_removed(requests):

@@ -133,18 +133,6 @@ def test_only_messages_behind_the_position_of_the_second_answer_are_delivered(se
     assert [(gap.count, gap.reason) for gap in sub.gaps] == [(None, "moved")]
 
 
-def test_a_plain_connection_that_delivered_nothing_leaves_without_a_gap(served, script):
-    sub = served
-    script.open_links()
-    attend(sub, script, lambda: sub.publishers[0].origin and script.declared)
-    script.batch(0, 4, "a.1")
-    script.answer(5)
-    attend(sub, script, lambda: sub.stats.delivered == 1)
-    assert all_received(sub) == [("a.1", b"link")]
-    assert sub.gaps == []
-    assert [publisher.mode for publisher in sub.publishers] == ["link"]
-
-
 def test_a_plain_publisher_gets_no_subscription_before_its_link_was_asked(make, script):
     script.open_links()
     sub = make(script.endpoint)

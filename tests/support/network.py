@@ -178,18 +178,6 @@ class Network:
         host.lose(0)
         self.hosts.append(host)
 
-    def cut(self, host):
-        """Pass nothing on to a host or from it, as a switch does whose port is off."""
-        self._set_port(host, "down")
-
-    def mend(self, host):
-        """End that."""
-        self._set_port(host, "up")
-
-    def _set_port(self, host, state):
-        number = self.hosts.index(host) + 1
-        run("ip", "-n", self._bridge, "link", "set", f"p{number}", state)
-
     def narrow(self, host, mtu):
         """Have a link take no larger IP packets."""
         number = self.hosts.index(host) + 1

@@ -12,17 +12,7 @@ from oz.security.identity import make_uuid_of
 from oz.wire import links
 from oz.wire.links import Card, Declare, Hello, Item
 from support.keyring import Keyring
-from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
-
-pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-
-
-@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
-def kind(request):
-    """Shell: one in the suite, because the engine checks keys, and both shells use the same engine."""
-    return request.param
-
 
 RIGHTS = {
     "first": 'subscribe = { allow = ["svc.>"] }\nreply = { allow = ["svc.>"] }',
@@ -49,12 +39,8 @@ def keyed(make, ring):
     return create
 
 
-def engine_of(node):
-    return getattr(node, "wrapped", node)._node
-
-
 def id_of(node):
-    return engine_of(node).id
+    return node._node.id
 
 
 class Socket:
@@ -128,7 +114,7 @@ def test_a_session_does_not_become_that_of_another_node(keyed, ring, attack):
     one.control(links.WELCOME)
     one.hello(own, attempt=2, card=card(own))
     assert one.control(links.BYE).reason == links.MALFORMED
-    assert engine_of(first).publisher._sessions.by_node.keys() <= {id_of(first), id_of(second)}
+    assert first._node.publisher._sessions.by_node.keys() <= {id_of(first), id_of(second)}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +151,7 @@ def test_nobody_has_a_reply_sent_to_another(keyed, has_permissions):
     for item in (second, evil):
         first.wait_ready(item.name, timeout=DEADLINE)
         item.wait_ready(subscriber="svc.x", timeout=DEADLINE)
-    requests = engine_of(evil).exchange._requests
+    requests = evil._node.exchange._requests
     own, requests._inbox = requests._inbox, f"_INBOX.{id_of(second).hex()}."
     with pytest.raises(Timeout):
         evil.request("svc.x", "forged", timeout=0.5)
@@ -194,7 +180,7 @@ def test_a_reply_comes_from_the_node_that_was_asked(keyed):
 
 
 def reply(node, question, payload):
-    engine_of(node).exchange.send_reply(question.reply_to, payload, None)
+    node._node.exchange.send_reply(question.reply_to, payload, None)
 
 
 def test_replies_come_as_often_as_the_file_says(keyed, ring):
@@ -225,12 +211,12 @@ def test_introductions_come_from_the_key_of_the_peer_only(keyed, monkeypatch):
     introduction = msgpack.packb([(b"a ghost of a bus", ["tcp://127.0.0.1:9"])])
 
     def is_denied():
-        engine_of(evil).publisher.direct(id_of(first), engine.INTRODUCTION, introduction, None)
+        evil._node.publisher.direct(id_of(first), engine.INTRODUCTION, introduction, None)
         return first.stats.denied
 
     until(is_denied)
-    assert b"a ghost of a bus" not in engine_of(first).roster.by_id
-    assert "tcp://127.0.0.1:9" not in engine_of(first).subscriber.places
+    assert b"a ghost of a bus" not in first._node.roster.by_id
+    assert "tcp://127.0.0.1:9" not in first._node.subscriber.places
 
 
 def test_node_with_the_id_of_another_key_is_no_peer(keyed, ring, directory, monkeypatch):

@@ -5,23 +5,13 @@ import random
 from contextlib import suppress
 
 import pytest
-import zmq
 from click.testing import CliRunner
 
 from oz.cli import main
 from oz.errors import OzError, PermissionDenied
 from support.keyring import Keyring
-from support.sizes import in_suite, size
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
-
-pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-
-
-@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
-def kind(request):
-    """Shell: one in the suite, because the engine checks keys, and both shells use the same engine."""
-    return request.param
-
 
 USERS = ("one", "two", "three")
 QUESTIONS = size(20, 50)

@@ -5,7 +5,6 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
-import zmq
 
 import oz
 from oz.errors import PermissionDenied, Timeout
@@ -15,17 +14,7 @@ from oz.subscriber.keys import SubscriberKeys
 from oz.transport import credentials
 from oz.transport.security import credentials_of
 from support.keyring import Keyring
-from support.sizes import in_suite
 from support.waiting import DEADLINE, until
-
-pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-
-
-@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
-def kind(request):
-    """Shell: one in the suite, because the engine checks keys, and both shells use the same engine."""
-    return request.param
-
 
 FIRST = 'publish = { allow = ["md.>"] }\nsubscribe = { allow = ["notes.>"] }'
 SECOND = 'publish = { allow = ["notes.>"] }\nsubscribe = { allow = ["md.>"] }'
@@ -65,13 +54,9 @@ def reason(node, name):
     return str(raised.value)
 
 
-def engine_of(node):
-    return getattr(node, "wrapped", node)._node
-
-
 def links_between(node, peer):
     """Return the sessions and the live links of a node with a peer."""
-    engine, other = engine_of(node), engine_of(peer).id
+    engine, other = node._node, peer._node.id
     session = engine.publisher.session_of(other)
     live = [item for item in engine.readiness._links_to(other) if item.state == "live"]
     return ([] if session is None else [session]) + live

@@ -7,7 +7,6 @@ import socket
 from pathlib import Path
 
 import pytest
-import zmq
 from click.testing import CliRunner
 
 import oz
@@ -15,16 +14,7 @@ from oz.cli import main
 from oz.errors import PermissionDenied, Timeout
 from oz.logs import forget_rates
 from support.keyring import Keyring
-from support.sizes import in_suite
 from support.waiting import DEADLINE, until
-
-pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-
-
-@pytest.fixture(params=in_suite(["sync"], ["asyncio"]))
-def kind(request):
-    """Shell: one in the suite, because the engine checks keys, and both shells use the same engine."""
-    return request.param
 
 
 @pytest.fixture
