@@ -128,8 +128,8 @@ class Gateway(Service):
             multicast: options of both multicast sockets.
             echo: whether local subscribers also get the messages of local publishers. PGM does not deliver messages to
                 the host that has sent them.
-            keep_origins: whether the gateway adds headers with the id of the first publisher of a message, and with
-                the position of the message at that publisher.
+            keep_origins: whether the gateway adds two headers to a message: the id of the first publisher, and the
+                position of the message at that publisher.
             options: options of the sockets for local programs.
             security: keys and permissions for local programs. Multicast is not encrypted or authenticated.
 
