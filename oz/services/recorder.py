@@ -383,15 +383,14 @@ class Recorder(Service):
         if stats.is_full:
             stats.is_full = False
             _log.warning(
-                "the disk has room again; %s messages were dropped, and are recorded as gaps", stats.dropped
+                "the disk has space again; %s messages were dropped, and are recorded as gaps", stats.dropped
             )
 
     def _report_full(self, error: JournalFull) -> None:
         if not self.stats.is_full:
             _log.error(
                 "%s; all records before offset %s are kept; free space, or keep less with retain_bytes "
-                "(--retain-bytes). The recorder retries, and counts as lost the messages that memory cannot "
-                "hold",
+                "(--retain-bytes). The recorder retries. It drops messages that do not fit into memory",
                 error,
                 self.writer.end_offset,
             )

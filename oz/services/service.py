@@ -157,7 +157,7 @@ class NodeService(Service):
             self.stop()
         except Exception:
             _log.exception(
-                "a step of %r failed, and the service goes on: report this error as a fault of oz", self
+                "a step of %r failed, and the service continues: report this error as a fault of oz", self
             )
             time.sleep(_FAILURE_PAUSE)
 
