@@ -5,7 +5,8 @@ the queues of ZeroMQ during a slow fsync, and a plain publisher would drop messa
 in the node's thread pool receives the messages, instead of the thread of `run`. A buffer between the threads keeps the
 order and is bounded in bytes.
 
-**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell that `stop` and signals ring.
+**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell (`oz.transport.bell`), which `stop`
+and signals ring.
 
 **Losses.** A loss becomes a gap record, in order with the messages. Three kinds of losses occur: gaps that the
 subscriber reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full.

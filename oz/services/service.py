@@ -53,7 +53,10 @@ class Service:
         _open.add(self)
 
     def _turn(self, until: float) -> None:
-        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due."""
+        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due.
+
+        The bell (`oz.transport.bell`) rings when `stop` is called.
+        """
         raise NotImplementedError
 
     def _release(self, timeout: float | None) -> None:
