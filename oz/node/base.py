@@ -314,7 +314,7 @@ class NodeBase(PublishingBase):
     def _check_ready(peers: Sequence[str], count: int | None) -> None:
         for peer in peers:
             if not isinstance(peer, str):
-                raise TypeError(f"peers are waited for by name, not by {peer!r}; a number is count=")
+                raise TypeError(f"peers are given by name, not by {peer!r}; count= takes a number of peers")
         if count is not None:
             check_count("count", count, 0, _MAX_COUNT)
 

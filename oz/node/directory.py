@@ -36,7 +36,7 @@ from oz.transport.errors import EndpointError
 READ_INTERVAL = 30.0
 """Seconds between two reads of the directory by a node that has peers."""
 YOUNG = 2.0
-"""Age in seconds up to which a socket is not removed."""
+"""A socket whose age in seconds is below this number is not removed."""
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Maximum length in bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
@@ -69,7 +69,7 @@ class Directory:
             bus: name of the bus.
             node: id of this node.
             has_key: whether this node has keys. Nodes with keys and nodes without keys do not find each other.
-            source: place where the path is configured, as in `Setting.source`. Errors name it.
+            source: source of the path, as in `Setting.source`. Errors name this source.
 
         Raises:
             ConfigurationError: the directory cannot be created, or is not private.

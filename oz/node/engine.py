@@ -794,7 +794,8 @@ class Engine:
     def unanswered(self) -> list[tuple[str, str | None]]:
         """Return the nodes that accept a connection and do not answer.
 
-        Each node is a pair: its name, or its endpoint if the name is unknown, and its id, or None.
+        Each node is a pair of its name and its id. If the name is unknown, the pair has the endpoint instead. If the id
+        is unknown, the pair has None.
         """
         found = []
         for endpoint in self.subscriber.unanswered():

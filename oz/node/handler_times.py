@@ -14,7 +14,7 @@ from oz.node.snapshot import HandlerTimes
 
 
 class Stopwatch:
-    """Stopwatch around the handler of one lane.
+    """Stopwatch around the handler of one lane (`oz.node.lanes`).
 
     Attributes:
         call: function that is called with each message: the handler, or the method that measures its time.

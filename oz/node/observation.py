@@ -22,7 +22,7 @@ def take_sample(node: Node, timeout: float) -> Sample:
         timeout: seconds to wait for the peers.
 
     Raises:
-        PermissionDenied: at least one peer denies its statistics, and no peer has answered.
+        PermissionDenied: no peer has answered, and at least one peer denies its statistics.
         ClosedError: the node is closed.
     """
     now = time.monotonic()

@@ -1,4 +1,7 @@
-"""Publisher and subscriber of a node: subclasses of the engines of `oz.publisher` and `oz.subscriber`."""
+"""Publisher and subscriber of a node: subclasses of the engines of `oz.publisher` and `oz.subscriber`.
+
+`oz.node.engine` explains the attending side, and `oz.node.roster` explains cards.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 With keys, the first bytes of the id of a node are a hash of its public key (`oz.security.identity`). The listening node
 checks the id in a HELLO, the dialling node checks the id in a WELCOME, and a responder checks the inbox of each
-request.
+request. `oz.node.roster` explains cards.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def may_dial(endpoint: str, local_prefix: str | None) -> bool:
     """Return whether this node may dial an endpoint that a peer has announced.
 
     Args:
-        endpoint: `ipc://` with a path, or `tcp://` with a port and a host name or the address of one host.
+        endpoint: endpoint such as `ipc:///PATH` or `tcp://HOST:PORT`, where HOST is a name or an address.
         local_prefix: common start of the endpoints in the directory of this node; None refuses every `ipc://` endpoint.
     """
     if len(endpoint) > MAX_CARD_TEXT:

@@ -29,11 +29,11 @@ changed, a responder    HELD                            –
 changed, none, no link  ends: NoResponders              –
 is greeting
 reply of a holder       –                               reply; ends, if one is expected or `limit` is met
-denied by a holder      –                               other streams: –; many with a reply: ends; else ends with it
-error reply of a holder –                               many: as a reply; other streams: –; else ends with it
+denied by a holder      –                               other holders: –; many with a reply: ends; else ends: error
+error reply of a holder –                               many: as a reply; other holders: –; else ends: error
 other reply             –  (late)                       –  (late)
-session of a holder     –                               other holders, and no member of a group was lost: –;
-ends                                                    retries: HELD by others too; replies arrived: ends;
+session of a holder     –                               other holders, and (many, or no group lost a member): –;
+ends                                                    replies have arrived: ends; retries: HELD by others;
                                                         else ends: PeerLost
 deadline                ends: Timeout                   many: ends; else ends: Timeout
 cancel                  removed                         removed
@@ -306,7 +306,7 @@ class Requests:
         Args:
             request: request to send.
             now: time in seconds.
-            loss: error that ends the request without a responder; None if the request may wait for one.
+            loss: error with which the request ends if it has no responder; None if it may wait for a responder.
         """
         try:
             sent = self._send(request, now)

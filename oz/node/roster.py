@@ -33,23 +33,23 @@ connection, the process is alive.
 Introductions and cards are untrusted input. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints are used only if the peer is on the same host, and are introduced only to peers of the same host.
 
-Endpoints. "refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
+Events of endpoints. "Refused" means: hung up, and not dialled for `FORGET_AFTER` × `lost_after`.
 
 ======================================= =====================================================================
 event                                   result
 ======================================= =====================================================================
-seed, found                             dialled
-WELCOME with the card of a peer         link of the peer; its other endpoints are hung up
-the same, the peer has a link           hung up
-WELCOME with the card of another node   the peer found there before: restarted, or loses the endpoint
-WELCOME without card, with the own id,  refused
-of another bus; BYE with that reason
-BYE (closed)                            peer: closed. A seed stays dialled
-other BYE                               link down; the link tries again
+seed; socket in the directory           dialled
+WELCOME with the card of a peer         the peer is linked; its other endpoints are hung up
+the same, if the peer is linked already hung up
+WELCOME with the card of another node   the previous peer at this endpoint is restarted, or loses the endpoint
+WELCOME without card, with the own id   refused
+or of another bus; BYE for such reasons
+BYE (closed)                            the peer is closed. A seed stays dialled
+other BYE                               the link is down, and tries again
 dead socket in the directory            hung up
 ======================================= =====================================================================
 
-Peers:
+Events of peers, and the next state in each state. "–" means no effect.
 
 ============================ ============================ ======================== ==========================
 event                        KNOWN                        UP                       SILENT
@@ -57,12 +57,13 @@ event                        KNOWN                        UP                    
 first session                dial, introduce the peers    –                        –
 link and session             UP                           –                        UP, resumed
 link or session down         –                            SILENT after 1 s         –
-session down, and the link   –                            KNOWN, lost, end session same
-is refused
+link or session down for     –                            –                        KNOWN, lost, end session
+`lost_after`
+link or session down, and    –                            forgotten, restarted     same
+another peer has one of its
+endpoints
 link refused, session up     –                            PING                     same
-the same for `lost_after`    –                            –                        KNOWN, lost, end session
-the same, and another peer   –                            forgotten, restarted     same
-has one of its endpoints
+link refused, session down   –                            KNOWN, lost, end session same
 BYE (closed)                 forgotten                    forgotten, closed        same
 another node at its endpoint loses the endpoint           forgotten, restarted     same
 2 s without link             dial the next endpoint       –                        –

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The attending
-side of the peer answers with the number and a snapshot (`oz.node.snapshot`), which it makes for this answer. Therefore
-a node does no work until it receives a question, and needs no subscription for questions. If several questions arrive
-between two turns of the attending side, one snapshot answers them. A snapshot of 1,000 links takes 2 to 5 ms.
+A node asks peers for their statistics by a direct message with the subject `STATISTICS` and a number. The peer answers
+with the number and a snapshot (`oz.node.snapshot`), which it makes for this answer. Therefore a node does no work until
+it receives a question, and needs no subscription for questions. If several questions arrive between two calls of
+`turn`, one snapshot answers them. A snapshot of 1,000 links takes 2 to 5 ms.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.STATISTICS`. If this
 permission is missing, the answer contains the reason instead of a snapshot.

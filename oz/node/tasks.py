@@ -15,7 +15,7 @@ TURN = 0.001
 
 
 class TaskPool:
-    """Tasks of one event loop that call handlers. Each lane that has messages has one task.
+    """Tasks of one event loop that call handlers. Each lane (`oz.node.lanes`) that has messages has one task.
 
     Attributes:
         lock: lock for the lanes.

@@ -14,8 +14,8 @@ an answer is identified by the asking node and the peer.
 
 A message is *marked* if its header `oz-trace` has the id of a question. For `SECONDS` after its answer, a peer reports
 marked messages to the node that asked. It sends a report when a marked message arrives, when its handler ends, and when
-it is in a journal. A peer reports only ids from questions, at most `MAX_REPORTS` times for each question. Therefore a
-publisher cannot cause a flood of reports.
+it is in a journal. A peer reports only messages with the id of a question that it has answered, and at most
+`MAX_REPORTS` times for each question. Therefore a publisher cannot cause a flood of reports.
 
 With a file of permissions, the key of the asking node needs `request` for the subject `_OZ.TRACE`.
 """

@@ -265,7 +265,7 @@ class Leg:
         self._on_session = publisher.on_session
         publisher.on_session = self._on_session_event
         self.engine.notify, self.engine.on_loss = self._on_event, self._on_loss
-        # The subscriber puts a loss that concerns several queues into none of these queues.
+        # If a loss concerns several queues, the subscriber puts the gap into none of these queues.
         self.engine.subscriber.gap_listeners.append(lambda gap: self.losses.append((gap, b"")))
 
     def _on_session_event(self, session: Session, what: str) -> None:
@@ -284,7 +284,7 @@ class Leg:
             self.losses.append(found)
 
     def read(self) -> None:
-        """Read the interest of the sessions that have changed."""
+        """Read the patterns of the sessions that have changed."""
         with self.publisher.lock:
             for session in dict.fromkeys(self._changed):
                 if session.has_ended:

@@ -55,7 +55,7 @@ _RESERVED = (b"_LOCAL.", b"_INBOX.", b"_OZ.")
 """Prefixes of the subjects whose messages stay on their bus."""
 REQUEST_POSITION = 1 << 62
 """Position of request 0 of a node; request 1 has the next position. The positions of other messages are smaller."""
-_MAX_DIGITS = 19  # Numbers with fewer digits are below `REQUEST_POSITION`, so that the sum fits into 63 bits.
+_MAX_DIGITS = 19  # Request numbers have fewer digits, so that the positions of requests fit into 63 bits.
 
 
 class Interest(NamedTuple):

@@ -128,15 +128,16 @@ class Gateway(Service):
             multicast: options of both multicast sockets.
             echo: whether local subscribers also get the messages of local publishers. PGM does not deliver messages to
                 the host that has sent them.
-            keep_origins: whether the gateway adds headers with the id of the first publisher of a message, and with
-                the position of the message at that publisher.
+            keep_origins: whether the gateway adds two headers to a message: the id of the first publisher, and the
+                position of the message at that publisher.
             options: options of the sockets for local programs.
             security: keys and permissions for local programs. Multicast is not encrypted or authenticated.
 
         Raises:
             EndpointError: an endpoint cannot be used, or libzmq has no PGM. If PGM is missing, the text shows how to
                 add it.
-            ConfigurationError: there is no multicast endpoint, or a direction has endpoints on one side only.
+            ConfigurationError: no multicast endpoint is given, `receive` is given without `subscribers`, or only one of
+                `send` and the endpoints of publishers is given.
         """
         ups = [*as_list(publishers), *as_list(connect)]
         _check(as_list(receive), send, as_list(subscribers), ups)
@@ -268,7 +269,7 @@ class Gateway(Service):
             self.publisher.report_loss(1)
             _log.warning(
                 "a message on %r is not passed on, and counts as lost: %s; change its publisher. "
-                "`stats.refused` counts such messages",
+                "`stats.refused` counts these messages",
                 message.subject,
                 error,
             )
@@ -378,7 +379,7 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
             "subscribers", subscribers, "received messages need subscribers: give subscribers= or --bind"
         )
     if bool(send) != bool(publishers):
-        raise _wrong("send", send, "send and publishers go together: give send= and publishers= or connect=")
+        raise _wrong("send", send, "send= needs publishers= or connect=, and each of these needs send=")
     # This check comes before the check for PGM, because an endpoint that is not multicast needs no PGM.
     for endpoint in (*receive, *([send] if send else ())):
         endpoint_parts(endpoint)

@@ -19,8 +19,8 @@ BEAT = 2
 MESSAGES = 3
 """A frame with messages, in both directions. The gateway adds the number of the next message."""
 REACHED = 4
-"""The receiver reports the number of the next message of each publisher. So the gateway detects a loss without a later
-message."""
+"""The receiver reports the number of the next message of each publisher. So the gateway detects a loss even if no
+message follows."""
 GAP = 5
 """The receiver reports lost numbers of a publisher. The gateway reports a loss of unknown size to the sender."""
 ADVISORY = 6

@@ -103,7 +103,7 @@ class Proxy(Service):
         self._is_running = False
         self._stats = ProxyStats()
         self._failure: zmq.ZMQError | None = None
-        # The sockets of the proxy and its control need 6 descriptors, and each endpoint needs two descriptors.
+        # 6 descriptors for the control sockets, and two descriptors for each endpoint.
         descriptors.need(
             descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
         )

@@ -5,7 +5,8 @@ the queues of ZeroMQ during a slow fsync, and a plain publisher would drop messa
 in the node's thread pool receives the messages, instead of the thread of `run`. A buffer between the threads keeps the
 order and is bounded in bytes.
 
-**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell that `stop` and signals ring.
+**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell (`oz.transport.bell`), which `stop`
+and signals ring.
 
 **Losses.** A loss becomes a gap record, in order with the messages. Three kinds of losses occur: gaps that the
 subscriber reports, messages that cannot be stored, and messages that the full buffer refused while the disk was full.
@@ -383,15 +384,14 @@ class Recorder(Service):
         if stats.is_full:
             stats.is_full = False
             _log.warning(
-                "the disk has room again; %s messages were dropped, and are recorded as gaps", stats.dropped
+                "the disk has space again; %s messages were dropped, and are recorded as gaps", stats.dropped
             )
 
     def _report_full(self, error: JournalFull) -> None:
         if not self.stats.is_full:
             _log.error(
                 "%s; all records before offset %s are kept; free space, or keep less with retain_bytes "
-                "(--retain-bytes). The recorder retries, and counts as lost the messages that memory cannot "
-                "hold",
+                "(--retain-bytes). The recorder retries. It drops messages that do not fit into memory",
                 error,
                 self.writer.end_offset,
             )

@@ -35,8 +35,7 @@ class Relaying:
             count: number of messages.
 
         Returns:
-            The number of messages that were lost before these messages, and the number of these messages that were
-            passed on or reported lost earlier.
+            Number of messages that were lost directly before, and number of repeats at the start of these messages.
         """
         account = self._find(origin, sequence)
         lost = max(0, sequence - account.expected)

@@ -236,8 +236,8 @@ class Replay:
         if kind not in self._reported:
             self._reported.add(kind)
             _log.warning(
-                "the message at offset %s, %r, cannot be published: %s; `Journal.read` returns its frames, to "
-                "send them with a socket of ZeroMQ. `stats.refused` counts such messages",
+                "the message at offset %s, %r, cannot be published: %s; read its frames with `Journal.read`, and "
+                "send them with a ZeroMQ socket. `stats.refused` counts these messages",
                 record.offset,
                 record.subject,
                 reason,

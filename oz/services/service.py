@@ -53,7 +53,10 @@ class Service:
         _open.add(self)
 
     def _turn(self, until: float) -> None:
-        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due."""
+        """Wait for a change, for the bell, or until a time of the monotonic clock. Then run the steps that are due.
+
+        The bell (`oz.transport.bell`) rings when `stop` is called.
+        """
         raise NotImplementedError
 
     def _release(self, timeout: float | None) -> None:
@@ -157,7 +160,7 @@ class NodeService(Service):
             self.stop()
         except Exception:
             _log.exception(
-                "a step of %r failed, and the service goes on: report this error as a fault of oz", self
+                "a step of %r failed, and the service continues: report this error as a fault of oz", self
             )
             time.sleep(_FAILURE_PAUSE)
 

@@ -23,7 +23,7 @@ class VirtualClock:
         self._order = count()
 
     def call_at(self, when: float, action: Callable[[], None]) -> None:
-        """Call a function at a time, or now if the time is past."""
+        """Call a function at a time, or at once if the time is in the past."""
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def advance(self, ends: float = inf) -> bool:

@@ -66,8 +66,7 @@ class Blocking:
     """Member or subscription with blocking methods; see `Bus.blocking`.
 
     Each call runs the loop of the bus until the call is done. Handlers run in this loop and must not block: a blocking
-    call in a handler raises `OwnershipError`. Coroutines are created in the loop, so that a call with this error leaves
-    no coroutine that was never awaited.
+    call in a handler raises `OwnershipError`.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:

@@ -87,7 +87,7 @@ class Network:
         clock.call_at(clock.now + self._draw() * self.jitter, action)
 
     def arrival(self, hosts: frozenset[str], last: float) -> float:
-        """Return the time of arrival of a message that is sent now, not before `last`."""
+        """Return the time at which a message that is sent now arrives. The result is not earlier than `last`."""
         arrives = self.clock.now + self.latency + self._draw() * self.jitter
         if self.grid:
             arrives = ceil(arrives / self.grid) * self.grid
@@ -130,7 +130,7 @@ class Network:
 
     @property
     def capacity(self) -> int:
-        """Random maximum for the number of messages in transit, for one direction of a new connection."""
+        """Random capacity for one direction of a new connection; see `CAPACITY`."""
         return self.random.randint(*CAPACITY)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:

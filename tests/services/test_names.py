@@ -22,5 +22,5 @@ def test_public_name_is_imported_at_its_first_access(name):
     ],
 )
 def test_gateway_refuses_one_side_without_the_other(ways):
-    with pytest.raises(oz.ConfigurationError, match=r"give receive|give subscribers|go together"):
+    with pytest.raises(oz.ConfigurationError, match=r"give receive|give subscribers|needs publishers"):
         oz.services.Gateway(**ways)
