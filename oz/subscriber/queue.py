@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Messages of a subscription without a handler go to the queue of the subscriber (`shared`). When the program calls
 `receive` of a subscription, or iterates over it, the subscription gets its own queue, and `Subscriber.receive` no
-longer returns its messages. A subscription with a handler always has its own queue. But with `inline`, a subscription
+longer returns its messages. A subscription with a handler always has a queue. But with `inline`, a subscription
 has no queue: its messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the handler.
 
 A queue holds messages and gaps in order. The gap is reported when the program has received the messages before it. If
