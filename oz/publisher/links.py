@@ -212,7 +212,6 @@ class KeyedListener(LinkListener):
     def __init__(
         self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
     ) -> None:
-        """Create the socket; see `LinkListener`."""
         super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
         self._connections: dict[bytes, Connection] = {}
 

@@ -239,7 +239,6 @@ class LoopLifetime:
             self.engine.end_context()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program, when no loop runs; see `close_all`."""
         engine = self.engine
         if engine.is_foreign:
             return

@@ -453,7 +453,6 @@ class Sessions:
             self._exceed(max(self._work, key=lambda session: session.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
-        """End a session with too many waiting declarations."""
         self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
         self.end(session, now)
 
@@ -853,7 +852,6 @@ class Sessions:
         return stream.group.pick(alive, subject, self.now) if alive else None
 
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
-        """Return the members of a stream's group whose patterns match a subject."""
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
         return next((members for group, members in groups if group is stream.group), ())

@@ -63,7 +63,6 @@ class Dialler:
     """
 
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
-        """Create the socket; see `routers.dialling_router` for the arguments."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
         # A garbage-collected subscriber must be able to send BYE on this socket.
         _open.add(self)

@@ -720,7 +720,6 @@ def _decode_welcome(frame: bytes) -> Welcome:
 
 
 def _card_behind(frame: bytes, fields: Struct) -> bytes:
-    """Return the encoded card behind the fixed fields of a HELLO or WELCOME."""
     if len(frame) - fields.size > MAX_CARD:
         raise ProtocolError(f"a card of {len(frame) - fields.size} bytes, at most {MAX_CARD} are allowed")
     return frame[fields.size :]
@@ -867,7 +866,6 @@ def _check_numbers(value: list[Any]) -> list[Any]:
 
 
 def _unpack(packed: bytes, longest: int, max_keys: int = _MAX_FIELDS, **hooks: Callable[[Any], Any]) -> Any:
-    """Return a MessagePack value whose arrays have at most `longest` entries."""
     try:
         return msgpack.unpackb(
             packed,
