@@ -1167,7 +1167,7 @@ class Engine:
         """Return a text with possible reasons for missing subscribers: denied subscriptions, and the endpoints.
 
         Args:
-            subject: subject that subscribers do not receive; None for all subjects.
+            subject: subject for which subscribers are missing; None for any subject.
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.

@@ -971,7 +971,7 @@ class Connections(ABC):
             if fallback is None:
                 pass
             elif plain.is_reached:
-                # Read the events of earlier connections of the link first, so that they do not count for the new one.
+                # Read the events of earlier connections of the link first. They must not count for the new connection.
                 self._read_link_events(now)
                 fallback.handshake_done(now)
                 self._ask_again(place)

@@ -149,7 +149,7 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            # `any` calls `send` for both frames in C, because `send` returns None.
+            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None.
             any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):

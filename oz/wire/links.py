@@ -75,8 +75,7 @@ has few sessions, idle sessions also get a PING in each interval."""
 MAX_BEATS = 4
 """Maximum number of ping intervals between two PINGs of an idle session."""
 SLOW_PINGS = 20
-"""An idle link sends an ACK after this number of ping intervals. A silent session gets a PING after this number of
-intervals."""
+"""An idle link sends an ACK every `SLOW_PINGS` ping intervals. A silent session gets a PING at the same rate."""
 SLOW_AFTER = 2 * SLOW_PINGS * PING_INTERVAL
 """A session is silent when no frame of the subscriber has arrived for this number of seconds. In this time an idle link
 sends two ACKs."""
@@ -100,7 +99,7 @@ MAX_NUMBER = 2**62 - 1
 MAX_DIFFERENCE = 2**32 - 1
 """Largest allowed difference between the positions of two successive messages in a batch."""
 SID = "sid"
-"""Key in the extras of a last value. The value of this key is the number of the subscription that receives it."""
+"""Key in the extras of a last value, for the number of the subscription that receives the last value."""
 HEAD_BYTES = 32
 """Size in bytes of a head whose field `differences` is empty."""
 
