@@ -222,8 +222,8 @@ class Publisher(Publishing, PublisherBase):
             timeout: maximum time in seconds for the whole call; None has the same meaning as in `oz.Publisher.close`.
 
         Returns:
-            Number of messages that subscribers have not acknowledged. In a group with `ack="handled"`, messages that
-            the group has not handled count instead.
+            Number of messages that subscribers have not acknowledged. A message for a group with `ack="handled"` counts
+            until a member has handled it.
         """
         check_wait("timeout", timeout)
         engine = self._engine

@@ -375,7 +375,6 @@ class Engine:
         return stream.has_space(size)
 
     def _append(self, recipients: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
-        """Add a message to the batch that the attending side sends. The caller has called `_may_append`."""
         self.waiting.extend((recipients, raw, payload, extras))
         if self.is_resting:
             self.request_attention()
@@ -733,7 +732,6 @@ class Engine:
             self.quick[subject] = route.plain, route.subject
 
     def _remember_plain(self, subject: str, raw: bytes) -> None:
-        """Add a subject to `quick` if only plain subscribers receive it."""
         if self._sessions.interest.routes.get(subject, UNKNOWN) is None:
             if len(self.quick) >= _MAX_QUICK:
                 self.quick.clear()
@@ -818,7 +816,6 @@ class Engine:
         return True
 
     def _send_again(self, stream: Stream, began: float) -> None:
-        """Send again a message that the socket has refused, and handle the second result."""
         self._sessions.ready[stream.session] = None
         if self._listener is not None:
             self._pump(self._listener)
@@ -1015,7 +1012,6 @@ class Engine:
                 return
 
     def _read_links(self, listener: LinkListener) -> None:
-        """Read at most `MAX_READ` frames of links, for at most `SLICE` seconds."""
         sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
@@ -1171,7 +1167,7 @@ class Engine:
         """Return a text with possible reasons for missing subscribers: denied subscriptions, and the endpoints.
 
         Args:
-            subject: subject that subscribers do not receive; None for all subjects.
+            subject: subject for which subscribers are missing; None for any subject.
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
@@ -1184,18 +1180,12 @@ class Engine:
         return "; ".join([*denied, self._describe(has_cause=bool(denied))])
 
     def _describe(self, *, has_cause: bool) -> str:
-        """Return the publisher's endpoints as text for the error of a timeout.
-
-        Args:
-            has_cause: whether the error names a cause already.
-        """
         where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
         if self.link_endpoints:
             where += f", for links at {', '.join(self.link_endpoints)}"
         return f"the publisher is at {where}"
 
     def _other_subscribers(self, found: int) -> str:
-        """Return a hint for the error of a timeout, if subscribers exist whose patterns do not match."""
         others = self.count_subscribers(None) - found
         if others <= 0:
             return ""

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. The *load*
 of a member is the number of its unacknowledged messages, or with `ack="handled"`, of its unhandled messages. A member
-has *room* if its session is UP and its load is below its prefetch limit. A member loses its room while an
+has *room* if its session is UP and its load is below its prefetch limit. But a member has no room while an
 acknowledgement is missing and its subscriber has sent no frame for 3 seconds.
 
 =========== ==========================================================================================
@@ -47,7 +47,7 @@ class Group:
 
     Attributes:
         name: name of the group.
-        policy: "round_robin", "sticky" or "failover", as the first member declared.
+        policy: "round_robin", "sticky" or "failover"; the first member decides.
         members: streams in the order in which they joined.
     """
 
@@ -74,8 +74,8 @@ class Group:
         """Choose a member for one message, and add the message to the load of this member.
 
         Args:
-            matching: members whose patterns match, in the order in which they joined. Until a pattern of the publisher
-                changes, all messages with one subject pass the same object.
+            matching: members whose patterns match, in the order in which they joined. The caller passes the identical
+                tuple for all messages with the same subject, until a pattern of the publisher changes.
             key: key of the message, or its subject; the policy "sticky" chooses by this key.
             now: current time in seconds.
 

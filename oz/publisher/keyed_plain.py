@@ -199,7 +199,6 @@ class KeyedPlainSubscribers(PlainSubscribers):
                 self.socket.setsockopt(_UNSUBSCRIBE, prefix)
 
     def _sweep(self) -> None:
-        """Remove the connections that have ended."""
         for peer in [known for known in self._connections if inode_of(known.descriptor) != known.inode]:
             connection = self._connections.pop(peer)
             if not self._is_manual:

@@ -172,7 +172,7 @@ class LinkListener:
                     return FULL if error == EAGAIN else GONE
             return TAKEN
         try:
-            # `any` calls `send` for each frame in C, because `send` returns None.
+            # A loop in C: `any` calls `send` for each frame, and does not stop early because `send` returns None.
             if len(frames) == 1:
                 any(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME))
             else:
@@ -212,7 +212,6 @@ class KeyedListener(LinkListener):
     def __init__(
         self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
     ) -> None:
-        """Create the socket; see `LinkListener`."""
         super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
         self._connections: dict[bytes, Connection] = {}
 

@@ -91,7 +91,7 @@ class LoopAttendance:
         self._wake()
 
     def check_loop(self) -> None:
-        """Raise OwnershipError if another loop than the current loop runs the engine."""
+        """Raise OwnershipError if the engine runs in another loop than the current one."""
         running = asyncio._get_running_loop()
         if running is not None and self._loop is not None and running is not self._loop:
             raise OwnershipError(f"this {self._kind} belongs to another event loop: make one in this loop")
@@ -239,7 +239,6 @@ class LoopLifetime:
             self.engine.end_context()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program, when no loop runs; see `close_all`."""
         engine = self.engine
         if engine.is_foreign:
             return

@@ -140,7 +140,6 @@ class MulticastEngine(Engine):
         self.batcher.sent(began, _clock())
 
     def _send_frames(self) -> None:
-        """Send frames. With `on_full="drop"`, drop the frames that a full socket refuses."""
         sender = self._sender
         while not self._transmitter.send(sender) and not self.refuses:
             self._missed += sender.drop()

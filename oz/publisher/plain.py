@@ -170,8 +170,8 @@ class PlainSubscribers:
             if self._delimiter:
                 self._send(self.socket, subject + self._delimiter + payload, _LAST)
                 return True
-            # `any` calls `send` for both frames in C, because `send` returns None. A signal handler that raises can
-            # leave half a message in the socket only if the signal comes during the first send.
+            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None. A
+            # signal handler that raises can leave half a message only if the signal comes during the first send.
             any(map(self._send, self._pair, (subject, payload), _FLAGS))
         except zmq.Again:
             return False

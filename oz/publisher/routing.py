@@ -127,7 +127,7 @@ class _TimeLimit:
                     self._slow_of[entry.session] = self._slow_of.get(entry.session, 0) + 1
 
     def slow(self) -> list[Pattern]:
-        """Return the slow patterns of sessions with too many slow matches, if the search has skipped patterns."""
+        """If the search has skipped patterns, return the slow patterns of the sessions with too many slow matches."""
         return [pattern for pattern, leaf in self._slow if self.has_skipped and self._is_over(leaf)]
 
     def _is_over(self, leaf: Leaf) -> bool:

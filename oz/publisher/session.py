@@ -853,7 +853,7 @@ class Session:
                     turn.append(stream)
 
     def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
-        """Remove the messages of a stream that the subscriber may no longer receive from window and backlog.
+        """Remove from window and backlog the messages of a stream that the subscriber may no longer receive.
 
         Args:
             stream: stream of the messages.

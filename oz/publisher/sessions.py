@@ -26,8 +26,8 @@ ACK, DECLARE and BYE are accepted only from a route that belongs to a session. O
 number of patterns, so that the engine can limit the time for which it holds the lock. A HELLO discards declarations
 that are not applied yet, because the link declares all its subscriptions again after the HELLO.
 
-Redelivery: if a member of a redelivering group has not handled its messages, they move to other matching members. A
-moved message is sent before new messages, and keeps its position and extras. Messages move in three cases:
+Redelivery: the unhandled messages of a member of a redelivering group move to other matching members. A moved message
+is sent before new messages, and keeps its position and extras. Messages move in three cases:
 
 - The member is DOWN for 3 seconds. Then only members that are UP receive its messages. In sticky groups the messages
   do not move yet, because a member of a sticky group keeps its keys until its session ends.
@@ -288,7 +288,7 @@ class Sessions:
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-        # Adding up thousands of sessions takes time. Therefore the next sum follows after `limit` ÷ 64 bytes at least.
+        # Measuring thousands of sessions takes time. Therefore measure again only after `limit` ÷ 64 more bytes.
         self._bytes = min(total, limit - (limit >> 6))
 
     # frames
@@ -453,7 +453,6 @@ class Sessions:
             self._exceed(max(self._work, key=lambda session: session.declare_bytes), now)
 
     def _exceed(self, session: Session, now: float) -> None:
-        """End a session with too many waiting declarations."""
         self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
         self.end(session, now)
 
@@ -800,8 +799,8 @@ class Sessions:
             stream: stream of the member that loses the messages.
             is_final: whether members that are DOWN receive messages too. In this case, if no other member matches, the
                 member itself receives its messages again.
-            kept: pairs of a pattern and a sequence number. A pattern protects the messages that it matches, if their
-                sequence number is not lower.
+            kept: pairs of a pattern and a sequence number. The pattern protects each message that it matches, if the
+                message has this sequence number or a higher one.
             is_drained: whether to move only messages of the backlog.
         """
         moved: list[Any] = []
@@ -853,7 +852,6 @@ class Sessions:
         return stream.group.pick(alive, subject, self.now) if alive else None
 
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
-        """Return the members of a stream's group whose patterns match a subject."""
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
         return next((members for group, members in groups if group is stream.group), ())

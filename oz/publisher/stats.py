@@ -22,9 +22,9 @@ class PublisherStats:
             and each of these subscribers gets a gap. Reason "full": the queue of the subscriber was full. Reason
             "conflated": a newer message with the same subject replaced the message. Reason "too_large": the message
             exceeds the size that the subscriber accepts. Reason "denied": permissions do not allow the message.
-        given_up: number of messages that subscribers had not received when their links ended. In a group with
-            `ack="handled"`, messages that were not handled count instead. A message that several subscribers miss
-            counts several times.
+        given_up: number of messages that subscribers had not received when their links ended. A message for a group
+            with `ack="handled"` counts if it was not handled. A message that several subscribers miss counts several
+            times.
         redelivered: number of messages that moved to another member of their group.
         rejected: number of invalid frames that subscribers sent.
         denied: number of subscriptions that permissions refused.
@@ -49,8 +49,8 @@ class SubscriberInfo:
         member: id of the subscriber, 32 hexadecimal digits.
         patterns: patterns of the subscriber's subscriptions.
         state: "up" while the link is connected, otherwise "down".
-        pending: number of messages that wait to be sent, or that the subscriber has not acknowledged. In a group with
-            `ack="handled"`, messages that the subscriber has not handled count too.
+        pending: number of messages that wait to be sent, or that the subscriber has not acknowledged. A message for a
+            group with `ack="handled"` counts until the subscriber has handled it.
         pending_bytes: size in bytes of the pending messages, and of messages that the group may have to redeliver.
         oldest: age of the oldest pending message in seconds; None without pending messages. Messages that wait in a
             conflating subscription have no age.

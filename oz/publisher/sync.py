@@ -37,8 +37,8 @@ class Publishing(PublishingBase):
                 subscribers get no headers.
             key: a sticky queue group sends all messages with the same key to the same member; None uses the subject
                 as the key.
-            id: id of the message, by which subscribers with `dedupe` detect that a message is repeated. An id is
-                at most 64 bytes, or a pair of at most 64 bytes and a number.
+            id: id of the message. Subscribers with `dedupe` drop a message whose id they have received before. An id
+                is at most 64 bytes, or a pair of at most 64 bytes and a number.
 
         Raises:
             SubjectError: the dialect does not allow the subject.
@@ -185,8 +185,8 @@ class Publisher(Publishing, PublisherBase):
                 messages, and until each other subscriber has its messages or was silent for `resume_seconds`.
 
         Returns:
-            Number of messages that subscribers have not acknowledged. In a group with `ack="handled"`, messages that
-            the group has not handled count instead.
+            Number of messages that subscribers have not acknowledged. A message for a group with `ack="handled"` counts
+            until a member has handled it.
         """
         check_wait("timeout", timeout)
         return self._life.close(timeout)

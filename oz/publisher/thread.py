@@ -239,7 +239,6 @@ class ThreadLifetime:
         thread.abandon(close)
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
         self.close(timeout)
 
 

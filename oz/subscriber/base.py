@@ -141,7 +141,7 @@ class SubscriberBase:
 
     @property
     def endpoint(self) -> str | None:
-        """First endpoint of the subscriber; None without an endpoint. A bound endpoint has its port number."""
+        """First endpoint of the subscriber; None without an endpoint. A bound endpoint includes its port number."""
         return next(iter(self._engine.places), None)
 
     @property

@@ -126,7 +126,6 @@ class Connections(ABC):
         member: bytes | None = None,
         card: bytes = b"",
     ) -> None:
-        """Create the state without endpoints; see `Engine` for the arguments."""
         self.filtering, self.options = filtering, options
         silence_libpgm()
         self._link_endpoints = link_endpoints
@@ -330,7 +329,6 @@ class Connections(ABC):
             return None
 
     def _join(self, endpoint: str) -> None:
-        """Join the group of a multicast endpoint."""
         if self.filtering == "publisher":
             rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
             raise ConfigurationError("filtering", "publisher", "argument", rule)
@@ -386,7 +384,6 @@ class Connections(ABC):
             raise
 
     def _watch(self, place: Place) -> None:
-        """Start monitoring the connection of a link."""
         dialler = self._dialler
         assert dialler is not None
         assert place.link_endpoint is not None
@@ -442,7 +439,6 @@ class Connections(ABC):
         self._changed()
 
     def _reconnect(self, endpoint: str) -> None:
-        """Connect to an endpoint again, with the publisher's current key."""
         place = self.places.get(endpoint)
         if place is None:
             return
@@ -470,7 +466,6 @@ class Connections(ABC):
         self.keys.on_handshake(place.endpoint, outcome, kind, now)
 
     def _allowed(self, place: Place, link: Link, effect: machine.Messages) -> Iterable[machine.Messages]:
-        """Return the messages that the publisher's key may publish. Count denied messages as handled."""
         if self.keys is None:
             return (effect,)
         kept = self.keys.allowed(self.keys.key_of(place.endpoint), link.origin or b"", effect)
@@ -484,7 +479,6 @@ class Connections(ABC):
     def _drop_denied(
         self, place: Place, link: Link, effect: machine.Messages, sequences: Iterable[int]
     ) -> None:
-        """Count denied messages as handled."""
         for sequence in sequences:
             link.handled(link.epoch, effect.stream, sequence)
 
@@ -580,7 +574,6 @@ class Connections(ABC):
             self._changed()
 
     def _keep_counters(self, link: Link) -> None:
-        """Add the counters of a removed link to the subscriber's counters."""
         stats = self.dispatcher.stats
         stats.received += link.unwanted
         stats.unwanted += link.unwanted
@@ -602,7 +595,6 @@ class Connections(ABC):
     # reading
 
     def _read_links(self, now: float) -> bool:
-        """Read frames of links; return whether more frames may be waiting."""
         dialler, by_handle, clock = self._dialler, self._by_handle, self.listening
         if dialler is None:
             clock.empty(now)
@@ -797,7 +789,6 @@ class Connections(ABC):
         self._follow(place)
 
     def _read_last(self, place: Place, plain: PlainSocket) -> None:
-        """Read the waiting messages of a plain connection before it closes."""
         for _ in range(LAST_READS):
             self._deliver_plain(place, plain)
             if plain.is_empty:
@@ -922,7 +913,6 @@ class Connections(ABC):
             dialler.unwatch()
 
     def _read_plain(self, now: float) -> bool:
-        """Read messages of plain connections; return whether more messages may be waiting."""
         has_more = False
         for place in self._plains:
             plain = place.plain
@@ -939,7 +929,6 @@ class Connections(ABC):
         return has_more
 
     def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
-        """Read and deliver messages of a plain connection; return whether a message was read."""
         messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
         if not messages:
             return False
@@ -951,7 +940,6 @@ class Connections(ABC):
         return True
 
     def _read_allowed(self, place: Place, plain: PlainSocket) -> list[list[bytes]]:
-        """Read messages of a plain connection; return the messages that the publisher's key may publish."""
         assert self.keys is not None
         if not place.is_bound:
             return self.keys.allowed_plain(self.keys.key_of(place.endpoint), plain.read(MAX_PLAIN))
@@ -959,7 +947,6 @@ class Connections(ABC):
         return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
 
     def _read_multicast(self, now: float) -> bool:
-        """Read multicast frames; return whether more frames may be waiting."""
         has_more = False
         for place in self._multicasts:
             source = place.multicast
@@ -984,7 +971,7 @@ class Connections(ABC):
             if fallback is None:
                 pass
             elif plain.is_reached:
-                # Read the events of earlier connections of the link first, so that they do not count for the new one.
+                # Read the events of earlier connections of the link first. They must not count for the new connection.
                 self._read_link_events(now)
                 fallback.handshake_done(now)
                 self._ask_again(place)
@@ -1036,7 +1023,6 @@ class Connections(ABC):
         return found[0] if len(found) == 1 else None
 
     def _tick(self, now: float) -> None:
-        """Run the due steps of links and fallbacks. The caller has read the sockets."""
         listened = self.listening.time(now)
         if listened >= self._tick_at:
             deadline = inf

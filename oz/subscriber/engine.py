@@ -106,7 +106,8 @@ class Engine(Connections):
             context: context of the sockets; None uses the shared context of the process.
             filtering: one of "auto", "publisher" and "prefix".
             decode: function of the codec that decodes a payload, or None.
-            link_endpoints: link endpoint of the only endpoint, or a dict from endpoints to link endpoints.
+            link_endpoints: link endpoint, if the subscriber has one endpoint; or a dict from endpoints to link
+                endpoints.
             on_gap: function called with each gap, or None.
             options: options of the subscriber.
             runs_handlers: whether calls that wait run the handlers.

@@ -3,10 +3,9 @@
 Theory of operation
 -------------------
 `connect` starts a link. If the publisher does not answer on the link in time, a SUB connects to the endpoint, without
-subscriptions. When the handshake of the SUB is done, a publisher is listening, and the link sends HELLO again. If the
-publisher does not answer this HELLO, the publisher has no links: the SUB subscribes to the prefixes and *serves*. By
-this order, an oz publisher that starts later has a link from its first message on, and does not count the SUB as a
-subscriber.
+subscriptions. The handshake of the SUB shows that a publisher is listening, and then the link sends HELLO again. If the
+publisher does not answer this HELLO, it has no links: the SUB subscribes to the prefixes and *serves*. By this order,
+an oz publisher that starts later has a link from its first message on, and does not count the SUB as a subscriber.
 
 While the SUB serves, the link continues to send HELLO. When the publisher answers and the SUB has delivered no message,
 the link serves at once. If the SUB has delivered messages, the subscriber moves from the SUB to the link in these

@@ -106,7 +106,6 @@ def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | No
 
 
 def _without(effect: Messages, denied: list[int]) -> list[Messages]:
-    """Remove the messages at the `denied` indexes; return the runs of messages between them."""
     found = []
     start = 0
     for stop in (*denied, len(effect.positions)):

@@ -63,7 +63,6 @@ class Dialler:
     """
 
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
-        """Create the socket; see `routers.dialling_router` for the arguments."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
         # A garbage-collected subscriber must be able to send BYE on this socket.
         _open.add(self)
@@ -150,7 +149,7 @@ class Dialler:
         if self.raw is not None:
             return not self.raw.send_pair(handle, frame)
         try:
-            # `any` calls `send` for both frames in C, because `send` returns None.
+            # A loop in C: `any` calls `send` for both frames, and does not stop early because `send` returns None.
             any(map(self._send, self._pair, (handle, frame), _SEND))
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Messages of a subscription without a handler go to the queue of the subscriber (`shared`). When the program calls
 `receive` of a subscription, or iterates over it, the subscription gets its own queue, and `Subscriber.receive` no
-longer returns its messages. A subscription with a handler always has its own queue. But with `inline`, a subscription
+longer returns its messages. A subscription with a handler always has a queue. But with `inline`, a subscription
 has no queue: its messages go to `Dispatcher.inline`, and the thread that reads the sockets calls the handler.
 
 A queue holds messages and gaps in order. The gap is reported when the program has received the messages before it. If
@@ -43,8 +43,8 @@ from oz.wire.links import SID
 SHARED_PENDING = 65_536
 """The engine stops reading when the queue of the subscriber holds this number of messages."""
 GAPS = 1_000
-"""The engine also stops reading when a queue with an overflow policy holds more than 2 × `max_pending` + `GAPS` items,
-because such a queue may fill with gaps."""
+"""The engine also stops reading when a queue with an overflow policy holds 2 × `max_pending` + `GAPS` items, because
+the queue may contain many gaps."""
 MAX_ROUTES = 65_536
 """Maximum number of subjects whose routes are cached for one stream."""
 LONGEST_SUBJECT = 256
@@ -886,7 +886,7 @@ class Dispatcher:
             stream: number of the stream that lost messages; None if all streams may have lost messages.
         """
         losses = self.unknown_losses if gap.count is None else self.lost
-        # Limit the number of reasons, because a forwarder passes on reasons from another bus, which may be any text.
+        # Limit the number of reasons, because a forwarder passes on reasons from another bus, which can be any texts.
         reason = gap.reason if gap.reason in losses or len(losses) < MAX_REASONS else "other"
         losses[reason] = losses.get(reason, 0) + (1 if gap.count is None else gap.count)
         if gap.count is not None and gap.reason != "malformed":
