@@ -142,7 +142,6 @@ def matrix(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def _read(ctx: click.Context, path: str) -> Permissions:
-    """Read a permission file, and print its warnings."""
     return read_permissions(path, lambda text: print_stderr(ctx, f"warning: {text}"))
 
 
@@ -169,7 +168,6 @@ def _find(permissions: Permissions, name: str) -> User:
 
 
 def _rules(user: User) -> dict[str, Any]:
-    """Return the rules of a user as values of JSON."""
     actions = {
         action: {
             "allow": [printable(rule.text) for rule in user.rules_of(action, "allow")],

@@ -82,7 +82,6 @@ _ROWS = {
 
 
 def _rows(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row for each measured value, with a column for each kind of filtering."""
     rows = [(heading, *(_cell(result[name]) for result in results)) for heading, name in _ROWS.items()]
     for phase in ("lone", "loaded"):
         for name in ("p50", "p90", "p99", "max"):

@@ -23,9 +23,8 @@ PATTERN, CONTROLS = "bench.*.hit", "control.*"
 BEGIN, PROBE, END = "control.begin", "control.probe", "control.end"
 
 SUBJECTS = 1000
-QUEUE_BYTES = (
-    16 * 1024 * 1024
-)  # maximum size of each queue, which limits the memory and the latency under load
+QUEUE_BYTES = 16 * 1024 * 1024
+"""Maximum size of each queue. It limits the memory and the latency under load."""
 PROBE_INTERVAL = 0.001  # seconds
 CHUNK = 64  # number of messages between two reads of the clock
 START_TIMEOUT, FULL_TIMEOUT = 20.0, 5.0  # seconds

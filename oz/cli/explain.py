@@ -89,9 +89,8 @@ def explain(
     as_json: bool,
 ) -> None:
     """Explain patterns; `_HELP` is the text of `--help`."""
-    compiled = parse_all(
-        patterns, dialect, warn=against is not None
-    )  # Without `against`, the output has the warnings.
+    # Without --against, the warnings are a part of the output.
+    compiled = parse_all(patterns, dialect, warn=against is not None)
     if against is not None:
         is_endpoint = "://" in against
         sample = _sample(compiled, against, seconds, security) if is_endpoint else _subjects_of(against)
@@ -148,7 +147,6 @@ _COUNTS = ("seen", "crossed", "matched", "in_vain")
 def _show_against(
     patterns: Sequence[oz.Pattern], source: str, subjects: Counter[bytes], *, as_json: bool
 ) -> None:
-    """Count the messages that match each pattern, and write the counts as columns or as JSON."""
     if not subjects:
         raise click.ClickException(
             f"no subjects from {source}, so that there is nothing to count; give --seconds or another source"
@@ -190,7 +188,10 @@ def _subjects_of(source: str) -> Iterator[bytes]:
 def _sample(
     patterns: Sequence[oz.Pattern], endpoint: str, seconds: float, security: str | None
 ) -> Iterator[bytes]:
-    """Yield the subjects that a publisher sends in `seconds`. If the publisher denies some, yield only matches."""
+    """Yield the subjects that a publisher sends in `seconds`.
+
+    If the publisher denies some subjects to this key, yield only the subjects that match.
+    """
     with oz.Subscriber(endpoint, security=read_security(security)) as sub:
         every = sub.subscribe(b"")
         ctx = click.get_current_context()

@@ -93,7 +93,6 @@ def info(directory: Path, as_json: bool) -> None:
 
 
 def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
-    """Count messages and losses, and find the earliest and the latest time."""
     import pyarrow.compute as pc
 
     from oz.journal import GAP

@@ -99,7 +99,6 @@ def _output(path: Path) -> Iterator[BinaryIO]:
 def _counted(
     journal: Journal, start: Any, end: Any, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and show a progress bar."""
     first, last = span_of(journal, start, end)
     with progress_bar("exporting", last - first) as update:
         for batch in batches:
@@ -119,14 +118,12 @@ def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
 
 
 def _write_lines(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
-    """Write the records as JSON objects without nulls, one object in each line."""
     for batch in batches:
         to.write("".join(f"{json_text(_as_data(row))}\n" for row in batch.to_pylist()).encode())
     to.flush()
 
 
 def _write_csv(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
-    """Write a header, and the records as rows of CSV."""
     text = io.TextIOWrapper(to, "utf-8", newline="")
     rows = csv.DictWriter(text, _CSV_FIELDS, lineterminator="\n")
     rows.writeheader()

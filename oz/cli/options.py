@@ -258,6 +258,5 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
 
 def _warn_of_misspelled(spec: str) -> None:
-    """Print a warning if a pattern begins with a misspelled dialect name and a colon."""
     if (advice := misspelled_dialect(spec)) is not None:
         warnings.warn(printable(advice), oz.SubjectWarning, stacklevel=3)

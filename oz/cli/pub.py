@@ -268,5 +268,5 @@ class _Recipients:
             self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
-        # After `_MANY` subjects, all subscribers had time to connect. The limit also limits the memory of the set.
+        # After `_MANY` subjects, all subscribers had time to connect. The number also bounds the memory of the set.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)

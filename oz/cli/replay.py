@@ -139,7 +139,6 @@ def replay(
 
 
 def _bound(bind: list[str], connect: list[str], security: oz.Security | None) -> oz.Publisher:
-    """Create the publisher of a replay without a bus."""
     # The dialect "zmq" allows every recorded subject. With "raise", the replay itself waits while a subscriber is full,
     # so that a signal can end the wait.
     with hold_signals():

@@ -299,7 +299,6 @@ class _Service:
         self._count("answered")
 
     def print_counts(self) -> None:
-        """Print the counts."""
         counts = self._counts
         passed = f"; {counts['passed']} messages were not requests" if counts["passed"] else ""
         print_status(self._ctx, f"{counts['answered']} requests answered, {counts['failed']} failed{passed}")
@@ -310,8 +309,6 @@ class _Service:
 
 
 def _command_answer(command: ShellCommand, payloads: PayloadForm) -> Answer:
-    """Return a function that runs the command for a request, and returns the output as the answer."""
-
     def answer(message: oz.Message) -> Any:
         payload = payloads.write(message.payload)
         written = command.run(payload, environment_of(message.subject, message.headers))

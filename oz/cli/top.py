@@ -130,7 +130,6 @@ class _Source:
         self.nodes = 0
 
     def count(self, pattern: str) -> None:
-        """Start to count the messages of each subject that matches a pattern."""
         self._counts.subscribe(self._node, pattern)
         self.pattern, self._counted_at = pattern, time.monotonic()
 
@@ -141,7 +140,6 @@ class _Source:
         return found
 
     def sample(self) -> dict[str, list[Row]]:
-        """Request a sample from all nodes, and return it as tables."""
         before, sample = self._before, self.ask()
         found = {view: rows[: self._limit] for view, rows in tables(sample, before, self._id).items()}
         since, self._counted_at = self._counted_at, time.monotonic()
@@ -165,7 +163,6 @@ class _Screen:
         self._found: dict[str, list[Row]] = {view: [] for view in VIEWS}
 
     def run(self, waiting: Waiting) -> None:
-        """Show the tables until the key q or Ctrl-C."""
         from rich.live import Live
 
         shown = console()

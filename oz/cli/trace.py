@@ -168,7 +168,6 @@ class _View:
         return round((time_ns - (self._published or time_ns)) / 1e6, 3)
 
     def tree(self, subject: str) -> _Branch:
-        """Return the tree that is printed on the terminal."""
         own = self._found.hops[0]
         below = self._peers(own)
         below += [_Branch(f"{name}: no answer", []) for name in self._unanswered()]
