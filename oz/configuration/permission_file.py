@@ -80,7 +80,7 @@ def read_permissions(
 
 
 def survey_permissions(path: str | os.PathLike[str]) -> PermissionFile:
-    """Read a file of permissions; return its faults in place of raising the first."""
+    """Read a file of permissions. Faults are returned, and not raised."""
     name = os.fspath(path)
     try:
         with open_file(Path(name)) as file:

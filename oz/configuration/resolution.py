@@ -130,7 +130,7 @@ def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
 
 
 def survey(**given: Any) -> ConfigurationSurvey:
-    """Return the settings with their sources, and all faults in place of raising the first.
+    """Return the settings with their sources, and all faults. Faults are not raised.
 
     Args:
         given: arguments, named as the settings; see `resolve`.

@@ -60,7 +60,7 @@ class TomlLines:
         return self._within(line).get(value, line) if isinstance(value, str) else line
 
     def _within(self, line: int) -> dict[str, int]:
-        """Return a dict from each quoted text to its line, from a line with a key up to the next key or table."""
+        """Return a dict from quoted texts to their lines. The texts are between the key on `line` and the next key."""
         if line not in self._texts:
             at = bisect(self._numbers, line)
             end = self._numbers[at] if at < len(self._numbers) else len(self._lines) + 1

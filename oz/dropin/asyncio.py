@@ -274,7 +274,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
             super()._handle_recv()  # type: ignore[misc]
 
     def _schedule_remaining_events(self, events: int | None = None) -> None:
-        # POLLIN of libzmq: `_is_ready` has skipped refused messages up to its time limit, and more messages wait.
+        # If `_is_ready` has reached its time limit for refused messages, libzmq still reports POLLIN.
         if self._state and (self._is_ready() or _get(self._shadow_sock, _EVENTS) & _POLLIN):
             self._call_later(0, self._handle_events)  # type: ignore[operator]
 

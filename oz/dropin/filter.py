@@ -43,7 +43,7 @@ class Filter:
     Attributes:
         is_active: whether a pattern that is not a prefix was ever added. Until then, libzmq's filter by prefix
             suffices.
-        answers: cache from a subject to whether a pattern matches the subject.
+        answers: cached answers, as a dict from a subject to True if a pattern matches the subject, otherwise False.
         rules: rule of each pattern; empty if a pattern has no rule, or if there are more than `FEW` patterns.
     """
 

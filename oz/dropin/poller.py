@@ -16,7 +16,7 @@ _POLLIN = int(zmq.POLLIN)
 
 
 class FilteredSocket:
-    """Base class of sockets that drop messages of libzmq that no pattern matches."""
+    """Base class of sockets that drop a message if no pattern matches."""
 
     def _has_message(self) -> bool:
         """Drop waiting messages that no pattern matches, and return whether a receive would return at once."""
@@ -47,7 +47,7 @@ class Poller(zmq.Poller):
             TypeError: `timeout` is neither a number nor None.
             zmq.ZMQError: a socket is closed, or its context has ended.
             ClosedError: a subscriber is closed.
-            OwnershipError: a subscriber was created before a fork.
+            OwnershipError: a subscriber was created in another process, before a fork.
         """
         if timeout is not None:
             check_number("timeout", timeout, "a number of milliseconds, or None for ever")

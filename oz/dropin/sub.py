@@ -14,7 +14,7 @@ refused messages cannot block it.
 
 A program that reads the option EVENTS makes the socket drop refused messages and keep the first message that matches.
 Therefore `zmq.asyncio` and Tornado's streams, which depend on EVENTS, see only messages that match. `zmq.Poller`,
-`zmq.proxy` and the descriptor FD also report refused messages, because their C code uses the libzmq socket directly.
+`zmq.proxy` and the descriptor FD also report refused messages, because they use the libzmq socket directly.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         reading = self._reading
         is_known = reading.filter.discard(pattern)
         if is_known or not reading.filter.is_active:
-            # A prefix without a subscription here goes to libzmq too: a plain SUB may have subscribed to it, which this
-            # socket object shadows.
+            # A prefix that was not subscribed here goes to libzmq too: this socket object may shadow a plain SUB that
+            # has subscribed to the prefix.
             for prefix in pattern.prefixes:
                 super().set(_UNSUBSCRIBE, prefix)
 

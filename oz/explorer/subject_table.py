@@ -31,7 +31,7 @@ SHORT_BYTES = 256
 
 
 class Entry:
-    """Node of the tree: a branch, a subject, or both.
+    """Entry of the tree: a branch, a subject, or both.
 
     Attributes:
         label: part of the subject at the level of the entry.
@@ -200,7 +200,7 @@ class SubjectTable:
 
 
 def busiest(entries: Collection[Entry], count: int) -> list[Entry]:
-    """Return the `count` entries with the highest rates. Among equal rates, entries with more messages are returned."""
+    """Return the `count` entries with the highest rates. Among equal rates, the number of messages decides."""
     if len(entries) <= count:
         return list(entries)
     return nlargest(count, entries, key=lambda entry: (entry.rate, entry.messages))

@@ -169,7 +169,6 @@ class BusView:
 
 
 def _row(entry: Entry, path: str, label: str, level: int, shown: int) -> dict[str, Any]:
-    """Return the JSON object of one row: an entry of the tree, or a matching subject."""
     return {
         "path": path,
         "label": printable(label) or "(empty)",

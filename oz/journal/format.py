@@ -219,7 +219,7 @@ class Head(NamedTuple):
 _MARK = struct.Struct("<16sQQQI")
 MARK_SIZE = _MARK.size
 _MARK_READS = 3
-"""A mark with a wrong checksum is read this number of times, because a read may overlap a write of microseconds."""
+"""A mark with a wrong checksum is read this number of times, because a read may overlap a write."""
 
 
 class Mark(NamedTuple):

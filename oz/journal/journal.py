@@ -115,7 +115,7 @@ class Journal:
         follow: bool = False,
         gaps: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Read records as Arrow batches, which are never empty. The arguments and errors of `read` apply.
+        """Read records as Arrow batches, which are never empty. The errors are those of `read`.
 
         Args:
             pattern: pattern of the subjects, as in `read`.
@@ -144,7 +144,7 @@ class Journal:
         columns: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> pa.Table:
-        """Return the records as one Arrow table in memory. The arguments and errors of `batches` apply."""
+        """Return the records as one Arrow table in memory. The arguments and errors are those of `batches`."""
         batches = self.batches(pattern, start=start, end=end, columns=columns, gaps=gaps)
         schema = pa.schema([SCHEMA.field(name) for name in checked_columns(columns)])
         return pa.Table.from_batches(batches, schema)
@@ -158,7 +158,7 @@ class Journal:
         columns: Sequence[str] | None = None,
         gaps: bool = False,
     ) -> Any:
-        """Return the records as a `pandas.DataFrame`. The arguments and errors of `batches` apply."""
+        """Return the records as a `pandas.DataFrame`. The arguments and errors are those of `batches`."""
         return self.table(pattern, start=start, end=end, columns=columns, gaps=gaps).to_pandas()
 
     @property
@@ -174,7 +174,7 @@ class Journal:
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments, by offset."""
+        """The segments, sorted by offset."""
         mark, files = acknowledged_mark(self._store), self._store.segments()
         end = end_offset(self._store)
         found = []

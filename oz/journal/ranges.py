@@ -72,8 +72,8 @@ class Plan(NamedTuple):
 
     Attributes:
         sealed: the sealed files, sorted by offset.
-        active: the part of the range that no sealed file in `sealed` holds, as its first offset and the offset after
-            its end. `read_range` reads it. None if sealed files hold the whole range.
+        active: the part of the range that `read_range` must read, as a pair: its first offset, and the offset after its
+            last record. None if sealed files hold the whole range.
         missing: the offsets of the range that are not in the journal.
     """
 
@@ -144,7 +144,6 @@ def _replaced(directory: Directory, saved: Checkpoint, fact: str) -> JournalErro
 
 
 def _before(files: Sequence[SegmentFile], offset: int) -> SegmentFile | None:
-    """Return the last segment that begins before an offset; None if there is no such segment."""
     return next((file for file in reversed(files) if file.first < offset), None)
 
 
@@ -277,9 +276,8 @@ def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]
                     for group in read_footer(store, file).groups
                     if group.end > first
                 )
-        except (
-            FileNotFoundError
-        ):  # the file was sealed or removed; it is left out, because sizes are estimates
+        except FileNotFoundError:
+            # The file was sealed or removed. It is left out, because the sizes are only estimates.
             continue
 
 

@@ -96,7 +96,7 @@ class Reading:
         self._list()
         self._ended: SegmentFile | None = None  # the stream that was read to its end mark
         self._journal = ""
-        self._seen = 0  # the offset after the last record that was acknowledged when it was read
+        self._seen = 0  # the offset after the last acknowledged record that was read
         self._pause = _SHORTEST_WAIT
 
     def parts(self) -> Iterator[pa.Table | JournalGap]:
@@ -171,8 +171,8 @@ class Reading:
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:
-        # Without a read record the id may change: a writer that is killed before its first record leaves a stream,
-        # whose journal id the next writer does not keep.
+        # The id may change before the first record is read: a writer that is killed before its first record leaves a
+        # stream with a journal id that the next writer does not keep.
         if self._seen and journal != (self._journal or journal):
             raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
         self._journal = journal

@@ -320,7 +320,6 @@ def _row_count(columns: Mapping[str, Any]) -> int:
 
 
 def _split(columns: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
-    """Split columns into pieces, each small enough for one batch."""
     for begin in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - begin)
         yield from _halves(columns if count == rows else _slice(columns, begin, count), count)
@@ -358,7 +357,6 @@ def _size(column: Any) -> int:
 
 
 def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Split an iterable of records into lists. A list has about the size of one batch."""
     source = iter(records)
     kept: list[Any] = []
     size = 0
@@ -520,9 +518,8 @@ def _from_values(name: str, values: Sequence[Any]) -> pa.Array:
 
 def _cast(name: str, value: Any) -> pa.Array:
     array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
-    if isinstance(
-        array, pa.ChunkedArray
-    ):  # `combine_chunks` does this for an empty column, or for more than 2 GiB
+    if isinstance(array, pa.ChunkedArray):
+        # `combine_chunks` returns a chunked array for an empty column, and for more than 2 GiB.
         array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
     try:
         return array if array.type == TYPES[name] else array.cast(TYPES[name])

@@ -61,13 +61,12 @@ from oz.journal.store import Store
 GROUP_ROWS = 8192
 GROUP_BYTES = 16 << 20
 MAX_GROUP_ROWS = 1 << 17  # maximum number of rows in a row group that a reader accepts
-MAX_GROUP_BYTES = (
-    256 << 20
-)  # maximum uncompressed size that a reader accepts; `GROUP_BYTES` limits only the payloads
+MAX_GROUP_BYTES = 256 << 20
+"""Maximum uncompressed size of a row group that a reader accepts. `GROUP_BYTES` limits only the payloads."""
 MAX_SUBJECTS = 1 << 16  # maximum size of the list of subjects in bytes
 
 _MAGIC = b"PAR1"
-_TAIL = 8  # bytes after the footer: its length and the magic
+_TAIL = 8  # number of bytes after the footer: its length, and the magic bytes
 _CHECKSUMS = "crc32:"
 _ALL = range(len(COLUMNS))
 _GROUP_CHECKSUMS = struct.Struct(f">{len(COLUMNS)}I")
@@ -83,7 +82,7 @@ _WRITER_OPTIONS: dict[str, Any] = {
     "write_statistics": ["offset", "time", "kind", "subject", "subject_raw"],
     "write_page_checksum": True,
     "write_page_index": False,
-    "data_page_size": 4 << 20,  # bytes; larger than a row group of small payloads
+    "data_page_size": 4 << 20,  # bytes; larger than a column of a row group with small payloads
     "store_schema": False,
 }
 _ERRORS = (

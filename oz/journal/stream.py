@@ -39,9 +39,8 @@ _ZEROS = b"00000000"
 _HEADER_READ = 4096  # number of bytes that are read to find the stamp; a message header has about 900 bytes
 _MAX_HEADER = 1 << 16  # bytes
 _MAX_ROWS = 1 << 20
-_HEADER_PART = (
-    2  # index of the header among the parts of a message, after the continuation mark and the length
-)
+_HEADER_PART = 2
+"""Index of the header among the parts of a message, after the continuation mark and the length."""
 _CHUNK = 1 << 20  # number of bytes of one read in the search for an intact batch
 _EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 
@@ -215,7 +214,7 @@ class ActiveStream:
 
     def read(self, frame: Frame) -> pa.RecordBatch | None:
         """Read a batch; return None if the batch is damaged."""
-        # `pread` allocates and fills the bytes without the GIL. To clear a bytearray for `preadv` would need the GIL.
+        # `pread` fills the bytes without the GIL. For `preadv`, Python would first clear a bytearray under the GIL.
         data = os.pread(self._descriptor, frame.size, frame.place)
         found = _FOUND.search(data, 8, 8 + int.from_bytes(data[4:8], "little"))
         if len(data) < frame.size or found is None:

@@ -72,9 +72,8 @@ from oz.logs import logger
 from oz.message import Message
 from oz.program_end import close_all, end_daemon
 
-_RETRY_SECONDS = (
-    1.0  # seconds until the housekeeper calls `tick` again, if an append holds the guard or the disk is full
-)
+_RETRY_SECONDS = 1.0
+"""Seconds until the housekeeper calls `tick` again, if an append holds the guard or the disk is full."""
 _MIN_WAIT = 0.001  # seconds
 
 _log = logger("oz.journal")
@@ -109,9 +108,9 @@ class Writer:
 
         Args:
             directory: the directory of the journal. A missing directory is created.
-            sync: when records are written to the disk: "batch" before `append` returns, a number within this number of
-                seconds, "none" when the operating system chooses. A power cut may lose appended records that are not on
-                the disk. A kill of the process loses no appended record.
+            sync: time at which records are written to the disk. "batch": before `append` returns. A number: within this
+                number of seconds. "none": when the operating system chooses. A power cut may lose appended records that
+                are not on the disk. A kill of the process loses no appended record.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
             retain_bytes: maximum size of all segments in bytes. Above this size, the oldest sealed segments are
@@ -383,7 +382,6 @@ class Writer:
         return self._stream
 
     def _end_segment(self) -> None:
-        """End the active segment, and leave its sealing to the housekeeper."""
         stream = self._stream
         assert stream is not None
         stream.end(is_durable=self._sync != "none")
@@ -527,7 +525,6 @@ class _OpenStream:
         self.close()
 
     def remove(self) -> None:
-        """Remove the file of an empty segment."""
         self.close()
         self.path.unlink()
 
@@ -548,7 +545,6 @@ _open_writers: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close the writers that the program did not close."""
     close_all(_open_writers)
 
 

@@ -108,8 +108,8 @@ class Layout:
 
     Attributes:
         separator: text that ends the first token.
-        max_tokens: maximum number of first tokens that get their own directory in a batch. The most frequent tokens get
-            one. The other tokens share the directory `@other`.
+        max_tokens: maximum number of first tokens that get their own directory in a batch. These are the most frequent
+            tokens. All other tokens share the directory `@other`.
     """
 
     separator: str = "."
@@ -137,8 +137,8 @@ def archive(
         journal: directory of the journal.
         path: directory of the archive, or a URI to which Spark can write.
         separator: text that ends the first token of a subject.
-        max_tokens: maximum number of first tokens that get their own directory in a batch. The most frequent tokens get
-            one. The other tokens share the directory `@other`.
+        max_tokens: maximum number of first tokens that get their own directory in a batch. These are the most frequent
+            tokens. All other tokens share the directory `@other`.
         batch_rows: maximum number of offsets in a batch.
         compact: whether to merge small neighbouring batches at the end. A query that runs during the merge may fail or
             miss records.
@@ -309,7 +309,6 @@ class _Files:
         return found
 
     def make(self, directory: str) -> None:
-        """Create a directory and its parents."""
         self._system.mkdirs(self._hadoop(directory))
 
     def move(self, source: str, target: str) -> None:
@@ -325,7 +324,6 @@ class _Files:
             )
 
     def delete(self, directory: str) -> None:
-        """Delete a directory and its contents, if it exists."""
         self._system.delete(self._hadoop(directory), True)
 
 
@@ -357,7 +355,6 @@ class _Store(_Files):
             self._publish(staged, Batch(found.first, found.end, segment))
 
     def read(self, batches: list[Batch]) -> DataFrame:
-        """Return the records of batches with the columns of the journal."""
         paths = [f"{self.path}/{batch.name}" for batch in batches]
         # Without this option, Spark would add columns from the names of the directories.
         return self._spark.read.option("recursiveFileLookup", True).parquet(*paths)

@@ -7,10 +7,10 @@ can end the JVM. Three rules make Java agree with Python's engine, and protect t
   classes of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. The regex does not contain `$`,
   `\Z`, `.` and `\w`, which have another meaning in Java.
 
-- Java runs a repeat of a single character in a loop, but most repeats of a group by recursion. Therefore only single
-  characters repeat without a limit, and one possessive group, which Java also runs in a loop. A literal between two
-  stars is in an atomic group, so that Java tries only its first match. The time therefore grows at most with the square
-  of the subject's length.
+- Java runs a repeat of a single character or of a possessive group in a loop, and other repeats by recursion. Therefore
+  only single characters and one possessive group repeat without a limit. A literal between two stars is in an atomic
+  group, so that Java tries only its first match. The time therefore grows at most with the square of the subject's
+  length.
 
 - A pattern of tokens and a glob are translated from their parsed tokens. A pattern of the regex dialect is translated
   only if it consists of the constructs in `_REGEX_ITEM`. Python evaluates all other patterns.
@@ -140,9 +140,8 @@ def _routing_key(words: Sequence[Token]) -> str:
 
 
 def _glob(elements: Sequence[Element], pattern: Pattern) -> str | None:
-    if all(
-        isinstance(element, Glob) for element in elements
-    ):  # wildcards only; an empty subject does not match
+    if all(isinstance(element, Glob) for element in elements):
+        # An empty subject does not match, although `*` could match it.
         return r"\A[\s\S]" if Glob.STAR in elements else rf"\A[\s\S]{{1,{len(elements)}}}\z"
     *head, last = elements
     if last is Glob.STAR and Glob.STAR not in head and {len(head)} == set(map(len, pattern.prefixes)):

@@ -58,8 +58,8 @@ def read(
     of the active segment in memory; the option `segment_bytes` of the writer limits their size.
 
     Args:
-        spark: a Spark session. Its executors need the directory of the journal under the same path. They need oz only
-            for patterns that Python must match; see `oz.spark.matches`.
+        spark: a Spark session. Its executors need the directory of the journal under the same path. The executors need
+            oz only for patterns that Python must match; see `oz.spark.matches`.
         journal: directory of the journal, or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
         pattern: pattern of the subjects, or a list of patterns. A message is returned if at least one pattern matches.
             None returns all messages.
@@ -157,7 +157,6 @@ class _Selection(NamedTuple):
         return reduce(and_, conditions) if conditions else None
 
     def read(self, journal: str, first: int, end: int) -> pa.Table:
-        """Read records of the active segment."""
         batches = ranges.read_range(
             journal,
             first,
@@ -218,8 +217,7 @@ def _spark_path(path: str) -> str:
     if "://" not in path:
         # Without a scheme, Spark would look for the path on the default file system of the cluster.
         return "file://" + _GLOB.sub(lambda found: f"\\{found[0]}", path)
-    base, _, options = path.partition(
-        "?"
-    )  # after `?` are the options of pyarrow.fs, and after them the file name
+    # After `?` come the options of pyarrow.fs, and then the file name.
+    base, _, options = path.partition("?")
     uri = f"{base}/{options.rpartition('/')[2]}" if options else base
     return _GLOB.sub(lambda found: f"\\{found[0]}", _S3.sub("s3a://", uri))

@@ -261,7 +261,6 @@ class RowConverter:
 
 
 def _unpack(packed: bytes) -> dict[str, Any] | None:
-    """Unpack a value of the column `headers`; return None if the value is malformed."""
     try:
         found = msgpack.unpackb(packed, raw=False, strict_map_key=False)
     except Exception:  # msgpack has no common class for its errors

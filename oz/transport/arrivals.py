@@ -1,11 +1,11 @@
-"""Count and log the callers of a listener that do not prove a trusted key.
+"""Callers of a listener that do not prove a trusted key: they are counted and logged.
 
 libzmq does not report a caller without a key to the authenticator. Only the monitor of the socket reports the failed
 handshake. A caller with a trusted key also causes failed handshakes if it does not know the key of the listener. It
 tries each key that it trusts, several keys at once. Therefore a failure is logged only if no caller is admitted
-within `SEARCH_SECONDS`. A wrong key is also ignored in the `SEARCH_SECONDS` after an admission, because the other
-tries of the caller may fail later than the right one. A connection that ends without an error is not ignored then:
-a caller without a key may cause no other event.
+within `SEARCH_SECONDS`. A wrong key within `SEARCH_SECONDS` after an admission is ignored too, because the admitted
+caller's handshakes with wrong keys may end later. But a connection that ends without an error is then reported,
+because a caller without a key may cause only this event.
 
 If the authenticator refuses the key of a caller, it logs the refusal. The failed handshakes of the caller's search are
 then ignored for `SEARCH_SECONDS`. A refused caller connects again without end, but searches only at the beginning.
@@ -24,7 +24,7 @@ from oz.transport.monitors import Event, Outcome
 SEARCH_SECONDS = 3.0
 """Seconds that a caller's search for the key of a listener may take."""
 REFUSAL_SECONDS = 60.0
-"""Seconds after a refused key in which further refused keys hide no failures of other callers."""
+"""Within this number of seconds after a refused key, a further refused key hides no failures of other callers."""
 _MAX_FAILURES = 1_024
 """Maximum number of failures that wait for `SEARCH_SECONDS` to pass. Further failures are reported at once."""
 

@@ -14,7 +14,7 @@ STEADY = 30.0
 
 
 def growing(first: float, longest: float) -> Iterator[float]:
-    """Yield pauses in seconds, each twice as long as the one before.
+    """Yield pauses in seconds. Each pause is twice as long as the pause before.
 
     Args:
         first: first pause, in seconds.

@@ -19,7 +19,7 @@ _MAX_POLL = 2**31 - 1  # milliseconds
 
 
 def poll_until(poller: zmq.Poller, until: float) -> dict[Any, int]:
-    """Wait until a socket or descriptor is ready, or until a time; return the events of each ready one.
+    """Wait until a socket or descriptor is ready, or until a time; return a dict from what is ready to its events.
 
     Args:
         poller: poller of pyzmq with the sockets and descriptors.

@@ -12,7 +12,7 @@ from oz.system import user
 from oz.transport.errors import EndpointError
 
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
-"""Packages of Debian and Ubuntu that a build of pyzmq with the system's libzmq needs. That libzmq has PGM."""
+"""Packages that are needed to build pyzmq with the libzmq of Debian or Ubuntu, which has PGM."""
 
 MAPS = "/proc/self/maps"
 """File in which Linux lists the libraries of this process."""

@@ -40,7 +40,7 @@ def cut(connection: Connection) -> None:
         copy = os.dup(connection.descriptor)
     except OSError:
         return
-    # The copy is checked: between a check of the original and `shutdown`, its number may pass to another file.
+    # The copy is checked and not the original, because the number of the original may pass to another file at any time.
     if inode_of(copy) != connection.inode:
         os.close(copy)
         return

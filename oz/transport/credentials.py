@@ -64,7 +64,7 @@ class Credentials:
         public_key: public key of this program, 40 characters of Z85.
         directory: directory of the trusted certificates.
         domain: ZAP domain of the sockets. The authenticator finds these credentials by the domain of a request.
-        refused: number of connections that were refused for their keys.
+        refused: number of connections that were refused because the peer proved no trusted key.
     """
 
     def __init__(
@@ -229,7 +229,6 @@ class Credentials:
         return found
 
     def _key_named(self, name: str | None) -> str | None:
-        """Return the trusted key whose certificate has a name; None if no certificate has the name."""
         return next((key for key, its in self.trusted.items() if its == name), None)
 
     def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:

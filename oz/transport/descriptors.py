@@ -30,7 +30,7 @@ wakes its thread."""
 
 
 def need_for_node() -> None:
-    """Raise an error if fewer descriptors are free than a node and `_SPARE` need.
+    """Raise an error if fewer than `NODE + _SPARE` descriptors are free.
 
     Raises:
         zmq.ZMQError: too few descriptors are free; see `need`.
@@ -39,7 +39,7 @@ def need_for_node() -> None:
 
 
 def need_for_peer(endpoint: str) -> None:
-    """Raise an error if fewer descriptors are free than a connection to a peer and `_SPARE` need.
+    """Raise an error if fewer than `_ENDPOINT + _SPARE` descriptors are free for a connection of a node.
 
     Raises:
         zmq.ZMQError: too few descriptors are free; see `need`.
@@ -49,7 +49,7 @@ def need_for_peer(endpoint: str) -> None:
 
 
 def need_for_endpoint(endpoint: str) -> None:
-    """Raise an error if fewer descriptors are free than a bind or connect needs.
+    """Raise an error if fewer than `_ENDPOINT` descriptors are free for a bind or connect.
 
     Raises:
         zmq.ZMQError: too few descriptors are free; see `need`.

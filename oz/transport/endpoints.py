@@ -192,7 +192,7 @@ _ANY = ("*", "0.0.0.0", "[::]", "::")
 
 
 def address_towards(endpoints: Iterable[str]) -> str:
-    """Return this host's address from which it would send packets to a peer. No packet is sent.
+    """Return the address of this host from which the system sends packets to a peer. No packet is sent.
 
     Args:
         endpoints: endpoints of peers, as `tcp://host:port`. The first endpoint whose host name has an address is

@@ -1,4 +1,4 @@
-"""Error for endpoints. Because it derives from an error of pyzmq, `import oz` does not load this module."""
+"""Error for endpoints. `import oz` does not load this module, because it imports pyzmq."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class _Server:
         reconnect_at: time of the next connection, in seconds of `time.monotonic`; None if no connection is due.
         pauses: pauses before the next connections, in seconds.
         failures: number of failed handshakes since the last successful handshake or connect.
-        strangers: number of searches that found no trusted key, without another outcome in between.
+        strangers: number of searches in a row that found no trusted key.
         is_refused: whether a refusal was reported since the last successful handshake.
         is_ended: whether the engine has disconnected the endpoint and has not connected again.
     """
@@ -135,8 +135,8 @@ class Keys:
     def watch(self, socket: zmq.Socket[Any], now: float) -> None:
         """Monitor the handshakes of a socket. Call it before each bind and connect.
 
-        If the socket is monitored already, the method reads the events. A refused connection must end before the
-        socket connects again.
+        If the socket is monitored already, the method reads its events, because a refused connection must end before
+        the socket connects again.
         """
         found = self._monitors.get(socket)
         if found is None:
@@ -326,8 +326,8 @@ class Keys:
                 self._due_at = now + CHANGE_INTERVAL
 
     def _is_strange(self, endpoint: str, server: _Server) -> bool:
-        """Return whether enough searches have found no trusted key."""
-        # A node on this host also connects to this node, which shows its key. The report waits, so that it can name it.
+        # A node on this host also connects to this node, which shows its key. After more searches, the report can name
+        # this key.
         may_call = endpoint.startswith("ipc:") and self.stranger_at(endpoint) is None
         return server.strangers >= (2 * _STRANGERS if may_call else _STRANGERS)
 

@@ -91,7 +91,7 @@ SHARED_FRAME: Any = HOT.SharedFrame if HOT is not None and IS_KNOWN else None
 def raw_socket(socket: zmq.Socket[bytes]) -> Any:
     """Return an object with which C code calls libzmq for a socket; None if only pyzmq can use the socket.
 
-    Its class is `oz.compiled.Hot.RawSocket`.
+    The class of the object is `oz.compiled.Hot.RawSocket`.
     """
     if HOT is None or not IS_KNOWN or type(socket) is not zmq.Socket:
         return None

@@ -92,7 +92,7 @@ class Monitor:
         _open.add(self)
         # The number is new for each monitor, because the address of an ended monitor may stay in use for a moment.
         address = f"inproc://oz-monitor-{id(self):x}-{next(_numbers)}"
-        # Kept as a number, because garbage collection may close the socket before the owner of the monitor reads it.
+        # Read here, because later the garbage collection may have closed the socket.
         self.fd = int(runtime.get(self.pair, _FD))
         self._read = message_reader(self.pair, runtime)
         self._events = option_reader(self.pair, _EVENTS, runtime.get)

@@ -83,7 +83,7 @@ def _admitted_key(frame: zmq.Frame) -> str:
 
 
 def key_of_client(frame: zmq.Frame) -> str | None:
-    """Return the sender's key of a frame; None if the sender is in this process. The socket must not connect."""
+    """Return the key of the sender of a frame; None if the sender is in this process. The socket must only listen."""
     try:
         frame.get(_SOURCE)
     except zmq.ZMQError:

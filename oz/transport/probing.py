@@ -103,7 +103,6 @@ class _Try:
         socket.connect(endpoint)
 
     def read(self) -> None:
-        """Read the events of the connection."""
         # Imported here, because it imports asyncio.
         from zmq.utils.monitor import parse_monitor_message
 
@@ -122,7 +121,6 @@ class _Try:
                 self.outcome = Probed.STRANGER
 
     def close(self) -> None:
-        """Close the socket. A second call has no effect."""
         if self._socket.closed:
             return
         self._socket.disable_monitor()

@@ -26,7 +26,8 @@ class _Refusals:
 class RefusalLog:
     """Log lines about refused connections.
 
-    The first connection of a reason gives a line at once. Each later line has the number of connections since the last.
+    The first connection with a reason gives a line at once. A later line has the number of connections since the line
+    before.
     """
 
     def __init__(self) -> None:

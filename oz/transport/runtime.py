@@ -29,8 +29,8 @@ class Runtime(NamedTuple):
         send: function that sends a frame.
         recv: function that receives a frame.
         clock: function that returns the time in seconds. The time never goes back.
-        busy_clock: clock in seconds for tasks that yield to the event loop after some time. On a virtual network time
-            stops while code runs. There, each call of this clock adds to its time.
+        busy_clock: clock in seconds, with which a task measures how long it has not yielded to the event loop. On a
+            virtual network, time stops while code runs. There, each call of this clock adds to its time.
         time_ns: function that returns the nanoseconds since 1970.
         random_bytes: function that returns random bytes. Its argument is the number of bytes.
         create_poll: function that creates the `Poll` of a subscriber.

@@ -45,14 +45,14 @@ class ThreadWait:
             self._news.release()
 
     def __enter__(self) -> Self:
-        """Start to listen for changes. A later change ends the next sleep."""
+        """Start listening for changes. A later change ends the next sleep."""
         self._waiters[self._notify] = None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop to listen for changes."""
+        """Stop listening for changes."""
         self._waiters.pop(self._notify, None)
 
     def sleep(self, until: float | None) -> None:
