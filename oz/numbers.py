@@ -19,18 +19,6 @@ def check_count(name: str, value: Any, minimum: int, maximum: int) -> None:
         raise ValueError(f"{name} is from {minimum:,} to {maximum:,}, not {value:,}")
 
 
-def check_seconds(name: str, value: Any, maximum: float, minimum: float = 0) -> None:
-    """Check a duration in seconds.
-
-    Raises:
-        TypeError: the value is not a number.
-        ValueError: the value is out of bounds.
-    """
-    check_number(name, value)
-    if not minimum <= value <= maximum:
-        raise ValueError(f"{name} is from {minimum:g} to {maximum:,g} seconds, not {value!r}")
-
-
 def check_wait(name: str, value: Any) -> None:
     """Check a timeout. It is a number of seconds, or None to wait for ever.
 
