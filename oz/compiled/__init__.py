@@ -29,7 +29,7 @@ LIBZMQ = (
 
 
 class Hot(Protocol):
-    """Functions of the compiled part. If a result may be None, None means that the caller must use the Python twin."""
+    """Functions of the compiled part. A result None usually means that the caller must use the Python twin."""
 
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
         """Set the libzmq functions that the C code calls.

@@ -63,7 +63,7 @@ class PublishingBase:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Collect the messages that a `with` block publishes in batches.
+        """Collect messages in batches while a `with` block runs.
 
         A full batch is sent at once. The last batch is sent at the end of the block.
         """

@@ -348,7 +348,7 @@ class Engine:
             raw: subject as bytes.
             payload: payload as bytes.
             extras: result of `check_extras`, or None.
-            is_alone: whether the caller expects no other message for the same batch.
+            is_alone: whether this is probably the only message of its batch.
 
         Returns:
             True if the message was published. False if the stream is full or its session has ended; the message is
@@ -468,7 +468,7 @@ class Engine:
             subject: subject as text.
             payload: payload as bytes.
             extras: result of `check_extras`, or None.
-            is_alone: whether the caller expects no other message for the same batch.
+            is_alone: whether this is probably the only message of its batch.
 
         Returns:
             True if the message was accepted, False if the direct stream is full, None if the node has no session.
@@ -853,7 +853,8 @@ class Engine:
         """Wait until each subscriber has space for a message, and publish the message.
 
         Raises:
-            WouldBlock: a subscriber had no space within `send_timeout` seconds, or at once if `on_full` is "raise".
+            WouldBlock: a subscriber is full. With `on_full="raise"` the error is raised at once, with
+                `on_full="block"` after `send_timeout` seconds.
             ClosedError: the publisher was closed.
         """
         end = self._clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)

@@ -83,7 +83,7 @@ class PublisherKeys(Keys):
         self.has_permissions = credentials.permissions is not None
         self.own_rights: OwnRights | None = None
         if self.has_permissions:
-            # `own_rights` reads the rights of `access`, so that `has_changed` also reports changes of the own rights.
+            # `own_rights` reads the rights of `access`, so that `has_changed` also reports changes of `own_rights`.
             self.own_rights = OwnRights(
                 lambda: self.access.rights.permissions,
                 credentials.public_key,

@@ -182,7 +182,7 @@ class MulticastEngine(Engine):
         """Raise ConfigurationError, because multicast subscribers cannot be counted.
 
         Raises:
-            ConfigurationError: in all other cases.
+            ConfigurationError: always, if the publisher can be used.
             ClosedError, OwnershipError: see `check_usable`.
         """
         self.check_usable()

@@ -227,8 +227,7 @@ class Stream:
         drops: number of dropped messages for each reason.
         unknown: number of reported losses whose size is unknown.
         load: load of this member of a group; see `oz.publisher.groups`.
-        held: numbered batches that another member may have to receive, because their messages are not acknowledged, or
-            with `ack="handled"` not handled.
+        held: numbered batches of a group whose messages are not acknowledged, or with `ack="handled"`, not handled.
         mark: all messages with a lower sequence number are handled.
     """
 

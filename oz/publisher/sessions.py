@@ -611,7 +611,7 @@ class Sessions:
         assert stream is not None
         session.streams[item.stream] = stream
         if not stream.patterns and stream.group is not None:
-            # Look the group up again: it was removed if all its members have left since the stream had patterns.
+            # Look the group up again, because a group is removed when all its members have left.
             stream.group = self.interest.group(stream.group.name, stream.options.policy)
         self.flush()
         self.interest.add(pattern, stream)

@@ -513,7 +513,7 @@ class Engine(Connections):
     # parts of the calls that wait
 
     def is_exhausted(self, inbox: Inbox | None) -> bool:
-        """Return whether a subscription, or with None the whole subscriber, can receive no more messages."""
+        """Return whether no more messages can arrive for a subscription. None means the whole subscriber."""
         if self.state in (CLOSED, DRAINED):
             return True
         return inbox is not None and not inbox.is_active

@@ -98,7 +98,7 @@ class SubscriberKeys(Keys):
 
 
 def _inboxes_of(extras: list[dict[Any, Any] | None]) -> list[Extras | None] | None:
-    """Return `Extras` with the reply subject of each request, or None; return None if no message is a request."""
+    """Return a list with `Extras` for each request and None for each other message; None without requests."""
     found = [None if extra is None else extra.get(REPLY_TO) for extra in extras]
     if not any(found):
         return None

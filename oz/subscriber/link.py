@@ -84,7 +84,7 @@ HELLO_AGAIN = 1.0
 WELCOME_WITHIN = 10.0
 """Listened seconds without WELCOME after which the connection is replaced."""
 ACK_AGE = 0.02
-"""Minimum age in seconds of the last ACK before `before_wait` makes the next ACK due."""
+"""`before_wait` makes an ACK due only if the last ACK is at least this number of seconds old."""
 ACK_BATCHES = 32
 """An ACK is due after at most this number of received batches."""
 MAX_BACKOFF = 30.0

@@ -174,7 +174,7 @@ class Place:
         )
 
     def is_drained(self, revision: int) -> bool:
-        """Return whether all messages that the publisher sent before it applied a declaration have arrived.
+        """Return whether all messages have arrived that the publisher sent before it applied a declaration.
 
         Args:
             revision: revision of the declaration that has removed the drained subscriptions.

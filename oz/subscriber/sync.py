@@ -97,8 +97,8 @@ class Subscriber(SubscriberBase, Pollable):
         dialect: dialect of patterns given as text, if `subscribe` names no dialect.
         filtering: kind of connections. "publisher" uses only links, and "prefix" uses only plain connections. "auto"
             uses a link, or a plain connection if the publisher does not answer on the link.
-        links: link endpoint of the publisher, needed only if address translation changes its ports. For several
-            endpoints, a dict from endpoints to link endpoints.
+        links: link endpoint of the publisher, if it does not follow from `connect`, for example because of address
+            translation. For several endpoints, a dict from endpoints to link endpoints.
         on_gap: function called with each `Gap`, when the program has received the messages before the gap.
         security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
         context: ZeroMQ context; default: `zmq.Context.instance()`.
@@ -289,10 +289,10 @@ class Subscriber(SubscriberBase, Pollable):
     def wait_ready(self, *, timeout: float | None = 10.0) -> None:
         """Wait until all endpoints are ready.
 
-        An endpoint with a link is ready when its publisher has answered the current subscriptions. No message that is
-        published afterwards is lost. An endpoint with a plain connection is ready when the handshake is done. The first
-        messages may still be lost, because a plain publisher does not answer subscriptions. For the same reason, a
-        subscription that a plain publisher denies raises no error here; the publisher logs the denial.
+        An endpoint with a link is ready when its publisher has answered the current subscriptions. The link loses no
+        message that is published afterwards. An endpoint with a plain connection is ready when the handshake is done.
+        The first messages may still be lost, because a plain publisher does not answer subscriptions. For the same
+        reason, a subscription that a plain publisher denies raises no error here; the publisher logs the denial.
 
         Args:
             timeout: maximum time in seconds; None waits for ever, and 0 only checks.

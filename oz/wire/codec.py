@@ -38,7 +38,7 @@ class MsgpackCodec:
             packed: bytes = msgpack.Packer().pack(value)
         except TypeError as error:
             raise TypeError(
-                f"a payload cannot be packed: {error}; MessagePack has None, truth values, numbers, text, "
+                f"a payload cannot be packed: {error}; MessagePack has None, booleans, numbers, text, "
                 "bytes, lists and dicts. Turn it into these, or give a codec="
             ) from None
         return packed
@@ -72,7 +72,7 @@ class JsonCodec:
             return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         except TypeError as error:
             raise TypeError(
-                f"a payload cannot be written as JSON: {error}; JSON has None, truth values, numbers, text, "
+                f"a payload cannot be written as JSON: {error}; JSON has None, booleans, numbers, text, "
                 "lists and dicts. Turn it into these, or give another codec="
             ) from None
 

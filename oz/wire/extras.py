@@ -78,7 +78,7 @@ def check_extras(extras: Extras) -> dict[str, Any]:
 
 
 def encode_extras(extras: Extras) -> dict[str, Any]:
-    """Return the extras of a received message as the map to send, because a forwarder passes the message on."""
+    """Return the map to send for the extras of a message that a forwarder passes on."""
     found = {}
     for place, value in enumerate(extras):
         if value is not None and (key := _KEYS[place]) is not None:

@@ -205,7 +205,7 @@ class StreamOptions(NamedTuple):
         policy: policy of the group: "round_robin", "sticky" or "failover".
         overflow: "drop_newest", "drop_oldest" or "conflate". With None, `on_full` of the publisher decides.
         max_pending: maximum number of messages in the backlog; 0 means the high-water mark of the publisher.
-        handled: whether a message is delivered only when the subscriber has handled it (`ack="handled"`).
+        handled: whether a message counts as delivered only when the subscriber has handled it (`ack="handled"`).
         redeliver: whether messages of a lost member go to other members of the group.
         prefetch: the group prefers other members when a member has this number of unacknowledged messages; 0 means the
             default.
@@ -286,8 +286,8 @@ class Answer(NamedTuple):
 
     Attributes:
         revision: revision of the declaration that was applied last.
-        refused: all refused subscriptions. None requests a complete declaration, because the publisher does not have
-            the base of the declaration.
+        refused: all refused subscriptions. None requests a complete declaration, for example because the publisher does
+            not know the base of the declaration.
         position: position of the publisher's next message.
     """
 
