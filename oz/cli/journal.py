@@ -71,8 +71,8 @@ def ls(directory: Path, as_json: bool) -> None:
 def info(directory: Path, as_json: bool) -> None:
     """Print the number of records, the times of the first and last record, and the losses.
 
-    "lost" counts messages that never reached the recorder. A gap of unknown size is a time in which nothing was
-    recorded, or a loss that the publisher could not count. "missing" counts records of the journal that are lost.
+    "lost" counts messages that never reached the recorder. "missing" counts records of the journal that are lost. A gap
+    of unknown size is a time in which nothing was recorded, or a loss that the publisher could not count.
     """
     found = _open(directory)
     segments = found.segments

@@ -30,8 +30,8 @@ int hot_find_slots(const SlotOffset *slots, size_t count);
    call. */
 #define HOT_NAMES(NAME)                                                                                                \
     NAME(_reading) NAME(acquire) NAME(after_alone) NAME(appended) NAME(begin_batch) NAME(bytes) NAME(copy)             \
-    NAME(extend) NAME(find) NAME(flags) NAME(is_polling) NAME(pass_on) NAME(read_alone) NAME(release)                  \
-    NAME(send_again) NAME(sent_alone) NAME(track)
+    NAME(extend) NAME(find) NAME(flags) NAME(is_polling) NAME(read_alone) NAME(release) NAME(send_again)               \
+    NAME(sent_alone) NAME(track) NAME(wake_followers)
 #define DECLARE_NAME(text) extern PyObject *name_##text;
 HOT_NAMES(DECLARE_NAME)
 

@@ -437,7 +437,7 @@ let_go(PyObject *lock)
     PyObject *type, *raised, *traceback;
     PyErr_Fetch(&type, &raised, &traceback);
     if (call_lock(lock, name_release, NULL) < 0) {
-        PyErr_Clear();
+        PyErr_WriteUnraisable(lock);
     }
     PyErr_Restore(type, raised, traceback);
 }
@@ -503,10 +503,10 @@ receiver_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyOb
     if (PyObject_Size(self->followers) > 0) {
         PyObject *type, *raised, *traceback;
         PyErr_Fetch(&type, &raised, &traceback);
-        PyObject *done = PyObject_CallMethodNoArgs(self->waits, name_pass_on);
+        PyObject *done = PyObject_CallMethodNoArgs(self->waits, name_wake_followers);
         Py_XDECREF(done);
         if (done == NULL) {
-            PyErr_Clear();
+            PyErr_WriteUnraisable(self->waits);
         }
         PyErr_Restore(type, raised, traceback);
     }
