@@ -7,11 +7,6 @@ import oz.services
 from support.cases import each
 
 
-@each("name", oz.services.__all__)
-def test_public_name_is_imported_at_its_first_access(name):
-    assert getattr(oz.services, name).__name__ == name
-
-
 @each(
     "ways",
     [
