@@ -1,4 +1,4 @@
-"""Decisions of a publisher about subscriptions. The permissions of the subscriber's key determine them.
+"""Decisions of a publisher about subscriptions, according to the permissions of the subscriber's key.
 
 Decisions are cached until the permissions change.
 """

@@ -1,4 +1,4 @@
-"""Decisions of a subscriber about received messages. The permissions of the sender's key determine them."""
+"""Decisions of a subscriber about received messages, according to the permissions of the sender's key."""
 
 from __future__ import annotations
 
