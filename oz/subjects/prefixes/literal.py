@@ -90,7 +90,7 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
     """
     try:
         tree, info, _ = parse_tree(text, flags)
-        if info.flags & core.REVERSE:  # The engine matches such a tree from its end.
+        if info.flags & core.REVERSE:  # The engine matches this tree from its end.
             return EVERYTHING
         reader = _HeadsReader(info, max(1, limit))
         found = reader.read(tree)
