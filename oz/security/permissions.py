@@ -60,7 +60,7 @@ class Responses:
 
     Attributes:
         count: maximum number of replies to one request.
-        seconds: time in seconds after a request in which replies are allowed.
+        seconds: replies are allowed for this time after a request, in seconds.
     """
 
     count: int = 1
