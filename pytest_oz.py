@@ -41,7 +41,7 @@ def _blocking(bus: oz.testing.Bus, create: Callable[..., Any]) -> Callable[..., 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test in the loop of its bus, unless another plugin runs the test."""
+    """Run an `async def` test in the loop of its bus, if no other plugin runs the test."""
     bus: Any = pyfuncitem.funcargs.get("oz_bus")
     # pytest-asyncio replaces the function of a test with a function that is not async. Tests of anyio have a marker.
     if bus is None or not iscoroutinefunction(pyfuncitem.obj) or pyfuncitem.get_closest_marker("anyio"):

@@ -80,7 +80,7 @@ def _version(package: str) -> str | None:
 
 def _oz() -> Check:
     if _version("oz") is not None:
-        note = "the package `oz` of PyPI is installed too: each of the two overwrites files of the other"
+        note = "the package `oz` of PyPI is also installed: each of the two packages overwrites files of the other"
         remove = pip_line("-y", "oz", "ozmq", verb="uninstall")
         return Check("oz", "Python", "broken", VERSION, note, f"{remove}, and then install ozmq again")
     note = "" if _version("ozmq") else "not installed: run from a checkout"
@@ -221,9 +221,9 @@ def _open_files() -> Check:
     value = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     if soft != resource.RLIM_INFINITY:
         room = max(0, soft - OWN_FILES)
-        note = f"room for {room:,} connections at a publisher or node"
+        note = f"{room:,} connections fit at a publisher or node"
     else:
-        note = "room for any number of connections"
+        note = "any number of connections fits"
     if soft == resource.RLIM_INFINITY or soft >= USUAL_FILES:
         return Check("open-files", "Limits", "yes", value, note)
     within = hard == resource.RLIM_INFINITY or hard > soft
@@ -235,8 +235,12 @@ def _open_files() -> Check:
 
 def _buffers() -> list[Check]:
     named = (
-        ("receive-buffer", "rmem_max", "bytes a socket may ask for; bursts of multicast wait there"),
-        ("send-buffer", "wmem_max", "bytes a socket may ask for"),
+        (
+            "receive-buffer",
+            "rmem_max",
+            "maximum size of the buffer in bytes; it must hold bursts of multicast packets",
+        ),
+        ("send-buffer", "wmem_max", "maximum size of the buffer in bytes"),
     )
     return [_buffer(*item) for item in named]
 

@@ -63,7 +63,7 @@ class Gap:
         count: number of missing messages; None if the number is unknown.
         recovered: number of the missing messages that have arrived since.
         reason: one of the words in docs/errors.md. "lost" means that a resume limit was exceeded, "dropped" that the
-            publisher dropped them, and "full" that the queue of the subscription was full.
+            publisher dropped messages, and "full" that the queue of the subscription was full.
     """
 
     origin: bytes | None

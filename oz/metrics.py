@@ -177,7 +177,7 @@ class _HttpServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log errors at level DEBUG, because most of them occur when a client closes its connection early."""
+        """Log errors at level DEBUG, because most errors occur when a client closes its connection early."""
         _log.debug("a client of %s failed", self.server_address, exc_info=True)
 
     def server_bind(self) -> None:

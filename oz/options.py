@@ -24,7 +24,7 @@ Policy = Literal["round_robin", "sticky", "failover"]
 POLICIES = ("round_robin", "sticky", "failover")
 """Policies of a queue group for the choice of the member that receives a message."""
 OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
-"""Policies for the messages of a subscription if too many of them wait."""
+"""Policies that decide which messages are dropped if a subscription is too slow."""
 _HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:*\[\]]+")
 """Regex for a host: a name, an IPv4 address, or an IPv6 address in brackets."""
 

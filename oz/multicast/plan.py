@@ -73,7 +73,8 @@ Measured: repairs took up to 5 seconds when two subscribers were cut off togethe
 """
 
 WINDOW_MARGIN = 1.5
-"""The window has this number times the packets that it must hold. With 1.15, repairs arrived too late (measured)."""
+"""Ratio of the size of the window to the number of packets that it must hold. With 1.15, repairs arrived too late
+(measured)."""
 
 REPAIRED_AT_ONCE = 1_000
 """Number of successive lost packets that libpgm repaired in every run. With 1,450 packets, some runs failed

@@ -8,7 +8,7 @@ packets.
 
 Several times a second the publisher sends a *record* with its next number, its rate and its age. A record shows that
 the publisher is alive, and reveals the loss of the last messages. From the age, a subscriber computes whether the
-publisher began before the subscriber listened. A record before a large message announces how long no other frame can
+publisher began before or after the subscriber. A record before a large message announces how long no other frame can
 arrive.
 
 The caller sends `frames` in order. It calls `sent` if ZeroMQ has accepted a frame, and `drop` if the frame is

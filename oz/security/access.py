@@ -1,4 +1,4 @@
-"""Decisions of a publisher about subscriptions. The permissions of the subscriber's key determine them.
+"""Decisions of a publisher about subscriptions, according to the permissions of the subscriber's key.
 
 Decisions are cached until the permissions change.
 """
@@ -195,7 +195,7 @@ def _matches(pattern: Pattern, subject: str) -> bool:
 def denial_of(permissions: Permissions | None, key: str, action: Action, subject: str) -> Denial | None:
     """Return the reason why permissions deny an action on one subject. Return None if the action is allowed.
 
-    For a subject that is not UTF-8 the result is also None, because rules apply only to UTF-8.
+    For a subject that is not UTF-8 the result is also None, because rules apply only to subjects in UTF-8.
 
     Args:
         permissions: content of the permission file; None to allow everything.
@@ -239,7 +239,7 @@ def exactly(subject: bytes) -> Pattern:
     """Return a pattern that matches only one subject.
 
     Raises:
-        PatternError: the subject is not UTF-8. Rules apply only to UTF-8.
+        PatternError: the subject is not UTF-8. Rules apply only to subjects in UTF-8.
     """
     try:
         text = subject.decode()

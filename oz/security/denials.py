@@ -26,4 +26,6 @@ class Denial(str):
 
     def error(self) -> PermissionDenied:
         """Return the error that the subscriber raises."""
-        return PermissionDenied(f"a publisher refuses it: {self}", rule=self.rule, subject=self.subject)
+        return PermissionDenied(
+            f"a publisher refuses the subscription: {self}", rule=self.rule, subject=self.subject
+        )

@@ -60,7 +60,7 @@ class Responses:
 
     Attributes:
         count: maximum number of replies to one request.
-        seconds: time in seconds after a request in which replies are allowed.
+        seconds: replies are allowed for this time after a request, in seconds.
     """
 
     count: int = 1
@@ -68,7 +68,7 @@ class Responses:
 
     def __str__(self) -> str:
         what = "reply" if self.count == 1 else "replies"
-        return f"allow_responses: {self.count} {what} to each request that came, for {self.seconds:g} s"
+        return f"allow_responses: {self.count} {what} to each received request, within {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
     try:
         subject = asked.witness(rule.pattern)
     except Undecidable as error:
-        return Verdict(False, rule, None, f"whether {rule} concerns it is unknown: {error}")
+        return Verdict(False, rule, None, f"it cannot be compared with {rule}: {error}")
     if subject is None:
         return None
     also = "" if subject == asked.text else f"; {asked.text!r} also matches {subject!r}"
@@ -284,7 +284,7 @@ def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern) -> Verdict:
             if found is None and (found := counterexample(rule.pattern, asked)) is None:
                 return Verdict(True, rule, None, str(rule))
         except Undecidable as error:
-            reason = f"whether {rule} covers it is unknown: {error}"
+            reason = f"it cannot be compared with {rule}: {error}"
             undecided = undecided or Verdict(False, rule, None, reason)
         else:
             if len(beyond) < _TRIED:

@@ -1,4 +1,4 @@
-"""Decisions of a subscriber about received messages. The permissions of the sender's key determine them."""
+"""Decisions of a subscriber about received messages, according to the permissions of the sender's key."""
 
 from __future__ import annotations
 
@@ -154,7 +154,9 @@ class PublishAccess:
         if key is None:
             return origin not in self._owners
         if key not in self._refresh().trusted:
-            self._deny("is not trusted any more" if key else "is unknown, as its connection has ended", count)
+            self._deny(
+                "is not trusted any more" if key else "is unknown, because its connection has ended", count
+            )
             return False
         if self.rules is not None:
             if not self.rules.owns(key, origin):

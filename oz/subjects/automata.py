@@ -63,9 +63,9 @@ class Automaton:
         self._last = self._add(expression, self._new())
 
     def expand_state(self, state: int) -> tuple[bool, tuple[Move, ...]]:
-        """Follow the epsilon moves from a state.
+        """Return whether epsilon moves lead from a state to a final state.
 
-        Return whether they reach a final state, and all byte moves behind them.
+        Also return the byte moves that are possible after epsilon moves.
         """
         known = self._expanded.get(state)
         if known is None:

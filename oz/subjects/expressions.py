@@ -127,7 +127,7 @@ def nullable(expression: Expression) -> bool:
 
 
 def nonempty(expression: Expression) -> Expression:
-    """Return an expression that matches the same strings except the empty string."""
+    """Return an expression that matches the same strings as another expression, except the empty string."""
     if not nullable(expression):
         return expression
     match expression:

@@ -238,7 +238,7 @@ def match_within(pattern: Pattern, subject: str | bytes, seconds: float) -> bool
         PatternTimeout: the match took longer than `seconds`.
     """
     if not pattern._compiled.timed:
-        # A match with a time limit costs more than the match of such a pattern.
+        # The regex of this pattern does not backtrack. A time limit would cost more time than the match.
         return pattern.regex.fullmatch(subject) is not None
     try:
         return pattern.regex.fullmatch(subject, timeout=seconds) is not None

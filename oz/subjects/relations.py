@@ -167,7 +167,7 @@ def _verify(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: 
     if matches_subject(other, found) and matches_subject(pattern, found) is expected:
         return subject_text(found)
     # No known pair of patterns reaches this line. If a pair does, an automaton is wrong, and no result is safe.
-    raise Undecidable(f"{pattern!r} and {other!r} do not match {found!r} as their automata do")
+    raise Undecidable(f"{pattern!r} and {other!r} match {found!r} in another way than their automata")
 
 
 def matches_subject(pattern: Pattern, subject: bytes) -> bool:

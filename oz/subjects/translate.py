@@ -94,7 +94,9 @@ def _differences(pattern: Pattern, written: Pattern, exchange: bool) -> tuple[_S
             )
             or relations.matches_subject(missed, _exchange_separators(found) if missed is pattern else found)
         ):
-            raise Undecidable(f"{pattern!r} and {written!r} do not match {found!r} as their automata do")
+            raise Undecidable(
+                f"{pattern!r} and {written!r} match {found!r} in another way than their automata"
+            )
     return _readable(misses), _readable(also)
 
 

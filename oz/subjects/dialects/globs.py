@@ -192,7 +192,7 @@ def _segments(elements: list[Element]) -> list[list[Element]]:
             segments.append([])
         else:
             segments[-1].append(element)
-    # An optional byte beside a star does not change the matches.
+    # Next to a star, an optional byte does not change the matches.
     for number, segment in enumerate(segments):
         while number > 0 and segment and segment[0] is Glob.MAYBE:
             del segment[0]

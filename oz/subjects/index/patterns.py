@@ -121,7 +121,7 @@ class AnswerCache(Generic[_Key, _Answer]):
 
 
 CACHE_SIZE = 65_536
-"""Default of the maximum number of subjects in the cache of an index."""
+"""By default, an index caches the results for at most this number of subjects."""
 
 
 class Matches(NamedTuple):

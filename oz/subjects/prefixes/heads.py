@@ -38,7 +38,8 @@ SPREAD = 16
 def shrink(heads: Iterable[Head], limit: int) -> Heads:
     """Return at most `limit` heads.
 
-    If there are more heads, cut all heads to the greatest length that leaves at most `limit`.
+    If there are more heads, all heads are cut to the same length: the greatest length with which at most `limit` heads
+    remain.
     """
     kept = frozenset(_cut(heads, MAX_LENGTH))
     if len(kept) > 1:

@@ -90,7 +90,7 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
     """
     try:
         tree, info, _ = parse_tree(text, flags)
-        if info.flags & core.REVERSE:  # The engine matches such a tree from its end.
+        if info.flags & core.REVERSE:  # The engine matches this tree from its end.
             return EVERYTHING
         reader = _HeadsReader(info, max(1, limit))
         found = reader.read(tree)
@@ -337,9 +337,9 @@ def _variants(members: range) -> set[Head]:
 
 
 def _common_prefix(first: bytes, last: bytes) -> bytes:
-    """Return the bytes with which the UTF-8 of two characters begins.
+    """Return the common prefix of the UTF-8 of two characters.
 
-    All characters between these two begin with the same bytes.
+    The UTF-8 of any character between these two characters has this prefix too.
     """
     length = 0
     while length < min(len(first), len(last)) and first[length] == last[length]:
