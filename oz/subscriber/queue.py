@@ -27,6 +27,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, repeat
 from operator import attrgetter
@@ -55,6 +56,9 @@ MAX_FORWARDED = 65_536
 """Maximum number of forwarded messages that are remembered. A message of two parallel forwarders is delivered once."""
 MAX_REASONS = 20
 """Maximum number of reasons of gaps that are counted separately."""
+
+REMOVED = Gap(None, 0, 0, "")
+"""Item that replaces a message whose subscription has ended, or has a queue of its own. It is not reported."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras may have any content."""
@@ -421,25 +425,22 @@ class Dispatcher:
         if inbox.queue is not None:
             return inbox.queue
         queue = self._add_queue(inbox, max_pending, overflow, None)
-        kept: list[Message | Gap] = []
-        items = self.shared.items
-        for _ in range(len(items)):
-            item = items.popleft()
-            if isinstance(item, Message) and inbox in item.route.inboxes:
-                if all(receiver.queue is not None for receiver in item.route.inboxes):
-                    queue.items.append(item)
-                    continue
+        for place, item in self._shared_items():
+            if not isinstance(item, Message) or inbox not in item.route.inboxes:
+                continue
+            rest: Message | Gap = REMOVED
+            left: list[int] = []
+            if any(receiver.queue is None for receiver in item.route.inboxes):
+                rest = item
                 if isinstance(item, HandledMessage):
-                    if item.arrival.left is None:
-                        item = _delivery(item, [1])
-                    left = item.arrival.left
-                    assert left is not None
+                    left = item.arrival.left or [1]
                     left[0] += 1
-                    queue.items.append(_delivery(item, left))
-                else:
-                    queue.items.append(item)
-            kept.append(item)
-        items.extend(kept)
+                    rest = item = _delivery(item, left)
+            if self._replace_shared(place, rest):
+                queue.items.append(_delivery(item, left or None))
+            elif left:
+                left[0] -= 1
+        self._trim_shared()
         self.forget()
         return queue
 
@@ -458,19 +459,46 @@ class Dispatcher:
         if queue is not None:
             self._own.pop(queue, None)
             self._full.discard(queue)
-            while queue.items:
-                self.abandon(queue.items.popleft())
+            # Another thread may receive the last message meanwhile.
+            with suppress(IndexError):
+                while True:
+                    self.abandon(queue.items.popleft())
         else:
-            items = self.shared.items
-            for _ in range(len(items)):
-                item = items.popleft()
-                if isinstance(item, Message) and not any(
-                    not receiver.is_removed and receiver.queue is None for receiver in item.route.inboxes
+            for place, item in self._shared_items():
+                if (
+                    isinstance(item, Message)
+                    and all(
+                        receiver.is_removed or receiver.queue is not None for receiver in item.route.inboxes
+                    )
+                    and self._replace_shared(place, REMOVED)
                 ):
                     self.abandon(item)
-                else:
-                    items.append(item)
+            self._trim_shared()
         self.forget()
+
+    def _shared_items(self) -> list[tuple[int, Message | Gap]]:
+        """Return the items of `shared`, each with its negative index.
+
+        Other threads take messages from the left end without the lock, and a signal handler may raise at any time.
+        Negative indexes stay valid, and items that stay in the queue are never moved.
+        """
+        items = list(self.shared.items)
+        return list(enumerate(items, -len(items)))
+
+    def _replace_shared(self, place: int, item: Message | Gap) -> bool:
+        """Replace an item of `shared`; return False if another thread has taken it."""
+        try:
+            self.shared.items[place] = item
+        except IndexError:
+            return False
+        return True
+
+    def _trim_shared(self) -> None:
+        """Delete the removed items at the right end, so that they do not count as waiting when nothing is received."""
+        items = self.shared.items
+        with suppress(IndexError):
+            while items[-1] is REMOVED:
+                items.pop()
 
     def abandon(self, item: Message | Gap) -> None:
         """Record that a message will not be handled, because its subscription has ended; see `Link.abandon`."""
