@@ -240,15 +240,13 @@ class Permissions:
 
 
 def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
-    """Return whether the pattern of a rule matches a subject; `otherwise` if the match takes too long."""
+    """Return whether the pattern of a rule matches a subject; `otherwise` if this is unknown."""
     if not subject.startswith(rule.pattern.prefixes):
         # This comparison takes a twentieth of the time of a match, and excludes most rules.
         return False
     try:
         return rule.pattern.matches(subject)
-    except SubjectError:  # not UTF-8, in a dialect of text
-        return False
-    except PatternTimeout:
+    except (SubjectError, PatternTimeout):  # SubjectError: not UTF-8, in a dialect of text
         return otherwise
 
 
