@@ -386,7 +386,7 @@ class Dispatcher:
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
-        self._forwarded: dict[tuple[int, bytes, int], None] = {}
+        self._forwarded: dict[tuple[int, bytes, bytes, int], None] = {}
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
         self.work: deque[Queue] = deque()
@@ -663,7 +663,7 @@ class Dispatcher:
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
             sid = None if found is None else found.get(SID)
-            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid):
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid, subject):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
@@ -679,7 +679,14 @@ class Dispatcher:
                 self.on_marked(message)
         return messages
 
-    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
+    def is_repeat(
+        self,
+        stream: int,
+        fields: Extras,
+        is_redelivered: bool,
+        sid: int | None = None,
+        subject: bytes = b"",
+    ) -> bool:
         """Return whether a stream has received a message before. The id and the source of the message are remembered.
 
         Args:
@@ -687,11 +694,12 @@ class Dispatcher:
             fields: optional fields of the message, with its id and its source.
             is_redelivered: whether another member of the group may have received the message.
             sid: number of the only subscription that receives a last value; None for other messages.
+            subject: subject of the message.
         """
         if (
             fields.forwarded is not None
             and not is_redelivered
-            and self._came_before(stream, fields.forwarded)
+            and self._came_before(stream, subject, fields.forwarded)
         ):
             return True
         ids = self._ids
@@ -708,9 +716,12 @@ class Dispatcher:
             del ids[next(iter(ids))]
         return False
 
-    def _came_before(self, stream: int, forwarded: Forwarded) -> bool:
-        """Return whether a forwarded message has already arrived, and remember the message."""
-        known, found = self._forwarded, (stream, forwarded.origin, forwarded.position)
+    def _came_before(self, stream: int, subject: bytes, forwarded: Forwarded) -> bool:
+        """Return whether a forwarded message has already arrived, and remember the message.
+
+        The subject counts too, so that a key suppresses no message on a subject that it may not publish.
+        """
+        known, found = self._forwarded, (stream, subject, forwarded.origin, forwarded.position)
         if found in known:
             return True
         known[found] = None

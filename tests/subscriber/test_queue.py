@@ -270,6 +270,15 @@ def test_repeats_are_dropped_by_id_and_by_source():
     assert receiver.dispatcher.shared.items[-1].redelivered
 
 
+def test_a_forwarded_message_repeats_only_a_message_with_its_subject():
+    receiver = Receiver()
+    receiver.subscribe("a.*")
+    for subject in ("a.1", "a.2", "a.1"):
+        receiver.deliver(subject, extras={"forwarded": [b"o" * 16, 5, b""]})
+    assert shown(receiver.dispatcher.shared) == ["a.1", "a.2"]
+    assert receiver.dispatcher.stats.repeated == 1
+
+
 def test_known_ids_are_bounded(monkeypatch):
     monkeypatch.setattr(queues, "MAX_IDS", 2)
     monkeypatch.setattr(queues, "MAX_FORWARDED", 2)
