@@ -377,8 +377,14 @@ class Writer:
 
     def _begin_segment(self) -> _OpenStream:
         head = Head(self._recovered.journal, new_id(), self._previous, self._end)
-        self._stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
-        return self._stream
+        try:
+            self._stream = stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
+        except BaseException:
+            # A signal handler may raise when the file exists already. A second file must not begin at its offset.
+            if self._stream is None:
+                (self._directory / stream_name(head.first, head.segment)).unlink(missing_ok=True)
+            raise
+        return stream
 
     def _end_segment(self) -> None:
         """End the active segment, and leave its sealing to the housekeeper.

@@ -14,6 +14,7 @@ import pytest
 
 import oz
 from oz.journal import Journal, JournalError, Writer
+from oz.journal import writer as writers
 from support import scripts, waiting
 from support.journals import content, rows_of
 
@@ -154,6 +155,24 @@ def test_a_writer_goes_on_after_an_interrupted_end_of_a_segment(tmp_path, monkey
     journal = Journal(tmp_path)
     assert [(record.offset, record.payload) for record in journal.read()] == [(0, b"0"), (1, b"1")]
     assert journal.verify().findings == ()
+
+
+def test_a_writer_goes_on_after_an_interrupted_start_of_a_segment(tmp_path, monkeypatch):
+    with Writer(tmp_path) as writer:
+        create = writers._OpenStream
+
+        def interrupted(*given, **options):
+            create(*given, **options).close()
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patches:
+            patches.setattr(writers, "_OpenStream", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                writer.append([("a", b"0")])
+        assert writer.append([("a", b"1")]) == 1
+        assert [record.payload for record in Journal(tmp_path).read()] == [b"1"]
+    with Writer(tmp_path) as second:
+        assert second.end_offset == 1
 
 
 def test_an_interrupted_close_is_completed_by_a_second_call(tmp_path, monkeypatch):
