@@ -54,10 +54,12 @@ class Housekeeper:
         """
         self._directory, self._tick, self._sync = directory, tick, sync
         self._retain_bytes, self._retain_seconds = retain_bytes, retain_seconds
-        self._changed = threading.Condition()
+        # `with` on this lock cannot be interrupted between its acquisition and its block, as on a condition.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._pending: deque[SegmentFile] = deque()
         self._requested = self._completed = 0  # numbers of requested and completed passes
-        self._is_stopping = self._is_failing = False
+        self._is_stopping = self._is_failing = self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="oz-journal", daemon=True)
         self._thread.start()
 
@@ -70,7 +72,7 @@ class Housekeeper:
         Returns:
             The number of the requested pass, which counts from 1.
         """
-        with self._changed:
+        with self._lock:
             self._pending.extend(ended)
             self._requested += 1
             self._changed.notify_all()
@@ -79,26 +81,36 @@ class Housekeeper:
     def wait_sealed(self, timeout: float | None) -> bool:
         """Wait until all streams are sealed and old segments are removed; return False after `timeout` seconds."""
         request = self.wake()
-        with self._changed:
+        with self._lock:
             return self._changed.wait_for(lambda: not self._pending and self._completed >= request, timeout)
 
     def stop(self, timeout: float | None = None) -> None:
         """Request a last pass, and end the thread. Wait at most `timeout` seconds."""
-        with self._changed:
+        with self._lock:
             self._is_stopping = True
             self._changed.notify_all()
         if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
+            # After an interrupted `join`, a second `join` of CPython 3.11 returns although the thread runs.
+            with self._lock:
+                self._changed.wait_for(lambda: self._has_ended, timeout)
 
     def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            with self._lock:
+                self._has_ended = True
+                self._changed.notify_all()
+
+    def _work(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 request, is_last = self._requested, self._is_stopping
             self._retain()  # before sealing, because sealing needs space
             self._seal_pending()
             expiry = self._retain()
             deadline = self._tick()
-            with self._changed:
+            with self._lock:
                 self._completed = request
                 self._changed.notify_all()
                 if is_last:
@@ -128,7 +140,7 @@ class Housekeeper:
                     "%s cannot be sealed: %s; run `oz journal verify`", self._directory / file.name, error
                 )
             self._is_failing = False
-            with self._changed:
+            with self._lock:
                 self._pending.popleft()
 
     def _retain(self) -> float | None:

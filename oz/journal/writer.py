@@ -92,7 +92,7 @@ class Writer:
     """
 
     findings: tuple[Finding, ...]
-    _is_closed = True
+    _is_closed = _is_released = True
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Writer:
             sync=sync != "none",
         )
         self._housekeeper.wake(*self._recovered.pending)
-        self._is_closed = False
+        self._is_closed = self._is_released = False
         _open_writers.add(self)
 
     def _open(self) -> None:
@@ -261,7 +261,7 @@ class Writer:
             )
 
     def close(self) -> None:
-        """Seal the active segment, and release the lock. A second call does nothing.
+        """Seal the active segment, and release the lock. A second call does nothing, unless the first was interrupted.
 
         Raises:
             JournalError: the operating system failed to write. The writer is closed nevertheless.
@@ -269,15 +269,15 @@ class Writer:
         self._close(None)
 
     def _close(self, timeout: float | None) -> None:
-        if self._is_closed or self._owner != os.getpid():
+        if self._is_released or self._owner != os.getpid():
             return
         if sys.is_finalizing():
             # All other threads are stopped, and one of them may hold the guard for ever. The next writer seals the
             # stream.
-            self._is_closed = True
+            self._is_closed = self._is_released = True
             return
         with self._guard:
-            if self._is_closed:
+            if self._is_released:
                 return
             try:
                 if self._stream is not None and self._fault is None:
@@ -292,6 +292,7 @@ class Writer:
             self._stream.close()
         self._close_mark()
         self._lock.release()
+        self._is_released = True
         if self._fault is not None:
             raise self._broken_error(self._fault)
 
@@ -374,20 +375,31 @@ class Writer:
 
     def _is_finished(self, stream: _OpenStream) -> bool:
         is_large = stream.size >= self._segment_bytes
-        return is_large or time.monotonic() - stream.begun >= self._segment_seconds
+        return stream.is_ending or is_large or time.monotonic() - stream.begun >= self._segment_seconds
 
     def _begin_segment(self) -> _OpenStream:
         head = Head(self._recovered.journal, new_id(), self._previous, self._end)
-        self._stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
-        return self._stream
+        try:
+            self._stream = stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
+        except BaseException:
+            # A signal handler may raise when the file exists already. A second file must not begin at its offset.
+            if self._stream is None:
+                (self._directory / stream_name(head.first, head.segment)).unlink(missing_ok=True)
+            raise
+        return stream
 
     def _end_segment(self) -> None:
+        """End the active segment, and leave its sealing to the housekeeper.
+
+        A call after an interrupted call repeats the steps, which have the same effect again.
+        """
         stream = self._stream
         assert stream is not None
         stream.end(is_durable=self._sync != "none")
         self._acknowledge(Mark("", self._end, 0, self._end), is_durable=True)
-        self._stream, self._previous = None, stream.head.segment
         self._housekeeper.wake(SegmentFile(stream.path.name, stream.head.first, None, stream.head.segment))
+        self._previous = stream.head.segment
+        self._stream = None
 
     def _error_of(self, error: OSError) -> JournalError:
         if self._fault is None and error.errno in FULL:
@@ -434,7 +446,7 @@ class Writer:
 
     def __del__(self) -> None:
         """Close a writer that the program did not close."""
-        if not self._is_closed and self._owner == os.getpid():
+        if not self._is_released and self._owner == os.getpid():
             warnings.warn(f"a writer of {self._directory} was not closed", ResourceWarning, 2, self)
             with suppress(JournalError):
                 self.close()
@@ -449,6 +461,7 @@ class _OpenStream:
         size: the number of accepted bytes, which are acknowledged.
         begun: the time at which the file was created, in seconds of `time.monotonic`.
         is_empty: whether the file has no accepted record.
+        is_ending: whether the end of the segment has begun. No record is appended after it.
         is_scheduled: whether the housekeeper was woken since the file was created, so that it knows the age limit.
         dirty_since: the time of the first append after the last timed sync, in seconds of `time.monotonic`; None
             without such an append.
@@ -461,6 +474,7 @@ class _OpenStream:
         self.begun = time.monotonic()
         self.is_scheduled = False
         self.is_empty = True
+        self.is_ending = False
         self.dirty_since: float | None = None
         self._encoder = BatchEncoder(head)
         temporary = directory / (self.path.name + TEMPORARY)
@@ -503,7 +517,7 @@ class _OpenStream:
 
     def check_name(self) -> None:
         """Raise FileNotFoundError if the file was removed from the directory. Its records would be lost."""
-        if os.fstat(self._open_descriptor).st_nlink == 0:
+        if self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the active segment was removed", str(self.path))
 
     @property
@@ -519,6 +533,10 @@ class _OpenStream:
         self._written = self.size
 
     def end(self, *, is_durable: bool) -> None:
+        """Write the end mark, and close the file. The call may be repeated."""
+        self.is_ending = True
+        if self._descriptor is None:
+            return
         _write_all(self._open_descriptor, END, self.size)
         if is_durable:
             sync_data(self._open_descriptor)

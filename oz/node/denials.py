@@ -65,9 +65,8 @@ def decode(payload: bytes) -> Notice | None:
         subject, reason, rule, reply_to = msgpack.unpackb(payload)
     except Exception:
         return None
-    if not (isinstance(subject, str) and isinstance(reason, str)):
-        return None
-    if not all(text is None or isinstance(text, str) for text in (rule, reply_to)):
+    texts = [subject, reason, *(text for text in (rule, reply_to) if text is not None)]
+    if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in texts):
         return None
     return Notice(subject, reason, rule, reply_to)
 

@@ -241,15 +241,14 @@ class Permissions:
 
 
 def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
-    """Return whether the pattern of a rule matches a subject. Return `otherwise` if the match takes too long."""
+    """Return whether the pattern of a rule matches a subject. Return `otherwise` if this is unknown."""
     if not subject.startswith(rule.pattern.prefixes):
         # A comparison of prefixes excludes most rules. It takes a twentieth of the time of a match.
         return False
     try:
         return rule.pattern.matches(subject)
-    except SubjectError:  # The subject is not UTF-8, and the dialect of the rule is a text dialect.
-        return False
-    except PatternTimeout:
+    except (SubjectError, PatternTimeout):
+        # A subject that is not UTF-8 has no meaning in a dialect of text, or the match takes too long.
         return otherwise
 
 

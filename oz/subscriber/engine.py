@@ -43,7 +43,7 @@ from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
-from oz.subscriber.queue import Inbox, Queue, SubscriberStats
+from oz.subscriber.queue import REMOVED, Inbox, Queue, SubscriberStats
 from oz.subscriber.subscriptions import Subscription as Entry
 from oz.system import after_fork
 from oz.transport.contexts import has_ended
@@ -375,6 +375,8 @@ class Engine(Connections):
 
     def report(self, gap: Gap) -> None:
         """Call the gap listeners with a gap. If a listener raises, the exception is logged."""
+        if gap is REMOVED:
+            return
         if gap.reason == "malformed":
             _log.warning("%s messages do not decode: both sides need the same codec=", gap.count)
         for listener in self.gap_listeners:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, repeat
 from operator import attrgetter
@@ -56,6 +57,9 @@ MAX_FORWARDED = 65_536
 that comes through two parallel forwarders."""
 MAX_REASONS = 20
 """Maximum number of gap reasons that are counted separately."""
+
+REMOVED = Gap(None, 0, 0, "")
+"""Item that replaces a message whose subscription has ended, or has a queue of its own. It is not reported."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras are not checked yet."""
@@ -392,7 +396,7 @@ class Dispatcher:
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
-        self._forwarded: dict[tuple[int, bytes, int], None] = {}
+        self._forwarded: dict[tuple[int, bytes, bytes, int], None] = {}
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
         self.work: deque[Queue] = deque()
@@ -431,25 +435,22 @@ class Dispatcher:
         if inbox.queue is not None:
             return inbox.queue
         queue = self._add_queue(inbox, max_pending, overflow, None)
-        kept: list[Message | Gap] = []
-        items = self.shared.items
-        for _ in range(len(items)):
-            item = items.popleft()
-            if isinstance(item, Message) and inbox in item.route.inboxes:
-                if all(receiver.queue is not None for receiver in item.route.inboxes):
-                    queue.items.append(item)
-                    continue
+        for place, item in self._shared_items():
+            if not isinstance(item, Message) or inbox not in item.route.inboxes:
+                continue
+            rest: Message | Gap = REMOVED
+            left: list[int] = []
+            if any(receiver.queue is None for receiver in item.route.inboxes):
+                rest = item
                 if isinstance(item, HandledMessage):
-                    if item.arrival.left is None:
-                        item = _delivery(item, [1])
-                    left = item.arrival.left
-                    assert left is not None
+                    left = item.arrival.left or [1]
                     left[0] += 1
-                    queue.items.append(_delivery(item, left))
-                else:
-                    queue.items.append(item)
-            kept.append(item)
-        items.extend(kept)
+                    rest = item = _delivery(item, left)
+            if self._replace_shared(place, rest):
+                queue.items.append(_delivery(item, left or None))
+            elif left:
+                left[0] -= 1
+        self._trim_shared()
         self.forget()
         return queue
 
@@ -468,19 +469,46 @@ class Dispatcher:
         if queue is not None:
             self._own.pop(queue, None)
             self._full.discard(queue)
-            while queue.items:
-                self.abandon(queue.items.popleft())
+            # Another thread may receive the last message meanwhile.
+            with suppress(IndexError):
+                while True:
+                    self.abandon(queue.items.popleft())
         else:
-            items = self.shared.items
-            for _ in range(len(items)):
-                item = items.popleft()
-                if isinstance(item, Message) and not any(
-                    not receiver.is_removed and receiver.queue is None for receiver in item.route.inboxes
+            for place, item in self._shared_items():
+                if (
+                    isinstance(item, Message)
+                    and all(
+                        receiver.is_removed or receiver.queue is not None for receiver in item.route.inboxes
+                    )
+                    and self._replace_shared(place, REMOVED)
                 ):
                     self.abandon(item)
-                else:
-                    items.append(item)
+            self._trim_shared()
         self.forget()
+
+    def _shared_items(self) -> list[tuple[int, Message | Gap]]:
+        """Return the items of `shared`, each with its negative index.
+
+        Other threads take messages from the left end without the lock, and a signal handler may raise at any time.
+        Negative indexes stay valid, and items that stay in the queue are never moved.
+        """
+        items = list(self.shared.items)
+        return list(enumerate(items, -len(items)))
+
+    def _replace_shared(self, place: int, item: Message | Gap) -> bool:
+        """Replace an item of `shared`; return False if another thread has taken it."""
+        try:
+            self.shared.items[place] = item
+        except IndexError:
+            return False
+        return True
+
+    def _trim_shared(self) -> None:
+        """Delete the removed items at the right end, so that they do not count as waiting when nothing is received."""
+        items = self.shared.items
+        with suppress(IndexError):
+            while items[-1] is REMOVED:
+                items.pop()
 
     def abandon(self, item: Message | Gap) -> None:
         """Record that one queue will not handle a message, because its subscription has ended; see `Link.abandon`."""
@@ -645,7 +673,7 @@ class Dispatcher:
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
             sid = None if found is None else found.get(SID)
-            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid):
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid, subject):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
@@ -661,8 +689,15 @@ class Dispatcher:
                 self.on_marked(message)
         return messages
 
-    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
-        """Return whether a message has arrived on a stream before, and remember the message.
+    def is_repeat(
+        self,
+        stream: int,
+        fields: Extras,
+        is_redelivered: bool,
+        sid: int | None = None,
+        subject: bytes = b"",
+    ) -> bool:
+        """Return whether a stream has received a message before. The id and the source of the message are remembered.
 
         Args:
             stream: stream number of the message.
@@ -670,11 +705,12 @@ class Dispatcher:
             is_redelivered: whether another member of the group may have received the message. A redelivered message
                 is never a repeat.
             sid: number of the only subscription that receives a last value; None for other messages.
+            subject: subject of the message.
         """
         if (
             fields.forwarded is not None
             and not is_redelivered
-            and self._came_before(stream, fields.forwarded)
+            and self._came_before(stream, subject, fields.forwarded)
         ):
             return True
         ids = self._ids
@@ -691,9 +727,12 @@ class Dispatcher:
             del ids[next(iter(ids))]
         return False
 
-    def _came_before(self, stream: int, forwarded: Forwarded) -> bool:
-        """Return whether a forwarded message has arrived before, and remember the message."""
-        known, found = self._forwarded, (stream, forwarded.origin, forwarded.position)
+    def _came_before(self, stream: int, subject: bytes, forwarded: Forwarded) -> bool:
+        """Return whether a forwarded message has already arrived, and remember the message.
+
+        The subject counts too, so that a key suppresses no message on a subject that it may not publish.
+        """
+        known, found = self._forwarded, (stream, subject, forwarded.origin, forwarded.position)
         if found in known:
             return True
         known[found] = None

@@ -172,3 +172,12 @@ def test_replies_go_by_rules_and_then_by_number_and_time():
     assert not may(b"other", age=5.1)
     assert may(b"other", count=99, user=None)
     assert not replace(found, default="deny").may_reply(None, b"other", 0, 0.0)
+
+
+@each(
+    ("subject", "is_allowed"),
+    [(b"md.secret.x", False), (b"md.secret.\xff", False), (b"md.\xff", True), (b"other.\xff", False)],
+)
+def test_a_deny_rule_for_text_denies_subjects_that_are_not_text_behind_its_prefix(subject, is_allowed):
+    found = permissions(rule("allow", "zmq:md.", "publish"), rule("deny", "md.secret.>", "publish"))
+    assert found.allows(found.users["desk"], "publish", subject) is is_allowed
