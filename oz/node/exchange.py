@@ -160,7 +160,7 @@ class Exchange:
         retries: int = 0,
         limit: int | None = None,
         is_many: bool = False,
-        find: Callable[[], Route | None] | None = None,
+        route: Route | None = None,
     ) -> Request:
         """Send a request.
 
@@ -171,14 +171,14 @@ class Exchange:
             retries: maximum number of times that the request is sent to another responder after its responder is lost.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
-            find: function that returns the route of the request; None for the route of its subject.
+            route: route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
             ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
-        now, content = self._clock(), Content(*message, find)
+        now, content = self._clock(), Content(*message, route)
         with self.lock:
             request, effects = self._requests.request(
                 content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many
