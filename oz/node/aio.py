@@ -13,7 +13,7 @@ from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
 from oz.node.events import MAX_EVENTS, Event
-from oz.node.loop_asking import LoopRequesting, LoopTimes
+from oz.node.loop_asking import LoopRequesting
 from oz.node.snapshot import Snapshot
 from oz.node.tasks import TaskPool
 from oz.numbers import check_wait
@@ -162,7 +162,8 @@ class Node(NodeBase, Publishing, LoopRequesting):
             self._node.notify = _Notices(self._on_event).put
         self._life = LoopLifetime(self._node, "node")
         self._node.exchange.finished = Done(None)
-        LoopTimes(self._node)
+        self._node.exchange.schedule = self._life.attendance.attend_by
+        self._node.publisher.defers = True
         self._attend_with(self._life.attendance)
         self._attendance.start()
 

@@ -717,6 +717,9 @@ class Engine:
             self._emit(events.DENIED, about or "", f"{name} is refused: {effect.reason}")
             return
         card: Card = effect.card
+        if isinstance(effect, roster.ForwarderGone):
+            self._lose_forwarder(card)
+            return
         if isinstance(effect, roster.PeerUp):
             self._up_since[card.node] = self.runtime.time_ns() / 1e9
         elif isinstance(effect, roster.PeerGone):

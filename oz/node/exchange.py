@@ -8,7 +8,7 @@ appended to queues. The attending side (`oz.node.engine`) calls `turn`, which pa
 state machines of `oz.node.requests` and `oz.node.replies`. While `turn` notifies a caller, it holds no lock.
 
 A thread acquires `lock` before the lock of the publisher or of the roster. A thread that waits for a reply ends its
-request at the deadline. In an event loop, one timer ends all requests (`oz.node.loop_asking`).
+request at the deadline. In an event loop, `turn` ends the requests.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Exchange:
 
     Attributes:
         finished: value that `Message.reply` returns: None, or an awaitable object.
-        schedule: function that is called with the deadline of each new request.
+        schedule: function that is called with the deadline of each new request. It makes a loop call `turn` then.
         is_urgent: whether requests or replies wait for the attending side to send them.
         inline: messages that wait for inline handlers.
         attending: id of the thread that attends to the node.
@@ -121,6 +121,8 @@ class Exchange:
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._forgotten: deque[Request] = deque()
         self._slow_at = -inf
+        # Time at which `turn` must end requests, or an earlier time.
+        self._expire_at = inf
         # Number of requests that ended in the last turn. The program often sends the same number again.
         self._answered = 0
         self.finished: Any = None
@@ -158,7 +160,7 @@ class Exchange:
         retries: int = 0,
         limit: int | None = None,
         is_many: bool = False,
-        find: Callable[[], Route | None] | None = None,
+        route: Route | None = None,
     ) -> Request:
         """Send a request.
 
@@ -169,14 +171,14 @@ class Exchange:
             retries: maximum number of times that the request is sent to another responder after its responder is lost.
             limit: number of replies after which a request to many nodes ends; None without a limit.
             is_many: whether all responders receive the request.
-            find: function that returns the route of the request; None for the route of its subject.
+            route: route of the request; None for the route of its subject.
 
         Raises:
             NoResponders: no peer has a matching subscription.
             WouldBlock: too many requests have not ended, or each matching stream is full.
             ClosedError, OwnershipError: the node is closed, or was created before a fork.
         """
-        now, content = self._clock(), Content(*message, find)
+        now, content = self._clock(), Content(*message, route)
         with self.lock:
             request, effects = self._requests.request(
                 content, now, timeout=timeout, retries=retries, limit=limit, is_many=is_many
@@ -187,6 +189,7 @@ class Exchange:
         else:
             self._publisher.wake()
         if timeout is not None:
+            self._expire_at = min(self._expire_at, now + timeout)
             self.schedule(now + timeout)
         return request
 
@@ -426,7 +429,10 @@ class Exchange:
             self._slow_at = now + SLOW_INTERVAL
             self._young = {key: end for key, end in self._young.items() if now < end}
             self._report_slow()
-            self.expire()
+            # Another thread may have sent a request while this thread set the time.
+            self._expire_at = now
+        if now >= self._expire_at:
+            self._expire_at = self.expire() or inf
         self._act(answered)
 
     def _read_replies(self) -> list[Request]:
@@ -504,4 +510,5 @@ class Exchange:
 
     def next_deadline(self, now: float) -> float:
         """Return the time at which `turn` must run next; infinite if nothing waits."""
-        return now + GREETING_INTERVAL if self._requests.is_waiting or len(self._replies) else inf
+        is_waiting = self._requests.is_waiting or len(self._replies)
+        return min(self._expire_at, now + GREETING_INTERVAL if is_waiting else inf)

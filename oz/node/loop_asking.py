@@ -12,37 +12,6 @@ from oz.node.engine import Engine
 from oz.publisher.loop import LoopAttendance
 
 
-class LoopTimes:
-    """Timer of an event loop that ends requests at their deadlines.
-
-    It has a reference to the engine, and none to the `Node`. Therefore an unused `Node` can be garbage-collected.
-    """
-
-    def __init__(self, node: Engine) -> None:
-        self._node = node
-        self._timer: asyncio.TimerHandle | None = None
-        node.exchange.schedule = self._schedule
-        node.publisher.defers = True
-
-    def _schedule(self, deadline: float) -> None:
-        """End requests at a deadline. One timer serves all requests."""
-        timer = self._timer
-        loop = asyncio.get_running_loop()
-        # The clock of the engine and the clock of the loop may differ.
-        at = loop.time() + max(deadline - self._node.clock(), 0.0)
-        if timer is not None:
-            if timer.when() <= at:
-                return
-            timer.cancel()
-        self._timer = loop.call_at(at, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        deadline = self._node.exchange.expire()
-        if deadline is not None:
-            self._schedule(deadline)
-
-
 class AsyncReplies(ManyReplies):
     """Iterator over the replies of `oz.asyncio.Node.request_many`."""
 
@@ -106,7 +75,7 @@ class LoopRequesting:
             SubjectError, TypeError, ValueError, ClosedError, OwnershipError: the same reasons as in `publish`.
         """
         check_request(timeout, retries)
-        self._attendance.check_loop()
+        self._attendance.start()
         node = self._node
         exchange = node.exchange
         message = node.publisher.prepare(subject, payload, headers, key, action="request")

@@ -71,8 +71,8 @@ class Content(NamedTuple):
         payload: encoded payload.
         extras: map that is sent with the payload, or None.
         key: key by which sticky groups pick a member; None to use the subject.
-        find: function that returns the route; None for the route of the subject. If a function is given, the request
-            does not wait for a responder.
+        route: route of the request; None for the route of the subject. If a route is given, the request does not wait
+            for a responder.
     """
 
     subject: str
@@ -80,7 +80,7 @@ class Content(NamedTuple):
     payload: bytes = b""
     extras: dict[str, Any] | None = None
     key: bytes | None = None
-    find: Callable[[], Any] | None = None
+    route: Any = None
 
 
 class Request:
@@ -264,7 +264,7 @@ class Requests:
         return [Send(stream, request) for stream in found]
 
     def _may_wait(self, request: Request) -> bool:
-        return request.content.find is None and self._responders.is_greeting
+        return request.content.route is None and self._responders.is_greeting
 
     @staticmethod
     def _no_responders(request: Request) -> NoResponders:

@@ -62,8 +62,7 @@ class StreamResponders:
         Raises:
             WouldBlock: each matching stream is full. If groups match, only their members count.
         """
-        find = content.find
-        route = self._cached(content.subject) if find is None else None
+        route = self._cached(content.subject) if content.route is None else None
         if route is not None and not route.groups and not excluded:
             # No lock is needed, because without groups no load changes. With the lock, each caller would wait while
             # another thread sends.
@@ -71,7 +70,7 @@ class StreamResponders:
             if all(item.pending < item.limit for item in streams):
                 return streams
         with self._lock:
-            route = self._find(content.subject, content.raw) if find is None else find()
+            route = content.route or self._find(content.subject, content.raw)
             if route is None:
                 return ()
             found: list[Stream] = [stream for stream in route.plain if stream.session.member not in excluded]

@@ -204,6 +204,16 @@ class PeerGone(NamedTuple):
     reason: str
 
 
+class ForwarderGone(NamedTuple):
+    """Event: a forwarder has closed that had a link and was never up. It may have passed messages on over the link.
+
+    Attributes:
+        card: card of the forwarder.
+    """
+
+    card: Card
+
+
 class NameConflict(NamedTuple):
     """Event: a peer came up with the name of another peer, or of this node.
 
@@ -229,7 +239,7 @@ class Refused(NamedTuple):
 
 
 Effect = Dial | HangUp | EndSession | Ping | Introduce
-Event = PeerUp | PeerSilent | PeerResumed | PeerGone | NameConflict | Refused
+Event = PeerUp | PeerSilent | PeerResumed | PeerGone | ForwarderGone | NameConflict | Refused
 
 
 class Endpoint:
@@ -782,6 +792,8 @@ class Roster:
             self._out.append(EndSession(peer.node))
         if peer.state != KNOWN and peer.card is not None:
             self._out.append(PeerGone(peer.card, reason))
+        elif peer.is_linked and peer.card is not None and peer.card.kind == links.FORWARDER:
+            self._out.append(ForwarderGone(peer.card))
         peer.state, peer.down_since, peer.greeting_until, peer.is_refused = KNOWN, None, now, False
         peer.sessions.clear()
         if reason == "lost":

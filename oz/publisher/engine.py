@@ -85,6 +85,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two checks for new plain subscriptions, while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Size in bytes. It may take long to decode a larger frame.
+_BYE = bytes([wire.BYE])
 _ITEMS = 4  # Number of items that one message has in `waiting`.
 _STEPS = 8  # Number of patterns that are applied between two reads of the clock.
 _TOTAL_BYTES = 1 << 30
@@ -1017,6 +1018,8 @@ class Engine:
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
             sessions.on_frame(route, frame, now, listener.user)
+            if self._keys is not None and listener.user is not None and frame[:1] == _BYE:
+                self._keys.on_bye(now)
             # Check the clock after large frames only, because small frames are decoded fast.
             if len(frame) > _LARGE and self._clock() > end:
                 break

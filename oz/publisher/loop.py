@@ -137,11 +137,14 @@ class LoopAttendance:
             self._descriptors = descriptors
         if more:
             self._wake()
-        self._set_timer(loop)
+        deadline = engine.next_deadline()
+        if deadline is not None:
+            self.attend_by(deadline)
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        deadline = self._engine.next_deadline()
-        if deadline is None or deadline >= self._timer_at:
+    def attend_by(self, deadline: float) -> None:
+        """Call `Engine.attend` at a deadline at the latest, in seconds of the engine's clock."""
+        loop = self._loop
+        if loop is None or deadline >= self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()

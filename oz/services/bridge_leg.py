@@ -116,11 +116,10 @@ class LegPublisher(NodePublisher):
         sessions.reclaim = lambda stream, positions, is_final: self.reclaim(stream, positions, is_final)
         return sessions
 
-    def request_route(self, request: Message, group: str | None, excluded: Collection[bytes]) -> Route | None:
-        """Return a route with the streams that receive a request, or None; see `recipients`."""
+    def request_route(self, request: Message, group: str | None, excluded: Collection[bytes]) -> Route:
+        """Return a route with the streams that receive a request; see `recipients`."""
         route = self.responders(request.subject, request.subject_bytes)
-        found = self.recipients(route, group, excluded)
-        return Route(request.subject_bytes, [*found], {}) if found else None
+        return Route(request.subject_bytes, [*self.recipients(route, group, excluded)], {})
 
     def send_job(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any]) -> int | None:
         """Publish a message of a group to a member; return its position, or None if the member has no space."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oz.errors import ClosedError, OzError, ReplyError, Timeout
@@ -55,10 +54,10 @@ class Crossing:
         excluded = leg.side.forwarders | rules.forwarder_ids(source.via)
         first = source.position % len(targets)
         for other in targets[first:] + targets[:first]:
-            find = partial(other.publisher.request_route, message, group, excluded)
             try:
+                route = other.publisher.request_route(message, group, excluded)
                 request = other.engine.exchange.begin(
-                    content, self.notify, timeout=REQUEST_TIMEOUT, is_many=is_many, find=find
+                    content, self.notify, timeout=REQUEST_TIMEOUT, is_many=is_many, route=route
                 )
             except OzError as failure:
                 self.failure = None if is_many else failure

@@ -5,7 +5,8 @@ handshake. A caller with a trusted key also causes failed handshakes if it does 
 tries each key that it trusts, several keys at once. Therefore a failure is logged only if no caller is admitted
 within `SEARCH_SECONDS`. A wrong key within `SEARCH_SECONDS` after an admission is ignored too, because the admitted
 caller's handshakes with wrong keys may end later. But a connection that ends without an error is then reported,
-because a caller without a key may cause only this event.
+because a caller without a key may cause only this event. It is ignored within `SEARCH_SECONDS` before and after the BYE
+of an admitted caller, because such a caller may close while it tries keys.
 
 If the authenticator refuses the key of a caller, it logs the refusal. The failed handshakes of the caller's search are
 then ignored for `SEARCH_SECONDS`. A refused caller connects again without end, but searches only at the beginning.
@@ -32,7 +33,7 @@ _MAX_FAILURES = 1_024
 class Arrivals:
     """Outcomes of the handshakes with callers of one socket."""
 
-    __slots__ = ("_admitted_at", "_due_at", "_failures", "_refused_at", "_report")
+    __slots__ = ("_admitted_at", "_due_at", "_failures", "_left_at", "_refused_at", "_report")
 
     def __init__(self, report: Callable[[str, str], object]) -> None:
         """Start without callers.
@@ -43,7 +44,7 @@ class Arrivals:
         self._report = report
         self._failures: list[Event] = []
         self._due_at = 0.0
-        self._admitted_at = self._refused_at = -inf
+        self._admitted_at = self._refused_at = self._left_at = -inf
 
     def add(self, event: Event, now: float) -> None:
         """Record an event of the monitor.
@@ -69,8 +70,17 @@ class Arrivals:
                 self._due_at = now + SEARCH_SECONDS
             self._failures.append(event)
 
+    def leave(self, now: float) -> None:
+        """Record that an admitted caller has sent BYE.
+
+        Args:
+            now: current time, in seconds of `time.monotonic`.
+        """
+        self._left_at = now
+        self._failures.clear()
+
     def _is_explained(self, event: Event, now: float) -> bool:
-        known_at = self._refused_at
+        known_at = max(self._refused_at, self._left_at)
         if _has_wrong_key(event):
             known_at = max(known_at, self._admitted_at)
         return now < known_at + SEARCH_SECONDS

@@ -158,6 +158,11 @@ class Keys:
     def _on_event(self, event: Event, arrivals: Arrivals, now: float) -> None:
         arrivals.add(event, now)
 
+    def on_bye(self, now: float) -> None:
+        """Record that a caller with a trusted key has sent BYE."""
+        for _, arrivals in self._monitors.values():
+            arrivals.leave(now)
+
     # connections
 
     def find(self, endpoint: str, link_endpoint: str | None, *, is_plain: bool) -> None:
