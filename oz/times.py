@@ -68,7 +68,6 @@ def iso_nanoseconds(text: str) -> int | None:
 
 
 def _ago(text: str) -> int | None:
-    """Return the number of nanoseconds before now for a text such as `-1h`. Return None for other text."""
     text = text.strip()
     if text == "now":
         return 0

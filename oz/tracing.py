@@ -97,7 +97,6 @@ class _Spans:
 
     @contextmanager
     def process(self, message: Message, group: str | None) -> Iterator[trace.Span]:
-        """Begin a span for a `with` block that processes a message."""
         # Headers of a peer may have values that are not text.
         carrier = {name: value for name, value in message.headers.items() if type(value) is str}
         context = propagate.extract(carrier)
@@ -125,7 +124,6 @@ class _Spans:
                 raise
 
     def wrap(self, handler: Callable[[Any], Any], group: str | None) -> Callable[[Any], Any]:
-        """Return a handler that begins a span for each call."""
         if iscoroutinefunction(handler):
 
             @wraps(handler)

@@ -22,7 +22,8 @@ _GROUP, _MAX_VALUE = (
 )  # Characters that encode four bytes, and the largest number that they may encode.
 
 _HASH_SIZE = 10
-"""Number of bytes of the hash at the start of an id. An attacker cannot find two keys with the same hash."""
+"""Number of bytes of the hash at the start of an id. An attacker cannot find a second key with the hash of a given
+key."""
 
 _CACHED = (
     1_024  # Number of keys whose hash is cached. Each first message of a node and each request needs a hash.

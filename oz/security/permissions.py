@@ -241,7 +241,6 @@ class Permissions:
 
 
 def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
-    """Return whether the pattern of a rule matches a subject. Return `otherwise` if this is unknown."""
     if not subject.startswith(rule.pattern.prefixes):
         # A comparison of prefixes excludes most rules. It takes a twentieth of the time of a match.
         return False

@@ -256,8 +256,6 @@ _Pair = tuple[int, int]
 
 
 class _Search:
-    """Dijkstra's search over pairs of states, with the cheapest predecessor of each pair."""
-
     def __init__(self, start: _Pair, in_characters: bool) -> None:
         self._from: dict[_Pair, tuple[_Pair, int] | None] = {start: None}
         self._costs = {start: 0}
@@ -273,7 +271,6 @@ class _Search:
                 yield pair
 
     def add(self, pair: _Pair, origin: _Pair, mask: int) -> None:
-        """Add a move from `origin` to `pair` that reads one byte of the mask."""
         continuing = mask & _CONTINUING if self._character else 0
         cost = self._costs[origin] + 1 + (0 if continuing else self._character)
         if cost < self._costs.get(pair, cost + 1):

@@ -164,7 +164,6 @@ class _ExpressionReader:
 
 
 def _flatten(node: Any) -> Iterable[Any]:
-    """Yield the members of a set. A nested set is replaced by its members."""
     if _checked_class_name(node) != "SetUnion":
         yield node
         return
@@ -215,7 +214,6 @@ def _escapes() -> dict[tuple[int, int, bool], str]:
 
 @lru_cache(maxsize=64)
 def _find_members(text: str, ignore_case: bool, ascii_only: bool) -> Ranges:
-    """Return the members of a set. The function matches the set, written as a regex, with all characters."""
     flags = regex.V0 | (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
     everything = "".join(map(chr, chain(range(0xD800), range(0xE000, 0x110000))))
     runs = (found[0] for found in regex.finditer(f"{text}+", everything, flags))
@@ -255,7 +253,6 @@ _READERS: dict[str, Callable[[_ExpressionReader, Any, bool, bool], Expression]] 
 
 
 def _checked_class_name(node: Any) -> str:
-    """Return the class name of a node; raise Undecidable if the class or an attribute is unknown."""
     name = type(node).__name__
     known = _ATTRIBUTES.get(name)
     if known is None or type(node) is not getattr(core, name, None):

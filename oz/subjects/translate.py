@@ -105,7 +105,6 @@ def _readable(found: bytes | None) -> _Subject:
 
 
 def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
-    """Return the translation. Raise UnicodeDecodeError if it would have bytes that are not UTF-8 in a text dialect."""
     if pattern._compiled.literal is not None:
         return _write_literal(
             _exchange_separators(pattern._compiled.literal) if exchange else pattern._compiled.literal, rules

@@ -99,7 +99,6 @@ def rewrite_for_engine(
 
 
 def _estimate_weight(text: str) -> int:
-    """Return the estimated weight of a short regex: 1 plus the number of special characters."""
     return 1 + sum(not char.isalnum() for char in text)
 
 

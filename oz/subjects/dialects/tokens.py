@@ -147,7 +147,6 @@ def to_regex(tokens: tuple[Token, ...]) -> str:
 
 
 def _token_parts(token: Token) -> tuple[str, str]:
-    """Return the literal text of a token, and the regex of its wildcard."""
     if token is Wild.ONE:
         return "", r"[^.]++"
     if token is Wild.REST:

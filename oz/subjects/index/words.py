@@ -187,7 +187,6 @@ class WordTrie:
 
 
 def _step(node: _Node, word: bytes, following: list[_Node], found: list[Leaf]) -> None:
-    """Append the children that match a word to `following`. Append the leaf under `_REST` to `found`."""
     get = node.get
     if (leaf := get(_REST)) is not None:
         found.append(leaf)
@@ -312,7 +311,6 @@ class WordTable:
         self._longest = 1 + max((shape.minimum for shape in self._shapes), default=0)
 
     def _make_plan(self, count: int, reserved: bool) -> _Plan:
-        """Create and keep the plan for subjects with `count` words."""
         plan: _Plan = [
             (_word_getter(shape.places), table.get)
             for shape, table in self._shapes.items()
@@ -324,7 +322,6 @@ class WordTable:
 
 
 def _word_getter(places: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Return a function that picks the words at given positions."""
     return itemgetter(*places) if places else _no_words
 
 

@@ -172,7 +172,6 @@ def _extend_heads(heads: tuple[bytes, ...], reader: _HeadsReader, tree: Any) -> 
 
 
 def _extend_head(head: bytes, automaton: Automaton) -> bytes:
-    """Append bytes to a head while exactly one byte can follow."""
     states = {0}
     for byte in head:
         states = {to for state in states for mask, to in automaton.expand_state(state)[1] if mask >> byte & 1}
@@ -202,7 +201,6 @@ class _HeadsReader:
         """Whether the automaton may extend open heads."""
 
     def read(self, node: Any) -> Heads:
-        """Return the heads of a node."""
         attributes, reader = _READERS.get(type(node), (frozenset(), None))
         if reader is None or not vars(node).keys() <= attributes:
             return OPEN
@@ -274,7 +272,6 @@ class _HeadsReader:
         return NOTHING  # A node of zero width can only forbid a match.
 
     def characters(self, node: Any) -> Heads:
-        """Return the heads of a character, a range or a set."""
         return shrink(self._members(node, node.case_flags), self._limit)
 
     def _members(self, node: Any, case_flags: int) -> Heads:
@@ -292,7 +289,6 @@ class _HeadsReader:
 
 
 def _heads_expression(heads: Heads) -> Expression:
-    """Return heads as an expression. An open head is followed by any bytes."""
     single = [head[0] for head, is_exact in heads if is_exact and len(head) == 1]
     others: list[Expression] = [Bytes(sum(1 << byte for byte in single))] if single else []
     for head, is_exact in heads:
@@ -304,7 +300,6 @@ def _heads_expression(heads: Heads) -> Expression:
 
 
 def _count_states(expression: Expression) -> int:
-    """Return the estimated number of states of an automaton."""
     match expression:
         case Text(value):
             return len(value)
