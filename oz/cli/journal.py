@@ -72,7 +72,8 @@ def info(directory: Path, as_json: bool) -> None:
     """Print the number of records, the times of the first and last record, and the losses.
 
     "lost" counts messages that never reached the recorder. A gap of unknown size is a time in which nothing was
-    recorded, or a loss that the publisher could not count. "missing" counts records of the journal that are lost.
+    recorded, or a loss that the publisher could not count. Records of the journal that are lost are counted as
+    "missing".
     """
     found = _open(directory)
     segments = found.segments

@@ -171,8 +171,8 @@ class Reading:
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:
-        # The id may change before the first record is read: a writer that is killed before its first record leaves a
-        # stream with a journal id that the next writer does not keep.
+        # The id may change before the first record is read. A writer that is killed before its first record leaves a
+        # stream with a journal id, and the next writer does not keep that id.
         if self._seen and journal != (self._journal or journal):
             raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
         self._journal = journal

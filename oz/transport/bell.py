@@ -19,7 +19,9 @@ _MAX_POLL = 2**31 - 1  # milliseconds
 
 
 def poll_until(poller: zmq.Poller, until: float) -> dict[Any, int]:
-    """Wait until a socket or descriptor is ready, or until a time; return a dict from what is ready to its events.
+    """Wait until a socket or descriptor is ready, or until a time; return a dict of the events that are ready.
+
+    A key of the dict is a socket or a descriptor, and its value is the mask of events that pyzmq reports.
 
     Args:
         poller: poller of pyzmq with the sockets and descriptors.
