@@ -76,6 +76,8 @@ def explorer(
         with closing(server):
             print_ready(ctx, node)
             if not is_local(listen):
-                print_stderr(ctx, f"warning: {listen} has no login: whoever reaches it reads the bus")
+                print_stderr(
+                    ctx, f"warning: {listen} has no login: everyone who can connect can read the bus"
+                )
             print_status(ctx, f"explorer at {server.url}")
             wait()

@@ -39,7 +39,7 @@ def read_json_line(line: bytes) -> JsonMessage:
         if name not in _FIELDS:
             raise BadPayload(f"unknown field {name!r}; the fields are {', '.join(_FIELDS[:3])}")
     if "more" in fields:
-        raise BadPayload("the message has several payload frames, and oz publishes one")
+        raise BadPayload("the message has several payload frames, and oz can publish only one")
     headers = fields.get("headers", {})
     if not isinstance(headers, dict):
         raise BadPayload('headers is not an object such as {"name": "value"}')

@@ -104,7 +104,7 @@ def request(
             print_stderr(
                 ctx,
                 f"no node on bus {printable(node.bus)} has a subscription for {printable(named)}: check the subject, "
-                "or wait for one with --wait",
+                "or wait for a responder with --wait",
             )
             ctx.exit(NOBODY)
         except oz.Timeout:

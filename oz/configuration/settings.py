@@ -147,7 +147,7 @@ class Endpoints:
             raise ValueError(f"{endpoint!r} has port {port}; give a port up to {MAX_PORT}")
         if not self.are_bound and (host == "*" or port.strip("0") in ("", "*")):
             raise ValueError(
-                f"{endpoint!r} has no host and port to connect to; give those that the other side binds"
+                f"{endpoint!r} has no host and port to connect to; give the host and port that the other side binds"
             )
 
 

@@ -497,7 +497,7 @@ def _pattern_conflict(name: str, value: object) -> ConfigurationError:
         name,
         value,
         "SubSocket",
-        "does not go with patterns, because libzmq would choose messages before the pattern is asked; "
+        "cannot be used with patterns, because libzmq would drop messages before patterns are matched; "
         "subscribe to prefixes (bytes) only, or leave the option at 0",
     )
 

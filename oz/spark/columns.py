@@ -283,7 +283,7 @@ def _text(pattern: Pattern | str) -> str:
     if isinstance(text, str):
         return text
     raise ValueError(
-        f"pattern {text!r}: the text is not UTF-8, and Spark's strings are; give the pattern as text"
+        f"pattern {text!r}: the text is not UTF-8, but Spark's strings must be; give the pattern as text"
     )
 
 

@@ -108,8 +108,8 @@ def require_curve() -> None:
     """Raise MissingDependency if libzmq has no CURVE."""
     if not has("curve"):
         raise MissingDependency(
-            "this libzmq was built without CURVE, so it has no keys; the wheels of pyzmq have it: "
-            "install pyzmq from one"
+            "this libzmq was built without CURVE, so keys cannot be used; "
+            "install a wheel of pyzmq, whose libzmq has CURVE"
         )
 
 

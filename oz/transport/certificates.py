@@ -205,7 +205,7 @@ def _write(path: Path, text: str, mode: int) -> None:
 def _why(path: Path, error: OSError) -> str:
     # O_NOFOLLOW reports a symbolic link as ELOOP.
     if path.is_symlink() and error.errno == errno.ELOOP:
-        return f"it is a symbolic link, and a secret key is read from no link; name {path.resolve()}"
+        return f"it is a symbolic link, and oz reads no secret key through a link; name {path.resolve()}"
     return error.strerror or str(error)
 
 

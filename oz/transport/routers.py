@@ -52,7 +52,9 @@ def link_endpoint(endpoint: str) -> str:
         )
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdecimal() and 0 < int(port) <= 65_535):
-        raise EndpointError(f"{endpoint!r}: the link port follows from the port, which must be a number")
+        raise EndpointError(
+            f"{endpoint!r}: the port must be a number, because the link port is computed from it"
+        )
     number = int(port)
     number += PORT_DISTANCE if number <= _HIGHEST else -PORT_DISTANCE
     return f"tcp://{host}:{number}"
