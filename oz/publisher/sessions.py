@@ -854,7 +854,9 @@ class Sessions:
     def _members(self, stream: Stream, subject: bytes) -> Sequence[Stream]:
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         groups = () if route is None else route.groups
-        return next((members for group, members in groups if group is stream.group), ())
+        # By name: if the last member drains and another member joins, the group is a new object.
+        name = stream.group.name if stream.group is not None else None
+        return next((members for group, members in groups if group.name == name), ())
 
     def end(self, session: Session, now: float) -> None:
         """End a session: move the messages of redelivering groups, discard other messages, and remove the patterns."""

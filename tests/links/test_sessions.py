@@ -653,6 +653,18 @@ def test_drained_member_keeps_its_messages_until_it_ends(change, moved):
     assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED] * moved
 
 
+def test_messages_of_a_drained_member_move_to_a_member_that_joined_later():
+    publisher, first = up(HANDLED)
+    publisher.publish("a.1")
+    publisher.pull(first)
+    publisher.declare(None, revision=2, base=1, removed=[-1])
+    second = publisher.hello(OTHER_ROUTE, b"another session!", member=b"another member !")
+    publisher.declare(options=HANDLED, route=OTHER_ROUTE)
+    publisher.pull(second)
+    leave(publisher)
+    assert [batch[4] for batch in publisher.pull(second)] == [links.REDELIVERED]
+
+
 def test_backlog_of_a_drained_member_moves():
     publisher, first, second = two_members()
     first.window = 1
