@@ -415,7 +415,9 @@ class RecordBuffer:
 
     def __init__(self, max_bytes: int, gap_record: Callable[..., Row], stats: RecorderStats) -> None:
         self._max_bytes, self._gap_record, self._stats = max_bytes, gap_record, stats
-        self._changed = threading.Condition()
+        # Ctrl-C may interrupt `with` on a condition after the lock is acquired. On this lock it cannot.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._rows: list[Row] = []
         self._dropped: dict[bytes | None, int | None] = {}
         self._is_closed = False
@@ -427,7 +429,7 @@ class RecordBuffer:
         """Add records. Wait while the buffer is full. If the disk is full too, drop the records instead."""
         if not rows:
             return
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(
                 lambda: self._bytes < self._max_bytes or self._stats.is_full or self._is_closed
             )
@@ -457,7 +459,7 @@ class RecordBuffer:
 
     def set_full(self) -> None:
         """Record that the disk is full. Then a full buffer drops records."""
-        with self._changed:
+        with self._lock:
             self._stats.is_full = True
             self._changed.notify_all()
 
@@ -471,7 +473,7 @@ class RecordBuffer:
         Returns:
             The first records; an empty list if the buffer is closed and empty.
         """
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._rows or self._is_closed)
             self._changed.wait_for(
                 lambda: self._bytes >= APPEND_BYTES or self._is_closed,
@@ -486,14 +488,14 @@ class RecordBuffer:
 
     def remove(self, rows: Sequence[Row]) -> None:
         """Stop counting records, because they are in the journal."""
-        with self._changed:
+        with self._lock:
             self._bytes -= sum(map(size_of, rows))
             self.messages -= sum(not isinstance(row, dict) for row in rows)
             self._changed.notify_all()
 
     def close(self) -> None:
         """Close the buffer. `put` and `take` do not wait any more."""
-        with self._changed:
+        with self._lock:
             self._flush_dropped()
             self._is_closed = True
             self._changed.notify_all()
