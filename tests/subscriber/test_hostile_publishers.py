@@ -242,16 +242,6 @@ def test_direct_messages_to_a_subscriber_that_is_no_node_are_unwanted(make, atta
     assert {gap.reason for gap in gaps} == {"malformed", "dropped"}
 
 
-@pytest.mark.parametrize("card", [bytes(links.MAX_CARD + 1), bytes(1 << 20)])
-def test_a_welcome_with_a_card_that_is_too_large_is_malformed(make, attacker, feed, card):
-    sub = attacked(make, attacker, feed)
-    attacker.read_hello(sub)
-    attacker.welcome(card=card)
-    until(lambda: sub.run(timeout=0.01) is not None and sub.stats.malformed == 1)
-    assert sub.publishers[0].mode != "link"
-    receives(sub, feed)
-
-
 def test_a_flood_of_welcomes_with_cards_ends_nothing(make, attacker, feed):
     sub = attacked(make, attacker, feed)
     attacker.read_hello(sub)

@@ -1,6 +1,5 @@
 """Changes of keys and rights while nodes run, and the reasons that a node without a trusted key reports."""
 
-import logging
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import pytest
 
 import oz
 from oz.errors import PermissionDenied, Timeout
-from oz.logs import forget_rates
 from oz.publisher.keys import PublisherKeys
 from oz.subscriber.keys import SubscriberKeys
 from oz.transport import credentials
@@ -163,17 +161,6 @@ def test_a_right_to_publish_ends(keyed, ring):
 
 
 # reasons
-
-
-def test_a_node_whose_key_is_not_trusted_learns_it_and_the_listener_logs_it(keyed, ring, caplog):
-    forget_rates()
-    first = keyed("first", bind="tcp://127.0.0.1:*")
-    ring.make("stranger")
-    stranger = keyed("stranger", connect=first.endpoint)
-    until(lambda: "does not trust the key of this side" in reason(stranger, "first"))
-    assert ring.public("first") in reason(stranger, "first")
-    with caplog.at_level(logging.WARNING):
-        until(lambda: any(ring.public("stranger") in record.getMessage() for record in caplog.records))
 
 
 def test_a_seed_has_the_key_that_servers_names(make, ring, directory):
