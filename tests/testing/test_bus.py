@@ -51,15 +51,6 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     assert bus.run(main()) == "tcp://127.0.0.1:5555"
 
 
-def test_timeout_of_receive_takes_virtual_time(bus):
-    async def main():
-        with pytest.raises(oz.Timeout):
-            await bus.subscriber().receive(timeout=86_400)
-        return bus.now()
-
-    assert bus.run(main()) == pytest.approx(86_400)
-
-
 def test_outage_longer_than_the_limit_of_resuming_is_a_gap_of_unknown_size(bus):
     async def main():
         gaps = []
