@@ -56,18 +56,6 @@ def test_the_last_hello_has_the_card(attempt):
     assert publisher.sessions.of_node(MEMBER) is None
 
 
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_a_session_keeps_its_node(attempt):
-    publisher = Publisher()
-    session = publisher.hello(member=OTHER_MEMBER)
-    publisher.pull(session)
-    # The card is that of the second member, and the session that of the first one.
-    publisher.hello(attempt=attempt, epoch=session.epoch, card=b"card")
-    assert publisher.replies() == [(ROUTE, Bye(links.MALFORMED, links.PUBLISHER, 0, {}))]
-    assert not session.card
-    assert not publisher.sessions.by_node
-
-
 def test_the_first_session_of_a_node_that_is_up_is_taken():
     publisher, first = node()
     second = publisher.hello(OTHER_ROUTE, OTHER_SESSION, card=b"card")
@@ -93,16 +81,6 @@ def refuse(publisher, reason=links.OTHER_BUS):
 
     publisher.sessions.admit = admit
     return asked
-
-
-def test_a_hello_that_is_not_admitted_gets_bye_and_no_session():
-    publisher = Publisher()
-    asked = refuse(publisher)
-    assert publisher.hello(card=b"card", user="desk") is None
-    assert publisher.replies() == [(ROUTE, Bye(links.OTHER_BUS, links.PUBLISHER, 0, {}))]
-    assert publisher.hello(user="desk") is not None
-    assert asked == [(SESSION, b"card", "desk"), (SESSION, b"", "desk")]
-    assert publisher.replies() == []
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
