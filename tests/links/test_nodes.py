@@ -190,22 +190,6 @@ def test_direct_messages_have_the_bound_of_their_session_in_bytes():
     assert session.bytes < 10_000
 
 
-def test_no_limit_of_memory_drops_direct_messages():
-    publisher, session = node(total_bytes=20_000, window=1)
-    publisher.declare(options=StreamOptions(overflow="drop_oldest"))
-    publisher.pull(session)
-    publisher.ack(session.sent)
-    send(publisher, session, 10, bytes(1_000))
-    for _ in range(100):
-        publisher.publish("a.1", payload=bytes(1_000))
-    ordinary, direct_stream = session.streams[1], session.streams[links.DIRECT]
-    assert ordinary.drops[FULL] > 50
-    assert (direct_stream.dropped, direct_stream.pending) == (0, 9)
-    # Direct messages alone exceed the limit too.
-    send(publisher, session, 40, bytes(1_000))
-    assert (direct_stream.dropped, direct_stream.pending) == (0, 49)
-
-
 def test_direct_messages_count_for_the_limit_of_memory():
     publisher, session = node(total_bytes=20_000, window=1)
     other = publisher.hello(OTHER_ROUTE, OTHER_SESSION, member=OTHER_MEMBER)

@@ -587,27 +587,6 @@ def two_members(options=HANDLED):
     return publisher, first, second
 
 
-def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
-    publisher, first, second = two_members()
-    publisher.publish("a.1", "a.2", "a.3", "a.4")
-    mine = [batch[5] for batch in publisher.pull(first)]
-    theirs = [batch[5] for batch in publisher.pull(second)]
-    assert len(mine) == len(theirs) == 2
-    publisher.ack(1, {1: 1})
-    publisher.sessions.unreachable(first, publisher.now)
-    publisher.tick(2.9)
-    assert [
-        batch
-        for batch in publisher.pull(second)
-        if isinstance(batch, tuple) and not hasattr(batch, "_fields")
-    ] == []
-    publisher.tick(1.1)
-    moved = [batch for batch in publisher.pull(second) if not hasattr(batch, "_fields")]
-    assert [(item[4], item[5]) for item in moved] == [(links.REDELIVERED, mine[1])]
-    publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
-    assert publisher.pull(first)[1:] == [(1, 1, 1, 0, links.WITHDRAWN, None)]
-
-
 def test_close_waits_a_second_for_messages_that_no_other_member_can_receive():
     publisher, first, second = two_members(HANDLED)
     publisher.publish("a.1", "a.2")

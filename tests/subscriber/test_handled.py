@@ -53,15 +53,3 @@ def test_a_handler_that_raises_has_handled(make, feed):
     publish(feed, 3)
     until(lambda: sub.run(timeout=0.03) is not None and len(seen) == 3)
     settle(sub, feed, 0)
-
-
-def test_messages_of_an_ended_subscription_are_not_kept(make, feed):
-    sub, one = subscribed(make, feed)
-    publish(feed, 3)
-    one.receive(timeout=DEADLINE)
-    until(lambda: sub.run(timeout=0.03) is not None and one.pending == 2)
-    one.unsubscribe()
-    sub.wait_ready(timeout=DEADLINE)
-    with pytest.raises(Timeout):
-        sub.receive(timeout=0)
-    settle(sub, feed, 0)

@@ -55,17 +55,6 @@ def test_a_wait_for_subscribers_names_the_denied_subscription_and_no_missing_pee
         first.wait_for_subscribers("other", timeout=0.05)
 
 
-def test_receive_names_the_refused_subscription(pair):
-    second = pair[1]
-    denied, allowed = second.subscribe("md.secret.x"), second.subscribe("md.x")
-    with pytest.raises(PermissionDenied):
-        denied.receive(timeout=40)
-    with pytest.raises(Timeout, match=r"refuses 'md\.secret\.x': .*users\.second\.subscribe\.deny"):
-        denied.receive(timeout=0.05)
-    with pytest.raises(Timeout, match="have published nothing that matches: first"):
-        allowed.receive(timeout=0.05)
-
-
 def test_a_denied_publication_is_an_event_and_wait_ready_raises_it_once(pair, events):
     first, second = pair
     got = first.subscribe("notes.>")
