@@ -322,16 +322,6 @@ def test_an_accepted_ping_stops_the_clock_of_a_session_that_is_down():
     assert session.state == "down"
 
 
-@pytest.mark.parametrize("state", ["up", "down"])
-def test_resume_seconds_end_a_session_that_is_down(state):
-    publisher, session = up() if state == "up" else down()
-    publisher.publish("a.1")
-    for _ in range(40):
-        publisher.tick(1.0)
-    assert session.state == {"up": "up", "down": "ended"}[state]
-    assert publisher.sessions.given_up == (state == "down")
-
-
 # end
 
 

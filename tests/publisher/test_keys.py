@@ -104,30 +104,6 @@ def test_a_publisher_without_keys_is_told_of_keys(make, ring):
 # permissions ----------------------------------------------------------------------------------------------------
 
 
-def test_a_publisher_raises_what_its_own_file_denies_until_the_file_changes(make, ring, subscriber):
-    ring.permit(desk=DESK, feed='publish = { allow = ["md.>"], deny = ["md.secret.>"] }')
-    pub = make(security=ring.security("feed", permissions=True))
-    sub = subscriber(pub.endpoint)
-    sub.subscribe("md.eu")
-    sub.wait_ready(timeout=DEADLINE)
-    pub.publish("md.eu", b"1")
-    for attempt in (lambda: pub.publish("md.secret.x"), lambda: pub.publish_many([("md.secret.x", b"")])):
-        with pytest.raises(oz.PermissionDenied, match=r"feed may not publish on 'md\.secret\.x'") as raised:
-            attempt()
-        assert raised.value.rule == "users.feed.publish.deny[0], line 7: deny publish 'md.secret.>'"
-        assert raised.value.subject == "md.secret.x"
-    ring.permit(desk=DESK, feed='publish = { allow = ["md.secret.>"] }')
-
-    def is_denied():
-        try:
-            pub.publish("md.eu", b"1")
-        except oz.PermissionDenied:
-            return True
-
-    until(is_denied)
-    pub.publish("md.secret.x")
-
-
 def test_a_denial_reads_the_own_file_again(make, ring):
     ring.permit(feed='publish = { deny = [">"] }')
     # Without an endpoint, no thread or task reads the file.

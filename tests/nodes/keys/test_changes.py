@@ -135,31 +135,6 @@ def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
     assert kept.receive(timeout=DEADLINE).payload == 1
 
 
-def test_a_right_to_publish_ends(keyed, ring):
-    first = keyed("first", bind="tcp://127.0.0.1:*")
-    # Without a file of its own, so that its publications reach the first node.
-    second = keyed("second", connect=first.endpoint, permissions=False)
-    second.wait_ready("first", timeout=DEADLINE)
-    inbox = first.subscribe("notes.>")
-    first.wait_ready("second", timeout=DEADLINE)
-    second.publish("notes.1", 1)
-    assert inbox.receive(timeout=DEADLINE).payload == 1
-    ring.permit(first=FIRST, second=SECOND.replace("notes.>", "other.>"))
-
-    def is_denied():
-        second.publish("notes.1", 2)
-        return first.stats.denied
-
-    until(is_denied)
-    left = inbox.pending
-    second.publish("notes.1", 3)
-    denied = first.stats.denied
-    until(lambda: first.stats.denied > denied or second.publish("notes.1", 3))
-    assert inbox.pending == left
-    ring.permit(first=FIRST, second=SECOND)
-    until(lambda: second.publish("notes.1", 4) or inbox.pending > left)
-
-
 # reasons
 
 
