@@ -52,14 +52,6 @@ def reason(node, name):
     return str(raised.value)
 
 
-def links_between(node, peer):
-    """Return the sessions and the live links of a node with a peer."""
-    engine, other = node._node, peer._node.id
-    session = engine.publisher.session_of(other)
-    live = [item for item in engine.readiness._links_to(other) if item.state == "live"]
-    return ([] if session is None else [session]) + live
-
-
 def publish(node, subject, payload):
     """Publish, if the own file permits it."""
     with suppress(PermissionDenied):
@@ -98,18 +90,6 @@ def test_changes_of_files_take_effect_within_a_second(ring, monkeypatch, phase):
     seconds_until((True, True, True))
     ring.distrust("second")
     seconds_until((False, False, False))
-
-
-def test_a_key_that_is_revoked_loses_its_links_in_both_directions(pair, ring):
-    first, second = pair
-    assert len(links_between(first, second)) == 2
-    ring.distrust("second")
-    until(lambda: not links_between(first, second))
-    until(lambda: not first.peers and not second.peers)
-    assert "does not trust the key of this side" in reason(second, "first")
-    ring.trust("second")
-    second.wait_ready("first", timeout=DEADLINE)
-    first.wait_ready("second", timeout=DEADLINE)
 
 
 def test_a_right_that_is_granted_later_revives_the_subscription(pair, ring):
